@@ -1,0 +1,1 @@
+"""History in PostgreSQL: every transition the queue made, and the way back from it."""

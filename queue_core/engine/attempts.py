@@ -1,0 +1,119 @@
+"""What a lease holder may say about its attempt: start, extend, progress, complete, fail, release.
+
+Every call presents the lease and is refused, changing nothing, when it no longer holds the task. All come in
+batches, since a worker that speaks for many tasks at once costs the store least; each row has its own outcome.
+"""
+
+import hashlib
+import random
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from tideq.queue_core.engine.replies import Outcome, outcomes
+from tideq.queue_core.engine.scripts import Scripts
+from tideq.queue_core.errors import InvalidRequest, PayloadTooLarge
+from tideq.queue_core.settings import QueueSettings
+
+MAX_BATCH = 1_000
+MAX_ERROR_BYTES = 65_536
+MAX_MESSAGE_LENGTH = 1_000
+
+Verdict = Literal["retry", "fail", "discard"]
+
+
+class Held(NamedTuple):
+    task_id: str
+    lease: str
+
+
+class Extension(NamedTuple):
+    task_id: str
+    lease: str
+    extension_ms: int
+
+
+class ProgressReport(NamedTuple):
+    task_id: str
+    lease: str
+    sequence: int
+    percent: float
+    message: str = ""
+
+
+class Success(NamedTuple):
+    task_id: str
+    lease: str
+    result: bytes = b"null"
+
+
+class Failure(NamedTuple):
+    task_id: str
+    lease: str
+    error: bytes
+    """A JSON document, kept as it is."""
+    code: str = ""
+    verdict: Verdict = "retry"
+    jitter: float | None = None
+    """-1 … 1 for the spread of the delay; random where not given."""
+
+
+class Attempts:
+    def __init__(self, scripts: Scripts, settings: QueueSettings) -> None:
+        self._scripts = scripts
+        self._max_payload_bytes = settings.admission.max_payload_bytes
+
+    async def start(self, worker_id: str, held: Sequence[Held]) -> list[Outcome]:
+        """Details of an accepted start: the execution deadline."""
+        return await self._say("start", worker_id, held)
+
+    async def extend(self, worker_id: str, extensions: Sequence[Extension]) -> list[Outcome]:
+        """Details of an accepted extension: the new deadline."""
+        for extension in extensions:
+            if not 0 < extension.extension_ms < 2**42:
+                raise InvalidRequest("seconds", "an extension is a positive time")
+        return await self._say("extend", worker_id, extensions)
+
+    async def progress(self, worker_id: str, reports: Sequence[ProgressReport]) -> list[Outcome]:
+        for report in reports:
+            if not 0 <= report.percent <= 100:
+                raise InvalidRequest("progress_percent", f"{report.percent} lies outside 0 … 100")
+            if len(report.message) > MAX_MESSAGE_LENGTH:
+                raise InvalidRequest("status_message", f"longer than {MAX_MESSAGE_LENGTH} characters")
+        return await self._say("progress", worker_id, reports)
+
+    async def complete(self, worker_id: str, successes: Sequence[Success]) -> list[Outcome]:
+        """Details of an accepted result: the state it led to."""
+        for success in successes:
+            if len(success.result) > self._max_payload_bytes:
+                raise PayloadTooLarge("result", len(success.result), self._max_payload_bytes)
+        rows = [(task_id, lease, _digest(result), result) for task_id, lease, result in successes]
+        return await self._say("complete", worker_id, rows)
+
+    async def fail(self, worker_id: str, failures: Sequence[Failure]) -> list[Outcome]:
+        """Details of an accepted failure: the state it led to."""
+        for failure in failures:
+            if len(failure.error) > MAX_ERROR_BYTES:
+                raise PayloadTooLarge("error", len(failure.error), MAX_ERROR_BYTES)
+        return await self._say("fail", worker_id, [_failure_row(failure) for failure in failures])
+
+    async def release(self, worker_id: str, held: Sequence[Held]) -> list[Outcome]:
+        return await self._say("release", worker_id, held)
+
+    async def _say(
+        self, verb: str, worker_id: str, rows: Sequence[tuple[str | int | float | bytes, ...]]
+    ) -> list[Outcome]:
+        if not 1 <= len(rows) <= MAX_BATCH:
+            raise InvalidRequest("tasks", f"{len(rows)} of them; a batch has 1 … {MAX_BATCH}")
+        flat = [value for row in rows for value in row]
+        reply = await self._scripts.call(verb, worker_id=worker_id, rows=flat)
+        return outcomes(reply, [str(row[0]) for row in rows])
+
+
+def _digest(*parts: bytes) -> str:
+    return hashlib.blake2b(b"\0".join(parts), digest_size=8).hexdigest()
+
+
+def _failure_row(failure: Failure) -> tuple[str | float | bytes, ...]:
+    digest = _digest(failure.verdict.encode(), failure.code.encode(), failure.error)
+    jitter = random.uniform(-1, 1) if failure.jitter is None else failure.jitter
+    return (failure.task_id, failure.lease, digest, failure.verdict, failure.code, jitter, failure.error)

@@ -1,0 +1,85 @@
+"""The fleet: workers join, stay alive, drain, are judged and leave.
+
+Recovering what a dead worker held is not here: whichever script finds it due does it.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from tideq.queue_core.engine.queue import parse_stops
+from tideq.queue_core.engine.replies import accepted, number, text
+from tideq.queue_core.engine.scripts import Scripts
+from tideq.queue_core.engine.submission import NAME
+from tideq.queue_core.errors import InvalidRequest
+from tideq.queue_core.lanes import worker_profile
+from tideq.queue_core.task import Stop, Worker
+
+DISMISS_LIMIT = 200
+
+
+class Heartbeat(msgspec.Struct, frozen=True):
+    """The answer to one: what to abandon, and whether to take no more work."""
+
+    now_ms: int
+    should_drain: bool
+    stops: tuple[Stop, ...]
+
+
+class Fleet:
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+
+    async def register(self, worker: Worker) -> None:
+        _check(worker)
+        reply = await self._scripts.call(
+            "register",
+            worker_id=worker.worker_id,
+            profile=worker_profile(worker.task_types, worker.capabilities),
+            description=msgspec.json.encode(worker),
+            capacity=worker.capacity,
+        )
+        accepted(reply)
+
+    async def heartbeat(self, worker_id: str, health: bytes = b"") -> Heartbeat:
+        reply = await self._scripts.call("heartbeat", worker_id=worker_id, health=health)
+        now, drains, stops = accepted(reply)
+        return Heartbeat(number(now), number(drains) == 1, parse_stops(stops))
+
+    async def drain(self, worker_id: str) -> None:
+        """No new work; what it holds it may finish."""
+        await self._judge(worker_id, "draining")
+
+    async def judge_health(self, worker_id: str, is_healthy: bool) -> str:
+        """An unhealthy worker gets no new work and keeps what it holds; returns the state it is in now."""
+        return await self._judge(worker_id, "active" if is_healthy else "unhealthy")
+
+    async def dismiss(self, worker_id: str) -> int:
+        """The worker leaves; all it holds goes back free of charge. Returns how many tasks that were."""
+        released, left = 0, 1
+        while left:
+            reply = await self._scripts.call("dismiss", worker_id=worker_id, limit=DISMISS_LIMIT)
+            moved, left = map(number, accepted(reply))
+            released += moved
+        return released
+
+    async def _judge(self, worker_id: str, verdict: Literal["active", "draining", "unhealthy"]) -> str:
+        reply = await self._scripts.call("judge", worker_id=worker_id, verdict=verdict)
+        return text(accepted(reply)[0])
+
+
+def _check(worker: Worker) -> None:
+    names: Sequence[tuple[str, Sequence[Any]]] = (
+        ("worker_id", (worker.worker_id,)),
+        ("task_types", worker.task_types or ()),
+        ("capabilities", worker.capabilities),
+    )
+    for field, values in names:
+        for value in values:
+            if not NAME.fullmatch(value):
+                raise InvalidRequest(field, f"{value!r} is not a name: letters, digits, '_', '.', '-', at most 64")
+    if worker.task_types is not None and not worker.task_types:
+        raise InvalidRequest("task_types", "name at least one, or leave it out to take any")
+    if not 1 <= worker.capacity <= 10_000:
+        raise InvalidRequest("capacity", f"{worker.capacity} lies outside 1 … 10 000")

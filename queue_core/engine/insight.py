@@ -1,0 +1,204 @@
+"""Looking without touching: statistics, why a task is where it is, and a snapshot to check the invariants on."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from tideq.queue_core.engine.controls import Control, parse_control, parse_controls
+from tideq.queue_core.engine.record import parse_record
+from tideq.queue_core.engine.replies import accepted, instant, number, pairs, text
+from tideq.queue_core.engine.scripts import Scripts
+from tideq.queue_core.lanes import serves, task_type_of
+from tideq.queue_core.snapshot import Snapshot
+from tideq.queue_core.states import TaskState
+
+K = TypeVar("K", str, int)
+MINUTE_MS = 60_000
+HOUR_MS = 3_600_000
+LIVE_STATES = ("queued", "assigned", "executing")
+
+
+class WorkerCounts(msgspec.Struct, frozen=True):
+    active: int
+    draining: int
+    unhealthy: int
+    dead: int
+    total_capacity: int
+    used_capacity: int
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    now_ms: int
+    total_depth: int
+    by_state: dict[str, int]
+    by_type: dict[str, int]
+    """Waiting tasks."""
+    by_priority: dict[str, int]
+    age_counts: dict[int, int]
+    """Waiting tasks by the minute they were submitted, as Unix milliseconds."""
+    recent: dict[str, int]
+    """Happenings of the last minute: completed, failed, duration_ms; of the last hour: all others."""
+    workers: WorkerCounts
+    controls: dict[str, Control]
+    dead_letter_count: int
+    outbox_length: int
+    due_count: int
+
+    def age_ms(self, share: float) -> int:
+        """The age that `share` of the waiting tasks do not exceed, to the minute; 1.0 is the oldest's."""
+        wanted, seen = share * self.total_depth, 0
+        for minute_ms in sorted(self.age_counts, reverse=True):
+            seen += self.age_counts[minute_ms]
+            if seen >= wanted:
+                return max(self.now_ms - minute_ms, 0)
+        return 0
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a task is where it is. Positions count the ready tasks that go before it."""
+
+    task_id: str
+    state: TaskState
+    reason: str
+    rank: int
+    now_ms: int
+    visible_at_ms: int | None
+    lane: str
+    lane_position: int | None
+    global_position: int | None
+    serving_worker_count: int
+    """Workers that could take it and are active."""
+    queue_control: Control
+    type_control: Control
+    allowed_now: int | None
+    """How many tasks of its type limits and pauses let out now; `None` is any number."""
+    allowed_at_ms: int | None
+
+
+class Insight:
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+
+    async def stats(self) -> Stats:
+        now, counts, ages, recent, rules, lane_names, fleet, dead_workers, dead, outbox, due = accepted(
+            await self._scripts.call("stats")
+        )
+        counted = {field: int(value) for field, value in pairs(counts).items()}
+        return Stats(
+            now_ms=number(now),
+            total_depth=counted.get("queued", 0),
+            by_state={state: counted.get(state, 0) for state in LIVE_STATES},
+            by_type=_by_type(counted, pairs(lane_names)),
+            by_priority=_sum_by(pairs(ages), _bucket_priority),
+            age_counts=_sum_by(pairs(ages), _bucket_minute_ms),
+            recent=_recent(pairs(recent), number(now)),
+            workers=_workers([text(line) for line in fleet], number(dead_workers)),
+            controls=parse_controls(pairs(rules)),
+            dead_letter_count=number(dead),
+            outbox_length=number(outbox),
+            due_count=number(due),
+        )
+
+    async def explain(self, task_id: str) -> Explanation:
+        reply = await self._scripts.call("explain", task_id=task_id)
+        subject = (task_id,) if reply.word == "TASK_NOT_FOUND" else ()
+        now, packed, score, place, global_place, lane, profiles, whole, own = accepted(reply, *subject)
+        record, placed, signature = parse_record(packed), instant(score), text(lane)
+        allowances = [_allowance(whole), _allowance(own)]
+        return Explanation(
+            task_id=task_id,
+            state=TaskState(record.text("state")),
+            reason=record.text("reason"),
+            rank=record.number("rank"),
+            now_ms=number(now),
+            visible_at_ms=placed if placed is not None and placed > 0 else None,
+            lane=signature,
+            lane_position=instant(place),
+            global_position=instant(global_place),
+            serving_worker_count=sum(_could_take(text(line), signature) for line in profiles),
+            queue_control=_control(whole),
+            type_control=_control(own),
+            allowed_now=min((left for left, _ in allowances if left is not None), default=None),
+            allowed_at_ms=max((at for left, at in allowances if at is not None and left == 0), default=None),
+        )
+
+    async def snapshot(self, finished_ids: list[str] | None = None) -> Snapshot:
+        """Everything the invariants speak about, in one instant. Reads every live task: for tests and the doctor."""
+        reply = await self._scripts.call("snapshot", rows=finished_ids or [])
+        now, queue, records, heads, counts, ages, lane_names, dead, held = accepted(reply)
+        return Snapshot(
+            now_ms=number(now),
+            queue={task_id: int(float(score)) for task_id, score in pairs(queue).items()},
+            records={
+                task_id: parse_record(packed.encode()).values for task_id, packed in pairs(records).items() if packed
+            },
+            heads={int(lane): int(float(rank)) for lane, rank in pairs(heads).items()},
+            counts={field: int(value) for field, value in pairs(counts).items()},
+            ages={bucket: int(value) for bucket, value in pairs(ages).items()},
+            lane_names={int(lane): name for lane, name in pairs(lane_names).items()},
+            dead=frozenset(text(task_id) for task_id in dead),
+            held={text(held[i]): frozenset(map(text, held[i + 1])) for i in range(0, len(held), 2)},
+        )
+
+
+def _by_type(counted: dict[str, int], lane_names: dict[str, str]) -> dict[str, int]:
+    totals: dict[str, int] = {}
+    for lane, signature in lane_names.items():
+        waiting = counted.get(f"{lane}:queued", 0)
+        if waiting:
+            totals[task_type_of(signature)] = totals.get(task_type_of(signature), 0) + waiting
+    return totals
+
+
+def _bucket_priority(bucket: str) -> str:
+    return bucket.rpartition(":")[0]
+
+
+def _bucket_minute_ms(bucket: str) -> int:
+    return int(bucket.rpartition(":")[2]) * MINUTE_MS
+
+
+def _sum_by(buckets: dict[str, str], key: Callable[[str], K]) -> dict[K, int]:
+    totals: Counter[K] = Counter()
+    for bucket, value in buckets.items():
+        totals[key(bucket)] += int(value)
+    return dict(totals)
+
+
+def _recent(fields: dict[str, str], now_ms: int) -> dict[str, int]:
+    totals: dict[str, int] = {}
+    for field, value in fields.items():
+        name, _, bucket = field.rpartition(":")
+        span = MINUTE_MS if name in ("completed", "failed", "duration_ms") else HOUR_MS
+        if int(float(bucket)) > now_ms - span:
+            totals[name] = totals.get(name, 0) + int(value)
+    return totals
+
+
+def _workers(fleet: list[str], dead: int) -> WorkerCounts:
+    rows = [line.rsplit(" ", 2) for line in fleet]
+    states = [state for state, _, _ in rows]
+    return WorkerCounts(
+        active=states.count("active"),
+        draining=states.count("draining"),
+        unhealthy=states.count("unhealthy"),
+        dead=dead,
+        total_capacity=sum(int(capacity) for _, capacity, _ in rows),
+        used_capacity=sum(int(held) for _, _, held in rows),
+    )
+
+
+def _could_take(line: str, signature: str) -> bool:
+    state, _, profile = line.partition(" ")
+    return state == "active" and serves(profile, signature)
+
+
+def _control(parts: Any) -> Control:
+    scope, pause, rate, most, _, _ = map(text, parts)
+    return parse_control(scope, pause, rate, most)
+
+
+def _allowance(parts: Any) -> tuple[int | None, int | None]:
+    return instant(parts[4]), instant(parts[5])

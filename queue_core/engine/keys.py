@@ -1,0 +1,59 @@
+"""Every key name. All of one queue partition share a hash tag, so every script stays in one cluster slot.
+
+Persisted. To change a key's meaning, give it a new name, write both for one release, then drop the old one.
+The comments are the key map in README.md; a test keeps them equal.
+"""
+
+from typing import NamedTuple
+
+
+class KeyDoc(NamedTuple):
+    suffix: str
+    type: str
+    meaning: str
+
+
+KEYS: dict[str, KeyDoc] = {
+    "meta": KeyDoc("meta", "hash", "epoch, last instant seen, clock offset, lanes version, memory pressure"),
+    "queue": KeyDoc("queue", "zset", "THE sorted set: every live task, by score"),
+    "heads": KeyDoc("heads", "zset", "lanes that may hold ready tasks, by a lower bound of their best rank"),
+    "lanes": KeyDoc("lanes", "hash", "lane signature to lane number"),
+    "lane_names": KeyDoc("lane_names", "hash", "lane number to lane signature"),
+    "lane_idle": KeyDoc("lane_idle", "zset", "lanes that ran empty, by when"),
+    "lane_quota": KeyDoc("lane_quota", "hash", "lanes opened today, by client"),
+    "serving": KeyDoc(
+        "serving", "hash", "worker profile to the lanes it serves, with the lanes version it was made for"
+    ),
+    "counts": KeyDoc("counts", "hash", "live tasks by state, and by lane and state"),
+    "ages": KeyDoc("ages", "hash", "waiting tasks by priority and minute submitted"),
+    "recent": KeyDoc("recent", "hash", "what happened lately, in buckets of ten seconds and of a minute"),
+    "controls": KeyDoc("controls", "hash", "pauses and limits"),
+    "buckets": KeyDoc("buckets", "hash", "rate limits: theoretical arrival time by task type or client"),
+    "dead": KeyDoc("dead", "zset", "dead letters, by when they died"),
+    "outbox": KeyDoc("outbox", "stream", "every transition, until history has it"),
+    "workers": KeyDoc("workers", "zset", "workers, by the instant their heartbeat is due"),
+    "dead_workers": KeyDoc("dead_workers", "zset", "workers given up, by when"),
+}
+
+PREFIXES: dict[str, KeyDoc] = {
+    "task": KeyDoc("task:", "hash", "d: definition, s: record, r: result, p: progress, e<attempt>: errors"),
+    "worker": KeyDoc("worker:", "hash", "one worker: what it declared and how it is"),
+    "held": KeyDoc("held:", "set", "tasks a worker holds"),
+    "stops": KeyDoc("stops:", "zset", "attempts a worker should abandon, by when"),
+    "poll": KeyDoc("poll:", "string", "what the last answer to a poll id handed out"),
+    "idempotency": KeyDoc("idempotency:", "string", "task and fingerprint an idempotency key stands for"),
+}
+
+
+class Keys:
+    """The names for one partition of one queue."""
+
+    def __init__(self, queue_name: str = "default", partition: int = 0) -> None:
+        self.tag = f"tideq:{{{queue_name}:{partition}}}:"
+        self.wake_channel = self.tag + "wake"
+
+    def key(self, name: str) -> str:
+        return self.tag + KEYS[name].suffix
+
+    def prefix(self, name: str) -> str:
+        return self.tag + PREFIXES[name].suffix

@@ -1,0 +1,102 @@
+-- claim: queued -> assigned
+-- Takes the best ready tasks of the lanes the worker serves and hides each for the assignment timeout. Brings back
+-- what has fallen due on the way. Repeating a poll id returns what its last answer handed out and is still assigned.
+--
+-- @flags allow-oom
+-- @key   queue    zset
+-- @key   workers  zset
+-- @prefix task    hash
+-- @prefix worker  hash
+-- @prefix poll    string
+-- @prefix stops   zset
+-- @arg   worker_id             text
+-- @arg   wanted                int
+-- @arg   assignment_ms         int
+-- @arg   heartbeat_timeout_ms  int
+-- @arg   poll_id               text  empty for a claim that cannot be repeated
+-- @arg   lease_token           text  random, new for every call
+-- @arg   profile               text  empty for what the worker declared
+-- @reply OK UNKNOWN_WORKER
+-- @use   recover, frontier, commit, stops
+local RECOVER_LIMIT, POLL_TTL_MS = 50, 600000
+local visible_at = now + assignment_ms
+local visible_text = string.format('%.0f', visible_at)
+local poll_key = poll_keys .. worker_id .. ':' .. poll_id
+
+local worker = redis.call('HMGET', worker_keys .. worker_id, 'state', 'profile')
+if not worker[1] or worker[1] == 'dead' then return {'UNKNOWN_WORKER', worker_id} end
+redis.call('ZADD', workers_key, now + heartbeat_timeout_ms, worker_id)
+recover(RECOVER_LIMIT)
+
+local answer, handed = 0, {}
+
+local function hand_over(task_id, packed, definition)
+  handed[#handed + 1] = task_id
+  handed[#handed + 1] = packed
+  handed[#handed + 1] = definition
+end
+
+-- What the last answer to this poll id handed out, as far as it is still assigned under the same lease.
+local function repeat_answer()
+  local number, token, ids = string.match(redis.call('GET', poll_key) or '', '^(%d+) (%S+) (.*)$')
+  answer = tonumber(number) or 0
+  for task_id in string.gmatch(ids or '', '%S+') do
+    local kept = redis.call('HMGET', task_keys .. task_id, 's', 'd')
+    local task = kept[1] and unpack_record(kept[1])
+    if task and task.state == 'assigned' and string.match(task.lease, '%-([^-]*)%-') == token then
+      hand_over(task_id, kept[1], kept[2])
+    end
+  end
+  return token
+end
+
+local function assign(task_id, number)
+  local key = task_keys .. task_id
+  local kept = redis.call('HMGET', key, 's', 'd')
+  local task = unpack_record(kept[1], key)
+  task.attempt = task.attempt + 1
+  task.lease = task.attempt .. '-' .. lease_token .. '-' .. number
+  task.worker, task.assigned_ms, task.started_ms = worker_id, now_text, ''
+  place_hidden(task_id, visible_at, visible_text)
+  hold(task_id, task)
+  tell_taken(task.lane)
+  local packed = move(task_id, task, 'assigned', 'claimed', visible_text)
+  hand_over(task_id, packed, kept[2])
+end
+
+local function remember_answer(token)
+  if poll_id == '' then return end
+  answer = answer + 1
+  local ids = {}
+  for i = 1, #handed, 3 do ids[#ids + 1] = handed[i] end
+  redis.call('SET', poll_key, answer .. ' ' .. token .. ' ' .. table.concat(ids, ' '), 'PX', POLL_TTL_MS)
+end
+
+-- When it is worth asking again: the next task or worker falls due, or a limit refills.
+local function next_instant(again_at)
+  local due = redis.call('ZRANGEBYSCORE', queue_key, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  local at = math.min(tonumber(due) or math.huge, again_at or math.huge)
+  return at < math.huge and string.format('%.0f', at) or ''
+end
+
+local again_at = nil
+local token = poll_id ~= '' and repeat_answer() or lease_token
+if #handed == 0 then
+  token = lease_token
+  local allowed = worker[1] == 'active' and wanted or 0
+  if controls().any and allowed > 0 then
+    local left, at = allowance('*')
+    allowed, again_at = math.min(allowed, left), at
+  end
+  if allowed > 0 then
+    local ids, at = take_best(profile ~= '' and profile or worker[2], allowed)
+    again_at = at or again_at
+    for number, task_id in ipairs(ids) do assign(task_id, number) end
+    if controls().any then spend_tokens('*', #ids) end
+  end
+end
+remember_answer(token)
+commit()
+mend_heads()
+local again = #handed == 0 and next_instant(again_at) or ''
+return {'OK', now, answer, again, worker[1], stops_of(worker_id), handed}

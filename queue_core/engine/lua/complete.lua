@@ -1,0 +1,30 @@
+-- complete: executing -> completed
+-- Only the lease holder's result is accepted, and only once; the same result again is answered like the first time.
+--
+-- @flags allow-oom
+-- @arg   worker_id  text
+-- @row   task_id
+-- @row   lease
+-- @row   digest
+-- @row   result
+-- @reply OK TASK_NOT_FOUND WRONG_STATE STALE_LEASE
+-- @use   load_task, settle, finish, hold, tally, commit
+local replies = {'OK', now}
+for i = 1, row_count do
+  local task_id, lease, digest, result = row(i)
+  local task = load_task(task_id)
+  local before = repeated(task, lease, digest)
+  local refused = not before and refusal(task, worker_id, lease, 'executing')
+  if before or refused then
+    replies[i + 2] = before and 'OK ' .. before or refused
+  else
+    remember(task, digest, 'completed')
+    unhold(task_id, task)
+    tally('completed')
+    tally('duration_ms', now - task.started_ms)
+    finish(task_id, task, 'completed', 'succeeded', 'r', result)
+    replies[i + 2] = 'OK completed'
+  end
+end
+commit()
+return replies

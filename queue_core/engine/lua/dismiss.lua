@@ -1,0 +1,24 @@
+-- dismiss: assigned | executing -> queued, for all a leaving worker holds
+-- The worker goes once it holds nothing; a fleet member with very much in hand is dismissed in several calls.
+--
+-- @flags allow-oom
+-- @key   workers  zset
+-- @prefix worker  hash
+-- @prefix held    set
+-- @prefix stops   zset
+-- @arg   worker_id  text
+-- @arg   limit      int
+-- @reply OK UNKNOWN_WORKER
+-- @use   load_task, hand_back, commit
+local state = redis.call('HGET', worker_keys .. worker_id, 'state')
+if not state or state == 'dead' then return {'UNKNOWN_WORKER', worker_id} end
+redis.call('HSET', worker_keys .. worker_id, 'state', 'draining')
+local ids = redis.call('SRANDMEMBER', held_keys .. worker_id, limit)
+for _, task_id in ipairs(ids) do hand_back(task_id, load_task(task_id)) end
+commit()
+local left = redis.call('SCARD', held_keys .. worker_id)
+if left == 0 then
+  redis.call('ZREM', workers_key, worker_id)
+  redis.call('DEL', worker_keys .. worker_id, stops_keys .. worker_id)
+end
+return {'OK', #ids, left}

@@ -1,0 +1,46 @@
+-- explain: why a task is where it is
+-- Its place among all ready tasks, what pauses and limits say about its type, and how many workers could take it.
+--
+-- @flags no-writes
+-- @key   queue       zset
+-- @key   heads       zset
+-- @key   workers     zset
+-- @key   lane_names  hash
+-- @prefix task    hash
+-- @prefix worker  hash
+-- @arg   task_id  text
+-- @reply OK TASK_NOT_FOUND
+-- @use   band, load_task, position, limits
+local task = load_task(task_id)
+if not task then return {'TASK_NOT_FOUND'} end
+local score = tonumber(redis.call('ZSCORE', queue_key, task_id) or nil)
+local is_ready = score and score < 0
+
+local function global_position()
+  local ahead = lane_position(task_id, score)
+  for _, lane in ipairs(redis.call('ZRANGEBYSCORE', heads_key, '-inf', task.rank)) do
+    if tonumber(lane) ~= task.lane then
+      local floor = band_floor(lane)
+      ahead = ahead + redis.call('ZCOUNT', queue_key, string.format('%.0f', floor),
+        '(' .. string.format('%.0f', floor + task.rank))
+    end
+  end
+  return ahead
+end
+
+local function control_of(scope)
+  local rules = controls()
+  local left, again_at = allowance(scope)
+  return {scope, rules['pause:' .. scope] or '', rules['rate:' .. scope] or '', rules['max:' .. scope] or '',
+    left < math.huge and left or '', again_at and string.format('%.0f', again_at) or ''}
+end
+
+local profiles = {}
+for _, worker in ipairs(redis.call('ZRANGEBYSCORE', workers_key, '(' .. now, '+inf')) do
+  local known = redis.call('HMGET', worker_keys .. worker, 'state', 'profile')
+  profiles[#profiles + 1] = (known[1] or '') .. ' ' .. (known[2] or '')
+end
+
+return {'OK', now, pack_record(task), score and string.format('%.0f', score) or '',
+  is_ready and lane_position(task_id, score) or '', is_ready and global_position() or '',
+  redis.call('HGET', lane_names_key, task.lane) or '', profiles, control_of('*'), control_of(lane_type(task.lane))}

@@ -1,0 +1,29 @@
+-- extend: executing, until later
+-- Moves the execution deadline to the given time from now, never past the most an execution may take in all,
+-- and never back.
+--
+-- @flags allow-oom
+-- @arg   worker_id         text
+-- @arg   max_execution_ms  int
+-- @row   task_id
+-- @row   lease
+-- @row   extension_ms
+-- @reply OK TASK_NOT_FOUND WRONG_STATE STALE_LEASE
+-- @use   load_task, held_by, place, commit
+local replies = {'OK', now}
+for i = 1, row_count do
+  local task_id, lease, extension_ms = row(i)
+  local task = load_task(task_id)
+  local refused = refusal(task, worker_id, lease, 'executing')
+  if refused then
+    replies[i + 2] = refused
+  else
+    local visible_at = math.max(task.visible_ms, math.min(now + extension_ms, task.started_ms + max_execution_ms))
+    task.visible_ms = string.format('%.0f', visible_at)
+    place_hidden(task_id, visible_at, task.visible_ms)
+    redis.call('HSET', task.key, 's', pack_record(task))
+    replies[i + 2] = 'OK ' .. task.visible_ms
+  end
+end
+commit()
+return replies

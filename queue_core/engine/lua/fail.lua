@@ -1,0 +1,51 @@
+-- fail: executing -> queued | failed | dead_letter
+-- `retry` waits out a backoff while the retry budget lasts; `fail` ends the task; `discard` makes a dead letter of it.
+--
+-- @flags allow-oom
+-- @arg   worker_id  text
+-- @row   task_id
+-- @row   lease
+-- @row   digest
+-- @row   verdict   retry, fail or discard
+-- @row   code
+-- @row   jitter    -1 … 1
+-- @row   error
+-- @reply OK TASK_NOT_FOUND WRONG_STATE STALE_LEASE
+-- @use   load_task, settle, spend_retry, hold, tally, commit
+local replies = {'OK', now}
+
+local function outcome(task, verdict)
+  if verdict == 'fail' then return 'failed' end
+  if verdict == 'discard' or task.retries >= task.max_retries then return 'dead_letter' end
+  return 'queued'
+end
+
+local function apply(task_id, task, verdict, code, jitter, body)
+  if verdict == 'retry' then
+    spend_retry(task_id, task, code, 'error', jitter, body)
+  elseif verdict == 'fail' then
+    finish(task_id, task, 'failed', 'not_retriable', error_field(task), body)
+  else
+    tally('dead_letters')
+    finish(task_id, task, 'dead_letter', 'discarded', error_field(task), body)
+  end
+end
+
+for i = 1, row_count do
+  local task_id, lease, digest, verdict, code, jitter, body = row(i)
+  local task = load_task(task_id)
+  local before = repeated(task, lease, digest)
+  local refused = not before and refusal(task, worker_id, lease, 'executing')
+  if before or refused then
+    replies[i + 2] = before and 'OK ' .. before or refused
+  else
+    local state = outcome(task, verdict)
+    remember(task, digest, state)
+    unhold(task_id, task)
+    tally('failed')
+    apply(task_id, task, verdict, code, jitter, body)
+    replies[i + 2] = 'OK ' .. state
+  end
+end
+commit()
+return replies

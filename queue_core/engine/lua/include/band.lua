@@ -1,0 +1,7 @@
+-- band: score arithmetic, as in score.py
+local BAND_WIDTH = 4398046511104
+local MAX_LANES = 2047
+
+local function band_floor(lane)
+  return -(lane + 1) * BAND_WIDTH
+end

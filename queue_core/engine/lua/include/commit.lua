@@ -1,0 +1,17 @@
+-- commit: write everything that was gathered, remember the instant, wake who waits
+-- A script that goes on after a first part flushes that part and commits at its end: pollers hear of it once.
+--
+-- @use   place, count, tally, emit, hold, wake
+local function flush()
+  flush_places()
+  flush_counts()
+  flush_tallies()
+  flush_events()
+  flush_holds()
+end
+
+local function commit()
+  flush()
+  redis.call('HSET', meta_key, 'now_ms', now)
+  publish_wakes()
+end

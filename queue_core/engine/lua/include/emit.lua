@@ -1,0 +1,28 @@
+-- emit: gather outbox events; flush_events() appends them in as few stream entries as is sensible
+-- An entry holds the instant and the epoch, then for each event the task's id and its record as it is now, and
+-- under an empty name the body that came with it (a result, an error). One entry a batch instead of one a task
+-- saved a third of the append's time. A submission's body is not copied: its definition never changes and
+-- stays in the task's hash until history has acknowledged every event of the task.
+--
+-- @key   outbox  stream
+local events, event_bytes = {}, 0
+local MAX_ENTRY_BYTES = 65536
+
+local function flush_events()
+  if #events > 0 then
+    redis.call('XADD', outbox_key, '*', 'now_ms', now_text, 'epoch', epoch, unpack(events))
+    events, event_bytes = {}, 0
+  end
+end
+
+local function emit(task_id, packed, body)
+  local count = #events
+  events[count + 1] = task_id
+  events[count + 2] = packed
+  if body then
+    events[count + 3] = ''
+    events[count + 4] = body
+    event_bytes = event_bytes + #body
+    if event_bytes > MAX_ENTRY_BYTES then flush_events() end
+  end
+end

@@ -1,0 +1,79 @@
+-- limits: what pauses and limits allow now, for the whole queue ('*') and for each task type
+-- Rates are token buckets that hold one second's worth, kept as a theoretical arrival time. Slots are
+-- counted, never stored: what is assigned or executing is in the counts already.
+--
+-- @key   controls    hash
+-- @key   buckets     hash
+-- @key   lane_names  hash
+-- @key   counts      hash
+local loaded_controls, lane_types = nil, {}
+
+local function controls()
+  if not loaded_controls then
+    local flat = redis.call('HGETALL', controls_key)
+    loaded_controls = {}
+    for i = 1, #flat, 2 do loaded_controls[flat[i]] = flat[i + 1] end
+    loaded_controls.any = #flat > 0
+  end
+  return loaded_controls
+end
+
+local function lane_type(lane)
+  if not lane_types[lane] then
+    lane_types[lane] = string.match(redis.call('HGET', lane_names_key, lane) or '', '^[^|]*')
+  end
+  return lane_types[lane]
+end
+
+local function arrival(scope)
+  return math.max(tonumber(redis.call('HGET', buckets_key, scope) or 0), now)
+end
+
+local function spend_tokens(scope, amount)
+  local rate = tonumber(controls()['rate:' .. scope])
+  if rate and amount ~= 0 then
+    redis.call('HSET', buckets_key, scope, string.format('%.3f', arrival(scope) + amount * 1000 / rate))
+  end
+end
+
+local function refund(lane)
+  if controls().any then
+    spend_tokens('*', -1)
+    spend_tokens(lane_type(lane), -1)
+  end
+end
+
+local function tokens(scope, rate)
+  local interval, at = 1000 / rate, arrival(scope)
+  local depth = math.max(interval, 1000)
+  -- A thousandth of a token is forgiven: instants are rounded when they are kept.
+  local left = math.floor((now + depth - at) / interval + 0.001)
+  return left, math.ceil(at + interval - depth)
+end
+
+local function running(scope)
+  if scope == '*' then
+    local totals = redis.call('HMGET', counts_key, 'assigned', 'executing')
+    return (tonumber(totals[1]) or 0) + (tonumber(totals[2]) or 0)
+  end
+  local sum, names = 0, redis.call('HGETALL', lane_names_key)
+  for i = 1, #names, 2 do
+    if string.match(names[i + 1], '^[^|]*') == scope then
+      local lane = redis.call('HMGET', counts_key, names[i] .. ':assigned', names[i] .. ':executing')
+      sum = sum + (tonumber(lane[1]) or 0) + (tonumber(lane[2]) or 0)
+    end
+  end
+  return sum
+end
+
+-- How many tasks may be claimed now, and when it is worth asking again if none.
+local function allowance(scope)
+  local rules = controls()
+  local pause = rules['pause:' .. scope]
+  local resume_at = pause and tonumber(string.match(pause, '^%d*'))
+  if pause and not (resume_at and resume_at <= now) then return 0, resume_at end
+  local left, again_at = math.huge, nil
+  if rules['rate:' .. scope] then left, again_at = tokens(scope, tonumber(rules['rate:' .. scope])) end
+  if rules['max:' .. scope] then left = math.min(left, rules['max:' .. scope] - running(scope)) end
+  return math.max(left, 0), again_at
+end

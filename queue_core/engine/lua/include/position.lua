@@ -1,0 +1,9 @@
+-- position: how many ready tasks of its lane go before one
+--
+-- @key   queue  zset
+-- @use   band
+local function lane_position(task_id, score)
+  local floor = math.floor(score / BAND_WIDTH) * BAND_WIDTH
+  local below = redis.call('ZCOUNT', queue_key, '-inf', '(' .. string.format('%.0f', floor))
+  return redis.call('ZRANK', queue_key, task_id) - below
+end

@@ -1,0 +1,95 @@
+-- recover: bring back what fell due and what dead workers held
+-- Both claims and the sweeper do this, a bounded number at a time, so recovery never waits for either.
+-- Delays get their jitter from a seed given from outside: math.random repeats itself in every run.
+--
+-- @key   workers       zset
+-- @key   dead_workers  zset
+-- @prefix worker  hash
+-- @arg   seed            int
+-- @arg   max_deliveries  int
+-- @arg   max_losses      int
+-- @use   load_task, spend_retry, hold, limits, commit
+local TIMEOUT_ERROR = '{"message":"the execution deadline passed","code":"TIMEOUT","retriable":true}'
+local LOST_ERROR = '{"message":"the worker stopped sending heartbeats","code":"WORKER_LOST","retriable":true}'
+local STAGGER_MS, STAGGER_WITHIN_MS = 100, 10000
+math.randomseed(seed)
+
+local function lapse(task_id, task)
+  unhold(task_id, task)
+  refund(task.lane)
+  tally('assignment_timeouts')
+  task.deliveries, task.attempt = task.deliveries + 1, task.attempt - 1
+  if task.deliveries < max_deliveries then return requeue(task_id, task, 'assignment_lapsed') end
+  tally('dead_letters')
+  finish(task_id, task, 'dead_letter', 'never_started')
+end
+
+local function time_out(task_id, task)
+  unhold(task_id, task)
+  tell_to_stop(task_id, task)
+  tally('execution_timeouts')
+  spend_retry(task_id, task, 'TIMEOUT', 'timed_out', math.random() * 2 - 1, TIMEOUT_ERROR)
+end
+
+local function lose(task_id, task, visible_at)
+  tally('worker_losses')
+  task.losses = task.losses + 1
+  local field = error_field(task)
+  if task.losses < max_losses then
+    return defer(task_id, task, visible_at, 'worker_lost', field, LOST_ERROR)
+  end
+  tally('dead_letters')
+  finish(task_id, task, 'dead_letter', 'poison', field, LOST_ERROR)
+end
+
+local function recover_due(limit)
+  local due = redis.call('ZRANGEBYSCORE', queue_key, '(0', now, 'LIMIT', 0, limit)
+  for _, task_id in ipairs(due) do
+    local task = load_task(task_id)
+    if task.state == 'queued' then
+      place_ready(task_id, task)
+    elseif task.state == 'assigned' then
+      lapse(task_id, task)
+    else
+      time_out(task_id, task)
+    end
+  end
+  return #due
+end
+
+local function bury_worker(worker)
+  redis.call('HSET', worker_keys .. worker, 'state', 'dead', 'died_ms', now)
+  redis.call('ZREM', workers_key, worker)
+  redis.call('ZADD', dead_workers_key, now, worker)
+  tally('workers_lost')
+end
+
+-- What a dead worker executed comes back staggered, so that a crash is not a stampede. A worker that held more
+-- than one script may move keeps its place among the silent ones, and the count of what was moved already.
+local function recover_worker(worker, limit)
+  local left = redis.call('SCARD', held_keys .. worker)
+  local known = redis.call('HMGET', worker_keys .. worker, 'recovered', 'silent_ms')
+  local moved, silent_ms = tonumber(known[1]) or 0, tonumber(known[2]) or now
+  local spacing = math.min(STAGGER_MS, math.floor(STAGGER_WITHIN_MS / math.max(moved + left, 1)))
+  local ids = left > 0 and redis.call('SPOP', held_keys .. worker, limit) or {}
+  for _, task_id in ipairs(ids) do
+    local task = load_task(task_id)
+    moved = moved + 1
+    if task.state == 'assigned' then
+      lapse(task_id, task)
+    else
+      lose(task_id, task, math.max(now, silent_ms + moved * spacing))
+    end
+  end
+  redis.call('HSET', worker_keys .. worker, 'recovered', moved, 'silent_ms', silent_ms)
+  if #ids == left then bury_worker(worker) end
+  return #ids
+end
+
+local function recover(limit)
+  local moved = recover_due(limit)
+  local silent = redis.call('ZRANGEBYSCORE', workers_key, '-inf', now, 'LIMIT', 0, 1)
+  if silent[1] then moved = moved + recover_worker(silent[1], limit) end
+  flush()
+  return moved
+end

@@ -1,0 +1,15 @@
+-- requeue: back to queued, ready at its old rank or hidden for a while
+--
+-- @use   move, place
+local function requeue(task_id, task, reason)
+  task.lease, task.queued_ms = '', now_text
+  place_ready(task_id, task)
+  move(task_id, task, 'queued', reason, '')
+end
+
+local function defer(task_id, task, visible_at, reason, field, body)
+  task.lease, task.queued_ms = '', now_text
+  local visible_text = string.format('%.0f', visible_at)
+  place_hidden(task_id, visible_at, visible_text)
+  move(task_id, task, 'queued', reason, visible_text, field, body)
+end

@@ -1,0 +1,20 @@
+-- retry_delay: how long to wait before the next try, as in retry_policy.py; jitter lies in -1 … 1
+--
+-- @arg   backoff_base_ms     int
+-- @arg   backoff_multiplier  number
+-- @arg   backoff_cap_ms      int
+local SLOW_DOWN = {RATE_LIMIT = true, TEMPORARY_UNAVAILABLE = true}
+local MORE_TIME = {TIMEOUT = true, OUT_OF_MEMORY = true}
+local MAX_RAISED_TIMEOUT_MS = 3600000
+
+local function retry_delay(task, code, jitter)
+  local base, multiplier, cap = string.match(task.backoff, '^(.*),(.*),(.*)$')
+  local delay = (base or backoff_base_ms) * (multiplier or backoff_multiplier) ^ math.min(task.retries, 64)
+  if SLOW_DOWN[code] then delay = delay * 2 end
+  return math.floor(math.min(delay, tonumber(cap) or backoff_cap_ms) * (1 + 0.2 * jitter))
+end
+
+local function next_timeout(task, code)
+  if not MORE_TIME[code] then return task.timeout_ms end
+  return math.max(task.timeout_ms, math.min(math.floor(task.timeout_ms * 3 / 2), MAX_RAISED_TIMEOUT_MS))
+end

@@ -1,0 +1,43 @@
+-- revive: failed | dead_letter | cancelled -> queued
+-- A manual retry or a replay: ranks as submitted now, with fresh budgets unless told to keep them. A task whose
+-- record has left the store is created from what history kept, if it is still absent.
+--
+-- @key   dead  zset
+-- @prefix task  hash
+-- @arg   task_id        text
+-- @arg   sources        text  states it may come from, comma-separated
+-- @arg   reason         text
+-- @arg   keeps_budgets  int
+-- @arg   priority       text
+-- @arg   offset_ms      int   the priority's offset less the task's head start
+-- @arg   max_retries    text  empty to keep
+-- @arg   timeout_ms     text  empty to keep
+-- @arg   signature      text
+-- @arg   kept_record      text  from history, empty where the store should have it
+-- @arg   kept_definition  text
+-- @reply OK TASK_NOT_FOUND WRONG_STATE
+-- @use   load_task, lane_for, move, place, commit
+local task = load_task(task_id)
+local is_absent = not task
+if is_absent and kept_record ~= '' then task = unpack_record(kept_record, task_keys .. task_id) end
+if not task then return {'TASK_NOT_FOUND'} end
+if not string.find(',' .. sources .. ',', ',' .. task.state .. ',', 1, true) then return {'WRONG_STATE', task.state} end
+find_lane(signature)
+local refused = plan_lanes()
+if refused then return refused end
+
+open_lanes()
+if is_absent then redis.call('HSET', task.key, 'd', kept_definition) end
+redis.call('PERSIST', task.key)
+redis.call('HDEL', task.key, 'r', 'p')
+redis.call('ZREM', dead_key, task_id)
+if keeps_budgets == 0 then task.retries, task.losses, task.deliveries = 0, 0, 0 end
+if max_retries ~= '' then task.max_retries = max_retries end
+if timeout_ms ~= '' then task.timeout_ms = timeout_ms end
+task.lane, task.rank, task.age_bucket = lane_of[signature], now + offset_ms, priority .. ':' .. math.floor(now / 60000)
+task.eligible_ms, task.queued_ms = now_text, now_text
+task.lease, task.worker, task.assigned_ms, task.started_ms, task.ended_ms, task.settled = '', '', '', '', '', ''
+place_ready(task_id, task)
+move(task_id, task, 'queued', reason, '')
+commit()
+return {'OK', now, task.version}

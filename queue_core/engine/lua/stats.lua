@@ -1,0 +1,26 @@
+-- stats: counts, ages, recent happenings and the fleet, in one look
+-- Costs the same whatever the depth: it reads what the transitions counted.
+--
+-- @flags no-writes
+-- @key   queue         zset
+-- @key   counts        hash
+-- @key   ages          hash
+-- @key   recent        hash
+-- @key   controls      hash
+-- @key   lane_names    hash
+-- @key   dead          zset
+-- @key   outbox        stream
+-- @key   workers       zset
+-- @key   dead_workers  zset
+-- @prefix worker  hash
+-- @prefix held    set
+-- @reply OK
+local fleet = {}
+for _, worker in ipairs(redis.call('ZRANGE', workers_key, 0, -1)) do
+  local known = redis.call('HMGET', worker_keys .. worker, 'state', 'capacity')
+  fleet[#fleet + 1] = (known[1] or '') .. ' ' .. (known[2] or 0) .. ' ' .. redis.call('SCARD', held_keys .. worker)
+end
+return {'OK', now, redis.call('HGETALL', counts_key), redis.call('HGETALL', ages_key),
+  redis.call('HGETALL', recent_key), redis.call('HGETALL', controls_key), redis.call('HGETALL', lane_names_key), fleet,
+  redis.call('ZCARD', dead_workers_key), redis.call('ZCARD', dead_key), redis.call('XLEN', outbox_key),
+  redis.call('ZCOUNT', queue_key, '(0', now)}

@@ -1,0 +1,224 @@
+"""The queue's verbs: submit, claim, cancel, retry, replay, purge, sweep, and reading a task.
+
+Each method is one script call: it packs arguments, and unpacks the reply or raises what the script refused.
+What a lease holder may say is in `attempts.py`; workers are in `fleet.py`.
+"""
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from tideq.queue_core.engine.record import parse_record
+from tideq.queue_core.engine.replies import Outcome, accepted, instant, number, outcomes, text
+from tideq.queue_core.engine.scripts import Scripts
+from tideq.queue_core.engine.submission import Submissions, unpack_definition
+from tideq.queue_core.engine.views import task_view
+from tideq.queue_core.errors import InvalidRequest, InvalidTask, TaskNotFound
+from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.states import Reason
+from tideq.queue_core.task import Claim, ClaimedTask, NewTask, Stop, Submitted, Task
+from tideq.queue_core.transitions import transition
+
+MAX_BATCH = 1_000
+SWEEP_LIMIT = 100
+
+
+class KeptTask(msgspec.Struct, frozen=True):
+    """A task's record and definition as history kept them, packed as the store had them."""
+
+    record: bytes
+    definition: bytes
+
+
+class Queue:
+    def __init__(self, scripts: Scripts, settings: QueueSettings) -> None:
+        self._scripts = scripts
+        self._settings = settings
+        self._submissions = Submissions(settings)
+
+    async def open(self, epoch: str | None = None) -> str:
+        """Work under the store's epoch, founding an empty store with the given one."""
+        reply = await self._scripts.call("found", new_epoch=epoch or "1")
+        self._scripts.epoch = text(accepted(reply)[0])
+        return self._scripts.epoch
+
+    async def submit(self, task: NewTask) -> Submitted:
+        return (await self.submit_many([task], wants_position=True))[0]
+
+    async def submit_many(self, tasks: Sequence[NewTask], *, wants_position: bool = False) -> list[Submitted]:
+        """All or none. The tasks of one call come from one client."""
+        _check_batch(tasks)
+        client_id = tasks[0].client_id
+        if any(task.client_id != client_id for task in tasks):
+            raise InvalidTask("client_id", "one submission speaks for one client")
+        batch = self._submissions.batch(tasks)
+        reply = await self._scripts.call(
+            "submit",
+            client_id=client_id,
+            is_listed=int(client_id in self._settings.admission.listed_clients),
+            wants_position=int(wants_position),
+            kinds=batch.kinds,
+            rows=_flat(batch.rows),
+        )
+        now, *answers = accepted(reply)
+        return [_submitted(text(answer), number(now)) for answer in answers]
+
+    async def claim(
+        self,
+        worker_id: str,
+        wanted: int = 1,
+        *,
+        poll_id: str = "",
+        assignment_ms: int | None = None,
+        profile: str = "",
+    ) -> Claim:
+        """Take up to `wanted` tasks. The same `poll_id` again returns what it handed out and is still assigned."""
+        if not 1 <= wanted <= MAX_BATCH:
+            raise InvalidRequest("available_capacity", f"{wanted} lies outside 1 … {MAX_BATCH}")
+        reply = await self._scripts.call(
+            "claim",
+            worker_id=worker_id,
+            wanted=wanted,
+            poll_id=poll_id,
+            lease_token=secrets.token_hex(16),
+            profile=profile,
+            assignment_ms=assignment_ms or self._settings.leases.assignment_ms,
+        )
+        now, answer, again, state, stops, handed = accepted(reply)
+        return Claim(
+            tasks=tuple(_claimed(handed[i : i + 3]) for i in range(0, len(handed), 3)),
+            answer=number(answer),
+            now_ms=number(now),
+            retry_at_ms=instant(again),
+            stops=parse_stops(stops),
+            worker_state=text(state),
+        )
+
+    async def withdraw(self, worker_id: str, poll_id: str, answer: int) -> int:
+        """Take back an answer that could not be delivered; returns how many tasks went back."""
+        reply = await self._scripts.call("withdraw", worker_id=worker_id, poll_id=poll_id, answer=str(answer))
+        return number(accepted(reply)[0])
+
+    async def cancel_many(self, task_ids: Sequence[str]) -> list[Outcome]:
+        """Details of an accepted cancel: the state it was in, and the worker that was told to stop, or none."""
+        _check_batch(task_ids)
+        return outcomes(await self._scripts.call("cancel", rows=task_ids), task_ids)
+
+    async def cancel(self, task_id: str) -> Outcome:
+        return (await self.cancel_many([task_id]))[0].unwrap()
+
+    async def retry(self, task_id: str, **options: Any) -> int:
+        """Run a failed, dead or cancelled task again; see `_revive` for the options."""
+        return await self._revive("retry", Reason.RETRIED, task_id, **options)
+
+    async def replay(self, task_id: str, **options: Any) -> int:
+        """Send a dead letter back; see `_revive` for the options."""
+        return await self._revive("replay", Reason.REPLAYED, task_id, **options)
+
+    async def purge_many(self, task_ids: Sequence[str]) -> list[Outcome]:
+        _check_batch(task_ids)
+        return outcomes(await self._scripts.call("purge", rows=task_ids), task_ids)
+
+    async def purge(self, task_id: str) -> Outcome:
+        return (await self.purge_many([task_id]))[0].unwrap()
+
+    async def sweep(self, limit: int = SWEEP_LIMIT) -> int:
+        """Recover everything that has fallen due, a bounded number a script; returns how many moved."""
+        total = 0
+        while True:
+            moved, due = map(number, accepted(await self._scripts.call("sweep", limit=limit)))
+            total += moved
+            if due == 0 or moved == 0:
+                return total
+
+    async def acknowledge(self, first_kept_id: str, finished: Sequence[tuple[str, int]]) -> None:
+        """History has all events below this stream id; `finished` are terminal tasks it knows, with their version."""
+        accepted(await self._scripts.call("acknowledge", first_kept_id=first_kept_id, rows=_flat(finished)))
+
+    async def read_many(self, task_ids: Sequence[str]) -> list[Task | None]:
+        """Tasks as the store has them now; `None` for those it does not have."""
+        _check_batch(task_ids)
+        now, *rows = accepted(await self._scripts.call("read", rows=task_ids))
+        return [task_view(task_id, number(now), row) for task_id, row in zip(task_ids, rows, strict=True)]
+
+    async def read(self, task_id: str) -> Task:
+        found = (await self.read_many([task_id]))[0]
+        if found is None:
+            raise TaskNotFound(task_id)
+        return found
+
+    async def _revive(
+        self,
+        verb: str,
+        reason: Reason,
+        task_id: str,
+        *,
+        keeps_budgets: bool = False,
+        priority: str | None = None,
+        kept: KeptTask | None = None,
+        client_id: str = "operator",
+    ) -> int:
+        """Returns the new version. A new priority brings its own retries and timeout.
+
+        Reading the definition first decides nothing: it never changes. `kept` comes from history, for a task
+        whose record may have left the store.
+        """
+        definition, known_priority = await self._identity(task_id, kept)
+        level = self._submissions.level(priority or known_priority)
+        reply = await self._scripts.call(
+            "revive",
+            task_id=task_id,
+            sources=",".join(transition(verb).sources),
+            reason=reason,
+            keeps_budgets=int(keeps_budgets),
+            priority=priority or known_priority,
+            offset_ms=level.offset_ms - definition.head_start_ms,
+            max_retries=level.max_retries if priority else "",
+            timeout_ms=level.timeout_ms if priority else "",
+            signature=definition.signature,
+            kept_record=kept.record if kept else "",
+            kept_definition=kept.definition if kept else "",
+            client_id=client_id,
+        )
+        subject = (task_id,) if reply.word in ("TASK_NOT_FOUND", "WRONG_STATE") else ()
+        return number(accepted(reply, *subject)[1])
+
+    async def _identity(self, task_id: str, kept: KeptTask | None) -> tuple[Any, str]:
+        if kept is not None:
+            return unpack_definition(kept.definition), parse_record(kept.record).priority
+        task = await self.read(task_id)
+        return task.definition, task.priority
+
+
+def parse_stops(entries: Sequence[Any]) -> tuple[Stop, ...]:
+    return tuple(Stop(*text(entry).split(" ", 1)) for entry in entries)
+
+
+def _check_batch(items: Sequence[object]) -> None:
+    if not 1 <= len(items) <= MAX_BATCH:
+        raise InvalidRequest("tasks", f"{len(items)} of them; a batch has 1 … {MAX_BATCH}")
+
+
+def _flat(rows: Sequence[Sequence[Any]]) -> list[Any]:
+    return [value for row in rows for value in row]
+
+
+def _submitted(answer: str, now_ms: int) -> Submitted:
+    task_id, *placed = answer.split("|")
+    rank, visible_at, position = map(instant, placed or ("", "", ""))
+    return Submitted(task_id, bool(placed), rank, visible_at, position, now_ms)
+
+
+def _claimed(parts: Sequence[Any]) -> ClaimedTask:
+    task_id, packed, definition = parts
+    record = parse_record(packed)
+    return ClaimedTask(
+        task_id=text(task_id),
+        definition=unpack_definition(definition),
+        attempt=record.number("attempt"),
+        lease=record.text("lease"),
+        timeout_ms=record.number("timeout_ms"),
+        visible_at_ms=record.number("visible_ms"),
+    )

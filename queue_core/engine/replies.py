@@ -1,0 +1,88 @@
+"""What the scripts' words mean: `OK`, or exactly one error each."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tideq.queue_core import errors
+from tideq.queue_core.engine.scripts import Reply
+
+
+def text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def number(value: Any) -> int:
+    return int(float(value))
+
+
+def instant(value: Any) -> int | None:
+    """An instant or position that may be missing, written as an empty text."""
+    return None if value in (b"", "", None) else number(value)
+
+
+def pairs(flat: Sequence[Any]) -> dict[str, str]:
+    """A flat field-value list, as HGETALL returns it inside a script, as a dictionary of texts."""
+    return {text(flat[i]): text(flat[i + 1]) for i in range(0, len(flat), 2)}
+
+
+class Refusal(NamedTuple):
+    """The error a word stands for, and how its details are read."""
+
+    error: Callable[..., errors.QueueError]
+    readers: tuple[Callable[[Any], object], ...]
+
+    def about(self, *details: Any) -> errors.QueueError:
+        return self.error(*(read(detail) for read, detail in zip(self.readers, details, strict=True)))
+
+
+REFUSALS = {
+    "EPOCH_MISMATCH": Refusal(errors.StoreReplaced, (text,)),
+    "IDEMPOTENCY_CONFLICT": Refusal(errors.IdempotencyConflict, (text,)),
+    "RANK_OUT_OF_RANGE": Refusal(errors.RankOutOfRange, (text, number)),
+    "QUEUE_FULL": Refusal(errors.QueueFull, (number, number, number)),
+    "TOO_MANY_SUBMISSIONS": Refusal(errors.TooManySubmissions, (text, number)),
+    "OUTBOX_FULL": Refusal(errors.OutboxFull, (number, number, number)),
+    "STORE_FULL": Refusal(errors.StoreFull, (number,)),
+    "LANES_EXHAUSTED": Refusal(errors.LanesExhausted, (text,)),
+    "TOO_MANY_NEW_LANES": Refusal(errors.TooManyNewLanes, (text, number)),
+    "UNKNOWN_WORKER": Refusal(errors.UnknownWorker, (text,)),
+    "WORKER_EXISTS": Refusal(errors.WorkerExists, (text,)),
+    "TASK_NOT_FOUND": Refusal(errors.TaskNotFound, (text,)),
+    "WRONG_STATE": Refusal(errors.WrongState, (text, text)),
+    "STALE_LEASE": Refusal(errors.StaleLease, (text, text)),
+}
+
+
+def accepted(reply: Reply, *subject: str) -> list[Any]:
+    """The details of an accepted script, or the refusal raised; `subject` is what the refusal is about."""
+    if reply.word != "OK":
+        raise REFUSALS[reply.word].about(*subject, *reply.details)
+    return reply.details
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of one row of a batch: accepted with details, or refused with an error."""
+
+    task_id: str
+    details: tuple[str, ...] = ()
+    error: errors.QueueError | None = None
+
+    def unwrap(self) -> "Outcome":
+        if self.error is not None:
+            raise self.error
+        return self
+
+
+def outcomes(reply: Reply, task_ids: Sequence[str]) -> list[Outcome]:
+    """One outcome a row, in the order of the rows."""
+    _, *rows = accepted(reply)
+    return [_outcome(task_id, text(row)) for task_id, row in zip(task_ids, rows, strict=True)]
+
+
+def _outcome(task_id: str, row: str) -> Outcome:
+    word, *details = row.split(" ")
+    if word == "OK":
+        return Outcome(task_id, tuple(details))
+    return Outcome(task_id, error=REFUSALS[word].about(task_id, *details))

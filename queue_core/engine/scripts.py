@@ -1,0 +1,259 @@
+"""Lua files as Python callables that take their arguments by name.
+
+A script's header is its declaration (see `parse_header`): keys, arguments, rows, replies and includes become
+`local` names, so no `KEYS[3]` is ever written and the comment cannot lie. Every script starts with the epoch
+guard and one reading of the store's clock. A reply is a word and its details; every word but `OK` is an error.
+
+Scripts are called by hash and loaded again when the store has forgotten them. EVALSHA was measured against
+a Function library (docs/layouts.md): no difference at batch 100, and scripts need no care after a fail-over.
+"""
+
+import asyncio
+import functools
+import random
+import re
+from collections.abc import Callable, Iterable, Mapping
+from importlib import resources
+from typing import Any, NamedTuple, TypeVar
+
+from redis.exceptions import NoScriptError, OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
+
+from tideq.queue_core.engine.keys import KEYS, PREFIXES, Keys
+from tideq.queue_core.engine.record import lua_codec
+from tideq.queue_core.errors import StoreFull, StoreUnavailable
+
+LUA = resources.files("tideq.queue_core.engine") / "lua"
+DIRECTIVE = re.compile(r"^-- @(\w+)\s*(.*)$")
+KINDS = {"int", "text", "number"}
+OOM_RETRY_AFTER_MS = 5_000
+MAX_CONCURRENT_CALLS = 8
+"""The store runs one script at a time; more connections would only wait there instead of here."""
+
+T = TypeVar("T")
+Value = str | bytes | int | float
+
+
+class Argument(NamedTuple):
+    name: str
+    kind: str
+
+
+class Header(NamedTuple):
+    flags: tuple[str, ...]
+    keys: tuple[str, ...]
+    prefixes: tuple[str, ...]
+    arguments: tuple[Argument, ...]
+    columns: tuple[str, ...]
+    replies: tuple[str, ...]
+    uses: tuple[str, ...]
+    is_guarded: bool
+
+
+class HeaderError(ValueError):
+    """A Lua file's header does not say what the loader needs to know."""
+
+
+class Source(NamedTuple):
+    """One assembled script: its text, and what it takes in which order."""
+
+    name: str
+    header: Header
+    text: str
+    flags: tuple[str, ...]
+
+
+def parse_header(name: str, source: str) -> Header:
+    """Read the leading comment.
+
+    `@flags words`, `@unguarded`, `@key name …`, `@prefix name …`, `@arg name kind …`, `@row name …`, `@reply words`,
+    `@use includes`.
+    """
+    found: dict[str, list[str]] = {}
+    for line in source.splitlines():
+        if not line.startswith("--"):
+            break
+        if match := DIRECTIVE.match(line):
+            found.setdefault(match[1], []).append(match[2])
+    if unknown := set(found) - {"flags", "unguarded", "key", "prefix", "arg", "row", "reply", "use"}:
+        raise HeaderError(f"{name}: unknown directive @{min(unknown)}")
+    return Header(
+        flags=_words(found.get("flags", [])),
+        keys=_first_words(name, found.get("key", []), KEYS),
+        prefixes=_first_words(name, found.get("prefix", []), PREFIXES),
+        arguments=tuple(_argument(name, text) for text in found.get("arg", [])),
+        columns=tuple(text.split()[0] for text in found.get("row", [])),
+        replies=_words(found.get("reply", [])),
+        uses=_words(found.get("use", [])),
+        is_guarded="unguarded" not in found,
+    )
+
+
+def _words(lines: Iterable[str]) -> tuple[str, ...]:
+    return tuple(word for line in lines for word in re.split(r"[,\s]+", line.strip()) if word)
+
+
+def _first_words(name: str, lines: Iterable[str], known: Mapping[str, object]) -> tuple[str, ...]:
+    words = tuple(line.split()[0] for line in lines)
+    if unknown := [word for word in words if word not in known]:
+        raise HeaderError(f"{name}: {unknown[0]!r} is not in keys.py")
+    return words
+
+
+def _argument(name: str, text: str) -> Argument:
+    argument, kind, *_ = [*text.split(), ""]
+    if kind not in KINDS:
+        raise HeaderError(f"{name}: @arg {argument} must say one of {', '.join(sorted(KINDS))}")
+    return Argument(argument, kind)
+
+
+@functools.cache
+def assemble(name: str) -> Source:
+    """A script with all its includes, each once, what is used before what uses it."""
+    body = (LUA / f"{name}.lua").read_text()
+    own = parse_header(name, body)
+    includes = _includes(("guard", *own.uses) if own.is_guarded else own.uses)
+    headers = [own, *(parse_header(include, text) for include, text in includes.items())]
+    header = Header(
+        flags=own.flags,
+        keys=_unique(key for each in headers for key in each.keys),
+        prefixes=_unique(prefix for each in headers for prefix in each.prefixes),
+        arguments=_unique((Argument("epoch", "text"), *(arg for each in headers for arg in each.arguments))),
+        columns=own.columns,
+        replies=_unique(reply for each in headers for reply in each.replies),
+        uses=tuple(includes),
+        is_guarded=own.is_guarded,
+    )
+    text = "\n".join([_preamble(header), lua_codec(), *map(_code, includes.values()), _code(body)])
+    return Source(name, header, text, own.flags)
+
+
+def _unique(items: Iterable[T]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(items))
+
+
+def _code(source: str) -> str:
+    """A file without its comments: they are for readers, and every start of the service sends every script."""
+    return "\n".join(line for line in source.splitlines() if line.strip() and not line.lstrip().startswith("--"))
+
+
+def _includes(names: tuple[str, ...], found: dict[str, str] | None = None) -> dict[str, str]:
+    found = {} if found is None else found
+    for name in names:
+        if name not in found:
+            source = (LUA / "include" / f"{name}.lua").read_text()
+            _includes(parse_header(name, source).uses, found)
+            found[name] = source
+    return found
+
+
+def _preamble(header: Header) -> str:
+    """Locals for every declared key, prefix, argument and row column."""
+    lines = [f"local {key}_key = KEYS[{index}]" for index, key in enumerate(header.keys, 1)]
+    position = 0
+    for position, prefix in enumerate(header.prefixes, 1):
+        lines.append(f"local {prefix}_keys = ARGV[{position}]")
+    for position, argument in enumerate(header.arguments, len(header.prefixes) + 1):
+        value = f"ARGV[{position}]"
+        lines.append(f"local {argument.name} = {value if argument.kind == 'text' else f'tonumber({value})'}")
+    if header.columns:
+        lines += _row_reader(position, len(header.columns))
+    return "\n".join(lines)
+
+
+def _row_reader(start: int, width: int) -> list[str]:
+    values = ", ".join(f"ARGV[at + {column}]" for column in range(1, width + 1))
+    return [
+        f"local row_count = (#ARGV - {start}) / {width}",
+        f"local function row(number) local at = {start} + (number - 1) * {width} return {values} end",
+    ]
+
+
+class Reply(NamedTuple):
+    word: str
+    details: list[Any]
+
+
+class Scripts:
+    """The scripts of one store. `constants` fill arguments of their name; a callable is asked at every call."""
+
+    def __init__(
+        self,
+        client: Any,
+        keys: Keys,
+        constants: Mapping[str, Value | Callable[[], Value]],
+        *,
+        sends_flags: bool = True,
+    ) -> None:
+        self.epoch = ""
+        self._client = client
+        self._keys = keys
+        self._constants = {"seed": _seed, **constants}
+        self._sends_flags = sends_flags
+        self._hashes: dict[str, str] = {}
+        self._turns = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
+
+    async def call(self, name: str, /, rows: Iterable[Value] = (), **arguments: Value) -> Reply:
+        """Run a script. `rows` is flat: as many values a row as the header has columns."""
+        source = assemble(name)
+        values = self._values(source, arguments)
+        words = [*(self._keys.key(key) for key in source.header.keys), *values, *rows]
+        async with self._turns:
+            reply = await self._evaluate(source, len(source.header.keys), words)
+        word = reply[0]
+        return Reply(word.decode() if isinstance(word, bytes) else word, reply[1:])
+
+    def _values(self, source: Source, arguments: Mapping[str, Value]) -> list[Value]:
+        values: list[Value] = [self._keys.prefix(prefix) for prefix in source.header.prefixes]
+        values += [self._value(source.name, argument.name, arguments) for argument in source.header.arguments]
+        if unknown := arguments.keys() - {argument.name for argument in source.header.arguments}:
+            raise TypeError(f"{source.name} takes no argument {min(unknown)!r}")
+        return values
+
+    def _value(self, script: str, name: str, arguments: Mapping[str, Value]) -> Value:
+        if name in arguments:
+            return arguments[name]
+        if name == "epoch":
+            return self.epoch
+        if name not in self._constants:
+            raise TypeError(f"{script} needs argument {name!r}")
+        constant = self._constants[name]
+        return constant() if callable(constant) else constant
+
+    async def _evaluate(self, source: Source, key_count: int, words: list[Value]) -> list[Any]:
+        try:
+            try:
+                return await self._client.evalsha(await self._hash(source), key_count, *words)
+            except NoScriptError:
+                # Nothing ran, so it is safe to load the script and ask again.
+                self._hashes.pop(source.name, None)
+                return await self._client.evalsha(await self._hash(source), key_count, *words)
+        except OutOfMemoryError as error:
+            raise StoreFull(OOM_RETRY_AFTER_MS) from error
+        except (ResponseError, ReadOnlyError) as error:
+            raise _translated(error) from error
+        except RedisError as error:
+            raise StoreUnavailable(str(error)) from error
+
+    async def _hash(self, source: Source) -> str:
+        if source.name not in self._hashes:
+            self._hashes[source.name] = await self._client.script_load(self._shebang(source) + source.text)
+        return self._hashes[source.name]
+
+    def _shebang(self, source: Source) -> str:
+        """With a shebang the store refuses the whole script when memory is full, unless a flag says it frees some."""
+        if not self._sends_flags:
+            return ""
+        return f"#!lua flags={','.join(source.flags)}\n" if source.flags else "#!lua\n"
+
+
+def _translated(error: RedisError) -> Exception:
+    text = str(error)
+    if "OOM" in text:
+        return StoreFull(OOM_RETRY_AFTER_MS)
+    if any(word in text for word in ("MISCONF", "LOADING", "READONLY", "CLUSTERDOWN", "NOREPLICAS", "BUSY")):
+        return StoreUnavailable(text)
+    return error
+
+
+def _seed() -> int:
+    return random.getrandbits(31)

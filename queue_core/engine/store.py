@@ -1,0 +1,95 @@
+"""From a URL to a connected client: plain, TLS, unix socket, Sentinel and Cluster.
+
+    redis://host:6379/0   rediss://host   unix:///run/valkey.sock
+    redis+sentinel://host1:26379,host2:26379/service-name/0    (rediss+sentinel:// for TLS)
+    redis+cluster://host1:7000,host2:7000                      (rediss+cluster:// for TLS)
+
+Commands are never retried by the driver: it would repeat a script whose answer was merely late. Scripts that
+may be repeated are repeated by callers that know so.
+"""
+
+import random
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+import redis.asyncio as redis
+from redis.asyncio.cluster import ClusterNode, RedisCluster
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
+from redis.backoff import NoBackoff
+
+COMMAND_TIMEOUT_SECONDS = 5.0
+SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
+
+
+class StoreUrlError(ValueError):
+    """The URL does not say where the store is; the message tells what is wrong."""
+
+
+def connect(url: str) -> Any:
+    """A client for commands: a short timeout, no hidden retries."""
+    return _client(url, socket_timeout=COMMAND_TIMEOUT_SECONDS)
+
+
+def connect_listener(url: str) -> Any:
+    """A client for subscriptions: reads may take for ever, and dead peers are noticed by keep-alives.
+
+    In a cluster every node hears what is published on any: one is picked, another perhaps the next time.
+    """
+    parts = urlsplit(url)
+    options: dict[str, Any] = {"socket_timeout": None}
+    if parts.scheme != "unix":
+        options["socket_keepalive"] = True
+    if "cluster" not in parts.scheme:
+        return _client(url, **options)
+    host, port = random.choice(_addresses(parts, 6_379))
+    return redis.Redis(host=host, port=port, ssl=parts.scheme.startswith("rediss"), **_credentials(parts), **options)
+
+
+def _client(url: str, **options: Any) -> Any:
+    parts = urlsplit(url)
+    options = {"retry": Retry(NoBackoff(), 0), "socket_connect_timeout": COMMAND_TIMEOUT_SECONDS, **options}
+    if parts.scheme in ("redis", "rediss", "unix"):
+        return redis.Redis.from_pool(redis.ConnectionPool.from_url(url, **options))
+    if parts.scheme not in SCHEMES:
+        raise StoreUrlError(f"REDIS_URL: scheme {parts.scheme!r} is not one of {', '.join(SCHEMES)}")
+    options |= _credentials(parts) | dict(parse_qsl(parts.query))
+    if parts.scheme.startswith("rediss"):
+        options["ssl"] = True
+    return _sentinel(parts, options) if "sentinel" in parts.scheme else _cluster(parts, options)
+
+
+def _credentials(parts: SplitResult) -> dict[str, str]:
+    userinfo, at, _ = parts.netloc.rpartition("@")
+    user, _, password = userinfo.partition(":")
+    return (
+        {"username": unquote(user), "password": unquote(password)}
+        if at and user
+        else ({"password": unquote(password)} if at else {})
+    )
+
+
+def _addresses(parts: SplitResult, default_port: int) -> list[tuple[str, int]]:
+    addresses: list[tuple[str, int]] = []
+    for address in parts.netloc.rpartition("@")[2].split(","):
+        host, _, port = address.rpartition(":") if ":" in address else (address, "", "")
+        if not host or (port and not port.isdigit()):
+            raise StoreUrlError(f"REDIS_URL: {address!r} is not host:port")
+        addresses.append((host, int(port) if port else default_port))
+    return addresses
+
+
+def _sentinel(parts: SplitResult, options: dict[str, Any]) -> Any:
+    service, _, database = parts.path.strip("/").partition("/")
+    if not service:
+        raise StoreUrlError("REDIS_URL: a Sentinel URL ends with the service's name, like /mymaster/0")
+    sentinel_options = {"socket_timeout": COMMAND_TIMEOUT_SECONDS}
+    sentinel = Sentinel(_addresses(parts, 26_379), sentinel_kwargs=sentinel_options)
+    pool = SentinelConnectionPool(service, sentinel, db=int(database or 0), **options)
+    return redis.Redis.from_pool(pool)
+
+
+def _cluster(parts: SplitResult, options: dict[str, Any]) -> Any:
+    nodes = [ClusterNode(host, port) for host, port in _addresses(parts, 6_379)]
+    retry = options.pop("retry")
+    return RedisCluster(startup_nodes=nodes, retry=retry, **options)

@@ -1,0 +1,65 @@
+"""From what the store keeps of a task to a `Task`."""
+
+from typing import Any
+
+from tideq.queue_core.engine.record import Record, parse_record
+from tideq.queue_core.engine.replies import instant, text
+from tideq.queue_core.engine.submission import unpack_definition
+from tideq.queue_core.states import Reason, TaskState
+from tideq.queue_core.task import Progress, Task
+
+SINCE = {TaskState.QUEUED: "queued_ms", TaskState.ASSIGNED: "assigned_ms", TaskState.EXECUTING: "started_ms"}
+
+
+def task_view(task_id: str, now_ms: int, row: Any) -> Task | None:
+    """A row of `read.lua`: score, place in lane, and the hash as a flat list."""
+    score, position, flat = row
+    fields: dict[str, bytes] = {text(flat[i]): flat[i + 1] for i in range(0, len(flat), 2)}
+    if "s" not in fields:
+        return None
+    record = parse_record(fields["s"])
+    state = TaskState(record.text("state"))
+    placed = instant(score)
+    created_ms = record.number("created_ms")
+    return Task(
+        task_id=task_id,
+        definition=unpack_definition(fields["d"]),
+        state=state,
+        reason=Reason(record.text("reason")),
+        version=record.number("version"),
+        rank=record.number("rank"),
+        lane=record.number("lane"),
+        priority=record.priority,
+        attempt=record.number("attempt"),
+        retry_count=record.number("retries"),
+        losses=record.number("losses"),
+        deliveries=record.number("deliveries"),
+        max_retries=record.number("max_retries"),
+        timeout_ms=record.number("timeout_ms"),
+        created_at_ms=created_ms,
+        eligible_at_ms=record.instant("eligible_ms") or created_ms,
+        state_since_ms=record.instant(SINCE.get(state, "ended_ms")) or created_ms,
+        visible_at_ms=placed if placed is not None and placed > 0 else None,
+        assigned_at_ms=record.instant("assigned_ms"),
+        started_at_ms=record.instant("started_ms"),
+        ended_at_ms=record.instant("ended_ms"),
+        worker_id=record.text("worker") or None,
+        lane_position=instant(position),
+        progress=_progress(fields.get("p"), record),
+        result=fields.get("r"),
+        errors=_errors(fields),
+        now_ms=now_ms,
+    )
+
+
+def _progress(packed: bytes | None, record: Record) -> Progress | None:
+    """Progress of an earlier attempt says nothing about this one."""
+    if packed is None:
+        return None
+    attempt, _, percent, message = packed.decode().split("|", 3)
+    return Progress(float(percent), message) if int(attempt) == record.number("attempt") else None
+
+
+def _errors(fields: dict[str, bytes]) -> tuple[bytes, ...]:
+    attempts = sorted(int(name[1:]) for name in fields if name[0] == "e")
+    return tuple(fields[f"e{attempt}"] for attempt in attempts)

@@ -1,0 +1,196 @@
+"""Waiting for work without asking the store again and again.
+
+One subscription a process hears what became ready and wakes as many waiting polls as that is work for. Notifications
+may be lost, so once a second, while somebody waits, one survey looks at the lanes for all of them; it also learns when
+the next hidden task or silent worker falls due, and one poll is woken then to recover it. A waiting poll holds no
+connection.
+
+Several processes hear the same notification and each wakes its own pollers; those that come too late find nothing
+and go on waiting in their old place.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+from redis.exceptions import RedisError
+
+from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.engine.replies import accepted, instant, number, text
+from tideq.queue_core.engine.scripts import Scripts
+from tideq.queue_core.engine.waiting_room import Waiter, WaitingRoom
+from tideq.queue_core.errors import QueueError
+from tideq.queue_core.task import Claim, ClaimedTask
+
+SURVEY_SECONDS = 1.0
+MIN_SURVEY_GAP_SECONDS = 0.01
+RECONNECT_SECONDS = 0.5
+
+log = structlog.get_logger(__name__)
+
+
+class Wakeups:
+    """Use as an async context manager; leaving it answers every waiting poll."""
+
+    def __init__(self, scripts: Scripts, client: Any, keys: Keys, open_listener: Callable[[], Any]) -> None:
+        self._scripts = scripts
+        self._client = client
+        self._keys = keys
+        self._open_listener = open_listener
+        self._room = WaitingRoom()
+        self._lanes_version = ""
+        self._lane_names: dict[str, str] = {}
+        self._due_timer: asyncio.TimerHandle | None = None
+        self._jobs: list[asyncio.Task[None]] = []
+        self._is_open = False
+        self._should_look = asyncio.Event()
+        self._subscribed = asyncio.Event()
+
+    async def __aenter__(self) -> "Wakeups":
+        self._is_open = True
+        self._jobs = [asyncio.create_task(self._listen()), asyncio.create_task(self._survey_while_waited_for())]
+        for job in self._jobs:
+            job.add_done_callback(_report_crash)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+        for job in self._jobs:
+            job.cancel()
+        await asyncio.gather(*self._jobs, return_exceptions=True)
+
+    def close(self) -> None:
+        """Answer every waiting poll with what it has: nothing new is claimed from here on."""
+        self._is_open = False
+        self._room.wake_all()
+        if self._due_timer is not None:
+            self._due_timer.cancel()
+
+    @property
+    def sleeping_count(self) -> int:
+        """Polls that have looked, found nothing and wait."""
+        return self._room.sleeping_count
+
+    async def listening(self) -> None:
+        """Returns once the subscription stands."""
+        await self._subscribed.wait()
+
+    async def poll(
+        self,
+        waiter: Waiter,
+        claim: Callable[[], Awaitable[Claim]],
+        hand_back: Callable[[tuple[ClaimedTask, ...]], Awaitable[object]],
+        wait_seconds: float,
+    ) -> Claim:
+        """Claim as soon as there is something to claim; an empty claim when the time is up or the service closes.
+
+        A caller that goes away while waiting has nothing claimed for it; what a claim in flight got is handed back.
+        """
+        deadline = asyncio.get_running_loop().time() + wait_seconds
+        self._room.enter(waiter)
+        try:
+            while True:
+                waiter.listen_again()
+                got = await _claim_or_hand_back(claim, hand_back)
+                left = deadline - asyncio.get_running_loop().time()
+                if got.tasks or got.stops or got.should_drain or left <= 0 or not self._is_open:
+                    return got
+                waiter.is_eligible = got.worker_state == "active"
+                self._note_due(got.retry_at_ms, got.now_ms)
+                if not await waiter.wait(left) or not self._is_open:
+                    return got
+        finally:
+            self._room.leave(waiter)
+
+    async def _listen(self) -> None:
+        while True:
+            listener = self._open_listener()
+            try:
+                async with listener.pubsub() as subscription:
+                    await subscription.subscribe(self._keys.wake_channel)
+                    await self._survey()
+                    self._subscribed.set()
+                    async for message in subscription.listen():
+                        if message["type"] == "message":
+                            await self._hear(text(message["data"]))
+            except (RedisError, QueueError, OSError) as error:
+                log.warning("wake-up subscription lost", error=str(error))
+                await asyncio.sleep(RECONNECT_SECONDS)
+            finally:
+                with contextlib.suppress(RedisError, OSError):
+                    await listener.aclose()
+
+    async def _hear(self, message: str) -> None:
+        """`<lanes version> <lane>:<ready> … worker:<id> due:<milliseconds> look:1`, each part optional."""
+        version, *parts = message.split(" ")
+        for part in parts:
+            subject, _, value = part.partition(":")
+            if subject == "worker":
+                self._room.wake_worker(value)
+            elif subject == "due":
+                self._wake_one_in(int(value) / 1000)
+            elif subject == "look":
+                self._should_look.set()
+            else:
+                self._room.wake_for(await self._signature(version, subject), int(value))
+
+    async def _survey_while_waited_for(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._should_look.wait(), SURVEY_SECONDS)
+            self._should_look.clear()
+            if self._room.sleeping_count:
+                with contextlib.suppress(QueueError):
+                    await self._survey()
+            await asyncio.sleep(MIN_SURVEY_GAP_SECONDS)
+
+    async def _survey(self) -> None:
+        now, version, next_at, ready = accepted(await self._scripts.call("survey", most=max(len(self._room), 1)))
+        for part in ready:
+            lane, _, count = text(part).partition(":")
+            self._room.wake_for(await self._signature(text(version), lane), int(count))
+        self._note_due(instant(next_at), number(now))
+
+    def _note_due(self, due_ms: int | None, now_ms: int) -> None:
+        if due_ms is not None:
+            self._wake_one_in(max(due_ms - now_ms, 0) / 1000)
+
+    def _wake_one_in(self, seconds: float) -> None:
+        """One poll suffices: its claim recovers what is due and tells the others about the rest."""
+        loop = asyncio.get_running_loop()
+        at = loop.time() + seconds
+        if self._due_timer is not None and not self._due_timer.cancelled():
+            if loop.time() < self._due_timer.when() <= at:
+                return
+            self._due_timer.cancel()
+        self._due_timer = loop.call_at(at, self._room.wake_one)
+
+    async def _signature(self, version: str, lane: str) -> str:
+        if version != self._lanes_version or lane not in self._lane_names:
+            names = await self._client.hgetall(self._keys.key("lane_names"))
+            self._lane_names = {text(number): text(name) for number, name in names.items()}
+            self._lanes_version = version
+        return self._lane_names.get(lane, "")
+
+
+def _report_crash(job: asyncio.Task[None]) -> None:
+    if not job.cancelled() and (error := job.exception()):
+        log.error("waiting polls are no longer woken", exc_info=error)
+
+
+async def _claim_or_hand_back(
+    claim: Callable[[], Awaitable[Claim]],
+    hand_back: Callable[[tuple[ClaimedTask, ...]], Awaitable[object]],
+) -> Claim:
+    """A claim must not be torn down half-way: the store may have answered what nobody would then hear."""
+    running = asyncio.ensure_future(claim())
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        with contextlib.suppress(QueueError):
+            got = await running
+            if got.tasks:
+                await hand_back(got.tasks)
+        raise

@@ -1,0 +1,193 @@
+"""Every way the queue says no.
+
+    QueueError
+    ├── Refused                  the request cannot be taken, and nothing was changed
+    │   ├── InvalidTask          UnknownPriority · PayloadTooLarge · RankOutOfRange
+    │   ├── InvalidRequest       a value outside what the verb takes
+    │   ├── IdempotencyConflict  the key was used for something else
+    │   ├── LanesExhausted · TooManyNewLanes
+    │   └── Overloaded           QueueFull · TooManySubmissions · OutboxFull · StoreFull
+    ├── Conflict                 the task is not where the caller thinks
+    │   ├── TaskNotFound · WrongState · StaleLease
+    │   └── UnknownWorker · WorkerExists
+    └── Unavailable              try again later, perhaps after someone acted
+        └── StoreReplaced · StoreUnavailable
+
+Errors are named after the fact, carry their facts as fields and a stable `code`. What status each becomes
+over HTTP is decided in one table, in `api/problems.py`.
+"""
+
+from typing import ClassVar
+
+
+class QueueError(Exception):
+    code: ClassVar[str] = "queue-error"
+
+
+class Refused(QueueError):
+    code = "refused"
+
+
+class InvalidTask(Refused):
+    code = "invalid-task"
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field, self.problem = field, problem
+
+
+class UnknownPriority(InvalidTask):
+    code = "unknown-priority"
+
+    def __init__(self, priority: str, known: tuple[str, ...]) -> None:
+        super().__init__("priority", f"{priority!r} is not one of {', '.join(known)}")
+        self.priority, self.known = priority, known
+
+
+class PayloadTooLarge(InvalidTask):
+    code = "payload-too-large"
+
+    def __init__(self, field: str, size: int, max_bytes: int) -> None:
+        super().__init__(field, f"{size} bytes is more than the {max_bytes} allowed")
+        self.size, self.max_bytes = size, max_bytes
+
+
+class RankOutOfRange(InvalidTask):
+    code = "rank-out-of-range"
+
+    def __init__(self, task_id: str, rank: int) -> None:
+        super().__init__("run_at", f"rank {rank} lies outside what a score can hold (1970 to 2109)")
+        self.task_id, self.rank = task_id, rank
+
+
+class InvalidRequest(Refused):
+    code = "invalid-request"
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field, self.problem = field, problem
+
+
+class IdempotencyConflict(Refused):
+    code = "idempotency-conflict"
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"this idempotency key already stands for task {task_id}, submitted with other content")
+        self.task_id = task_id
+
+
+class LanesExhausted(Refused):
+    code = "lanes-exhausted"
+
+    def __init__(self, signature: str) -> None:
+        super().__init__(f"no lane is free for {signature!r}: every lane holds live tasks or did within the hour")
+        self.signature = signature
+
+
+class TooManyNewLanes(Refused):
+    code = "too-many-new-lanes"
+
+    def __init__(self, client_id: str, max_new_lanes: int) -> None:
+        super().__init__(f"client {client_id!r} opened {max_new_lanes} new lanes today and may open no more")
+        self.client_id, self.max_new_lanes = client_id, max_new_lanes
+
+
+class Overloaded(Refused):
+    """Refused to protect the service; trying again after `retry_after_ms` may succeed."""
+
+    code = "overloaded"
+
+    def __init__(self, message: str, retry_after_ms: int) -> None:
+        super().__init__(message)
+        self.retry_after_ms = retry_after_ms
+
+
+class QueueFull(Overloaded):
+    code = "queue-full"
+
+    def __init__(self, depth: int, limit: int, retry_after_ms: int) -> None:
+        super().__init__(f"{depth} tasks wait; beyond {limit} this submission is refused", retry_after_ms)
+        self.depth, self.limit = depth, limit
+
+
+class TooManySubmissions(Overloaded):
+    code = "too-many-submissions"
+
+    def __init__(self, client_id: str, retry_after_ms: int) -> None:
+        super().__init__(f"client {client_id!r} submits faster than its limit", retry_after_ms)
+        self.client_id = client_id
+
+
+class OutboxFull(Overloaded):
+    code = "outbox-full"
+
+    def __init__(self, length: int, limit: int, retry_after_ms: int) -> None:
+        super().__init__(f"history is {length} entries behind, more than the {limit} allowed", retry_after_ms)
+        self.length, self.limit = length, limit
+
+
+class StoreFull(Overloaded):
+    code = "store-full"
+
+    def __init__(self, retry_after_ms: int) -> None:
+        super().__init__("the store is near its memory limit", retry_after_ms)
+
+
+class Conflict(QueueError):
+    code = "conflict"
+
+
+class TaskNotFound(Conflict):
+    code = "task-not-found"
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"no task {task_id} in the store")
+        self.task_id = task_id
+
+
+class WrongState(Conflict):
+    code = "wrong-state"
+
+    def __init__(self, task_id: str, state: str) -> None:
+        super().__init__(f"task {task_id} is {state}")
+        self.task_id, self.state = task_id, state
+
+
+class StaleLease(Conflict):
+    code = "stale-lease"
+
+    def __init__(self, task_id: str, state: str) -> None:
+        super().__init__(f"this lease no longer holds task {task_id}, which is {state}")
+        self.task_id, self.state = task_id, state
+
+
+class UnknownWorker(Conflict):
+    code = "unknown-worker"
+
+    def __init__(self, worker_id: str) -> None:
+        super().__init__(f"worker {worker_id} is not registered, or was given up as dead: register again")
+        self.worker_id = worker_id
+
+
+class WorkerExists(Conflict):
+    code = "worker-exists"
+
+    def __init__(self, worker_id: str) -> None:
+        super().__init__(f"worker {worker_id} is registered already")
+        self.worker_id = worker_id
+
+
+class Unavailable(QueueError):
+    code = "unavailable"
+
+
+class StoreReplaced(Unavailable):
+    code = "store-replaced"
+
+    def __init__(self, found: str) -> None:
+        super().__init__(f"the store is of another epoch ({found or 'none'}) than this process was opened for")
+        self.found = found
+
+
+class StoreUnavailable(Unavailable):
+    code = "store-unavailable"

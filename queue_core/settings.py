@@ -1,0 +1,187 @@
+"""Every knob of the queue, typed and frozen, read once from the environment and passed on.
+
+A variable that starts with `TIDEQ_` and is not known here is refused by name: a typo must not silently
+leave a default in place. Times are written in seconds outside and kept in milliseconds inside.
+"""
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tideq.queue_core.retry_policy import Backoff
+
+
+class SettingsError(ValueError):
+    """A setting is unknown or has a value it cannot have; the message names it."""
+
+
+class Priority(msgspec.Struct, frozen=True):
+    offset_ms: int
+    max_retries: int
+    timeout_ms: int
+
+
+DEFAULT_PRIORITIES: dict[str, Priority] = {
+    "high": Priority(offset_ms=0, max_retries=5, timeout_ms=300_000),
+    "medium": Priority(offset_ms=100_000_000, max_retries=3, timeout_ms=600_000),
+    "low": Priority(offset_ms=200_000_000, max_retries=2, timeout_ms=900_000),
+}
+
+
+class Leases(msgspec.Struct, frozen=True):
+    assignment_ms: int = 30_000
+    heartbeat_timeout_ms: int = 90_000
+    max_execution_ms: int = 86_400_000
+    max_deliveries: int = 10
+    max_losses: int = 3
+
+
+class Admission(msgspec.Struct, frozen=True):
+    soft_depth: int = 100_000
+    high_only_depth: int = 500_000
+    max_depth: int = 1_000_000
+    listed_clients: tuple[str, ...] = ()
+    client_rate_per_second: float = 0.0
+    """Zero is no limit."""
+    client_burst: int = 1_000
+    max_outbox_entries: int = 1_000_000
+    max_memory_ratio: float = 0.9
+    max_new_lanes_per_day: int = 256
+    max_payload_bytes: int = 262_144
+
+
+class Retention(msgspec.Struct, frozen=True):
+    result_ttl_ms: int = 3_600_000
+    idempotency_ttl_ms: int = 86_400_000
+    dead_letter_ttl_ms: int = 30 * 86_400_000
+    has_history: bool = True
+    """With history, a finished task stays in the store until history has it; without, only for its time."""
+
+
+class QueueSettings(msgspec.Struct, frozen=True):
+    queue_name: str = "default"
+    partition: int = 0
+    default_priority: str = "medium"
+    priorities: dict[str, Priority] = msgspec.field(default_factory=lambda: dict(DEFAULT_PRIORITIES))
+    leases: Leases = Leases()
+    admission: Admission = Admission()
+    retention: Retention = Retention()
+    backoff: Backoff = Backoff()
+
+
+class Setting(NamedTuple):
+    section: str
+    field: str
+    parse: Callable[[str], object]
+
+
+def _seconds(text: str) -> int:
+    value = float(text)
+    if not 0 < value < 1e9:
+        raise ValueError("must be a positive number of seconds")
+    return round(value * 1000)
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise ValueError("must be zero or a positive whole number")
+    return value
+
+
+def _ratio(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 1:
+        raise ValueError("must lie between 0 and 1")
+    return value
+
+
+def _rate(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < 1e9:
+        raise ValueError("must be zero or a positive number")
+    return value
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _priorities(text: str) -> dict[str, Priority]:
+    """`name=offset_seconds:max_retries:timeout_seconds`, comma-separated, added to or replacing the defaults."""
+    levels = dict(DEFAULT_PRIORITIES)
+    for entry in _names(text):
+        name, _, numbers = entry.partition("=")
+        offset, retries, timeout = numbers.split(":")
+        levels[name] = Priority(round(float(offset) * 1000), _count(retries), _seconds(timeout))
+    return levels
+
+
+QUEUE_SETTINGS: dict[str, Setting] = {
+    "TIDEQ_QUEUE": Setting("", "queue_name", str),
+    "TIDEQ_DEFAULT_PRIORITY": Setting("", "default_priority", str),
+    "TIDEQ_PRIORITIES": Setting("", "priorities", _priorities),
+    "TIDEQ_ASSIGNMENT_TIMEOUT_SECONDS": Setting("leases", "assignment_ms", _seconds),
+    "TIDEQ_HEARTBEAT_TIMEOUT_SECONDS": Setting("leases", "heartbeat_timeout_ms", _seconds),
+    "TIDEQ_MAX_EXECUTION_SECONDS": Setting("leases", "max_execution_ms", _seconds),
+    "TIDEQ_MAX_DELIVERIES": Setting("leases", "max_deliveries", _count),
+    "TIDEQ_MAX_LOSSES": Setting("leases", "max_losses", _count),
+    "TIDEQ_SOFT_DEPTH": Setting("admission", "soft_depth", _count),
+    "TIDEQ_HIGH_ONLY_DEPTH": Setting("admission", "high_only_depth", _count),
+    "TIDEQ_MAX_DEPTH": Setting("admission", "max_depth", _count),
+    "TIDEQ_LISTED_CLIENTS": Setting("admission", "listed_clients", _names),
+    "TIDEQ_CLIENT_RATE_PER_SECOND": Setting("admission", "client_rate_per_second", _rate),
+    "TIDEQ_CLIENT_BURST": Setting("admission", "client_burst", _count),
+    "TIDEQ_MAX_OUTBOX_ENTRIES": Setting("admission", "max_outbox_entries", _count),
+    "TIDEQ_MAX_MEMORY_RATIO": Setting("admission", "max_memory_ratio", _ratio),
+    "TIDEQ_MAX_NEW_LANES_PER_DAY": Setting("admission", "max_new_lanes_per_day", _count),
+    "TIDEQ_MAX_PAYLOAD_BYTES": Setting("admission", "max_payload_bytes", _count),
+    "TIDEQ_RESULT_TTL_SECONDS": Setting("retention", "result_ttl_ms", _seconds),
+    "TIDEQ_IDEMPOTENCY_TTL_SECONDS": Setting("retention", "idempotency_ttl_ms", _seconds),
+    "TIDEQ_DEAD_LETTER_TTL_SECONDS": Setting("retention", "dead_letter_ttl_ms", _seconds),
+    "TIDEQ_RETRY_BASE_SECONDS": Setting("backoff", "base_ms", _seconds),
+    "TIDEQ_RETRY_MULTIPLIER": Setting("backoff", "multiplier", _rate),
+    "TIDEQ_RETRY_CAP_SECONDS": Setting("backoff", "cap_ms", _seconds),
+}
+
+
+def read_settings(environ: Mapping[str, str]) -> QueueSettings:
+    chosen: dict[str, dict[str, Any]] = {}
+    for name, text in environ.items():
+        if name.startswith("TIDEQ_"):
+            setting = _known(name)
+            chosen.setdefault(setting.section, {})[setting.field] = _parsed(name, setting, text)
+    return _checked(_assemble(chosen))
+
+
+def _known(name: str) -> Setting:
+    if name not in QUEUE_SETTINGS:
+        close = difflib.get_close_matches(name, QUEUE_SETTINGS, n=1)
+        raise SettingsError(f"{name} is not a setting" + (f"; did you mean {close[0]}?" if close else ""))
+    return QUEUE_SETTINGS[name]
+
+
+def _parsed(name: str, setting: Setting, text: str) -> object:
+    try:
+        return setting.parse(text)
+    except ValueError as error:
+        raise SettingsError(f"{name}={text!r}: {error}") from error
+
+
+def _assemble(chosen: dict[str, dict[str, Any]]) -> QueueSettings:
+    defaults = QueueSettings()
+    top = chosen.pop("", {})
+    for section, fields in chosen.items():
+        top[section] = msgspec.structs.replace(getattr(defaults, section), **fields)
+    return msgspec.structs.replace(defaults, **top)
+
+
+def _checked(settings: QueueSettings) -> QueueSettings:
+    depths = settings.admission
+    if not depths.soft_depth <= depths.high_only_depth <= depths.max_depth:
+        raise SettingsError("TIDEQ_SOFT_DEPTH, TIDEQ_HIGH_ONLY_DEPTH and TIDEQ_MAX_DEPTH must rise in this order")
+    if settings.default_priority not in settings.priorities:
+        raise SettingsError(f"TIDEQ_DEFAULT_PRIORITY={settings.default_priority!r} is not a priority level")
+    return settings

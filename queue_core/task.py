@@ -1,0 +1,159 @@
+"""What travels through the queue: a task as submitted, as kept, as claimed, and as read back.
+
+All are frozen. `parameters`, `result` and errors are JSON kept as the bytes that came: the queue never decodes
+them, so no number loses a digit and no hostile document costs anything here.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+
+from tideq.queue_core.lanes import lane_signature
+from tideq.queue_core.retry_policy import Backoff
+from tideq.queue_core.states import Reason, TaskState
+
+Name = Annotated[str, msgspec.Meta(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}\Z")]
+"""Task types, capabilities, worker names and tag keys. No `|`, `,` or `{}`: texts built of names stay unambiguous."""
+
+
+class TraceContext(msgspec.Struct, frozen=True, array_like=True):
+    traceparent: str = ""
+    tracestate: str = ""
+    baggage: str = ""
+
+
+class NewTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A submission. What is `None` takes the priority's or the service's default."""
+
+    task_type: str
+    parameters: bytes = b"{}"
+    priority: str | None = None
+    required_capabilities: tuple[str, ...] = ()
+    timeout_ms: int | None = None
+    max_retries: int | None = None
+    run_at_ms: int | None = None
+    delay_ms: int | None = None
+    idempotency_key: str | None = None
+    tags: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    backoff: Backoff | None = None
+    head_start_ms: int = 0
+    client_id: str = "anonymous"
+    trace: TraceContext = TraceContext()
+    task_id: str | None = None
+
+
+class Definition(msgspec.Struct, frozen=True, array_like=True):
+    """The half of a task that never changes, packed once and opaque to the scripts.
+
+    Persisted: new fields go to the end and have defaults; fields are never removed or reordered.
+    """
+
+    task_type: str
+    parameters: bytes
+    required_capabilities: tuple[str, ...] = ()
+    tags: dict[str, str] | None = None
+    trace: TraceContext | None = None
+    client_id: str = ""
+    idempotency_key: str | None = None
+    run_at_ms: int | None = None
+    head_start_ms: int = 0
+    backoff: Backoff | None = None
+
+    @property
+    def signature(self) -> str:
+        return lane_signature(self.task_type, self.required_capabilities)
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """The answer to a submission. `is_new` is false where an idempotency key or id was known already."""
+
+    task_id: str
+    is_new: bool
+    rank: int | None
+    visible_at_ms: int | None
+    lane_position: int | None
+    now_ms: int
+
+
+class ClaimedTask(msgspec.Struct, frozen=True):
+    task_id: str
+    definition: Definition
+    attempt: int
+    lease: str
+    timeout_ms: int
+    visible_at_ms: int
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What one claim got.
+
+    `answer` numbers the answers to one `poll_id`; `retry_at_ms` is when it is worth asking again.
+    """
+
+    tasks: tuple[ClaimedTask, ...]
+    answer: int
+    now_ms: int
+    retry_at_ms: int | None
+    stops: tuple["Stop", ...]
+    worker_state: str
+
+    @property
+    def should_drain(self) -> bool:
+        return self.worker_state == "draining"
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """An attempt its worker should abandon: the task was cancelled, timed out or given to another."""
+
+    task_id: str
+    lease: str
+
+
+class Progress(msgspec.Struct, frozen=True):
+    percent: float
+    message: str
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """A task as the store has it now."""
+
+    task_id: str
+    definition: Definition
+    state: TaskState
+    reason: Reason
+    version: int
+    rank: int
+    lane: int
+    priority: str
+    attempt: int
+    retry_count: int
+    losses: int
+    deliveries: int
+    max_retries: int
+    timeout_ms: int
+    created_at_ms: int
+    eligible_at_ms: int
+    state_since_ms: int
+    visible_at_ms: int | None
+    assigned_at_ms: int | None
+    started_at_ms: int | None
+    ended_at_ms: int | None
+    worker_id: str | None
+    lane_position: int | None
+    progress: Progress | None
+    result: bytes | None
+    errors: tuple[bytes, ...]
+    now_ms: int
+
+
+class Worker(msgspec.Struct, frozen=True, kw_only=True):
+    worker_id: str
+    task_types: tuple[str, ...] | None = None
+    """`None` takes any type."""
+    capabilities: tuple[str, ...] = ()
+    capacity: int = 1
+    version: str = ""
+    host: str = ""
+    health_port: int | None = None
+    name: str = ""

@@ -1,0 +1,78 @@
+"""Who may import whom. The tree is the architecture, so a test keeps it."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("queue_core", "persistence", "api", "workers", "tideq")
+
+ALLOWED: dict[str, set[str]] = {
+    "queue_core": {"queue_core"},
+    "persistence": {"queue_core", "persistence"},
+    "api": {"queue_core", "persistence", "api"},
+    "workers": {"queue_core", "persistence", "workers"},
+    "tideq": {"queue_core", "persistence", "api", "workers", "tideq"},
+}
+ONLY_IMPORTER = {"redis": "queue_core/engine", "psycopg": "persistence", "litestar": "api"}
+TYPING_FREE = ("workers/runtime",)
+"""In the user's process: nothing there may pull in a store or a database."""
+
+
+def modules() -> list[Path]:
+    return [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")) if not _is_linked(path)]
+
+
+def _is_linked(path: Path) -> bool:
+    return any(parent.is_symlink() for parent in path.parents)
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every import, those under TYPE_CHECKING and inside functions included."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+def _home(module: str) -> str:
+    """`tideq.api.routes` belongs to `api`; the rest of `tideq` to itself."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in FOLDERS else "tideq"
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_imports_only_what_lies_below_it(path: Path) -> None:
+    folder = path.relative_to(ROOT).parts[0]
+
+    for module in imports(path):
+        root = module.partition(".")[0]
+        assert root not in FOLDERS or root == "tideq", f"{module}: import it as tideq.{module}"
+        if root == "tideq":
+            assert _home(module) in ALLOWED[folder], f"{folder} must not know {module}"
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_driver_has_one_importer(path: Path) -> None:
+    place = str(path.relative_to(ROOT))
+
+    for module in imports(path):
+        owner = ONLY_IMPORTER.get(module.partition(".")[0])
+        assert owner is None or place.startswith((owner, "tideq/testing")), f"only {owner} imports {module}"
+        if place.startswith(TYPING_FREE):
+            assert not module.startswith(("tideq.queue_core.engine", "tideq.persistence")), f"{place} runs at the user's"
+
+
+def test_the_links_inside_tideq_lead_to_the_folders() -> None:
+    for folder in FOLDERS[:-1]:
+        link = ROOT / "tideq" / folder
+        assert link.is_symlink()
+        assert link.resolve() == ROOT / folder
+
+
+def test_no_name_says_nothing() -> None:
+    for path in modules():
+        assert path.stem not in {"utils", "util", "common", "helpers", "misc"}, path

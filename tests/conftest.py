@@ -1,0 +1,60 @@
+"""Fixtures every suite shares. A store is started once a session; a test gets a queue of its own on it."""
+
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.kit import Kit, make_kit
+from tests.stores import STORES, StoreUnderTest, missing
+from tideq.queue_core.settings import QueueSettings
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def running_stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], StoreUnderTest]]:
+    """Starts each kind of store when it is first asked for, and stops all at the end."""
+    with ExitStack() as running:
+        started: dict[str, StoreUnderTest] = {}
+
+        def get(name: str) -> StoreUnderTest:
+            if name not in started:
+                if reason := missing(name):
+                    pytest.skip(reason)
+                started[name] = running.enter_context(STORES[name](tmp_path_factory.mktemp(name)))
+            return started[name]
+
+        yield get
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest, running_stores: Callable[[str], StoreUnderTest]) -> StoreUnderTest:
+    """Valkey, unless a suite asks for others by indirect parametrisation."""
+    return running_stores(getattr(request, "param", "valkey"))
+
+
+@pytest.fixture
+def settings() -> QueueSettings:
+    """Override in a module or class to test with other settings."""
+    return QueueSettings()
+
+
+@pytest.fixture
+async def client(store: StoreUnderTest) -> AsyncIterator[Any]:
+    client = store.client()
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture
+async def kit(client: Any, store: StoreUnderTest, settings: QueueSettings) -> AsyncIterator[Kit]:
+    """An engine on an empty queue of its own; afterwards its invariants must still hold."""
+    kit = await make_kit(client, uuid.uuid4().hex[:12], settings, sends_flags=store.sends_flags)
+    yield kit
+    await kit.assert_sound()

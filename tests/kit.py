@@ -1,0 +1,115 @@
+"""What tests are given: an engine on a store of its own, a clock to move, and the shortest way to common situations."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tideq.queue_core.engine.attempts import Attempts, Failure, Held, Success
+from tideq.queue_core.engine.clock import StoreClock
+from tideq.queue_core.engine.controls import Controls
+from tideq.queue_core.engine.engine import Engine, assemble_engine
+from tideq.queue_core.engine.fleet import Fleet
+from tideq.queue_core.engine.insight import Insight
+from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.engine.queue import Queue
+from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.snapshot import violations
+from tideq.queue_core.task import ClaimedTask, NewTask, Task, Worker
+
+
+@dataclass(frozen=True)
+class Kit:
+    client: Any
+    settings: QueueSettings
+    keys: Keys
+    engine: Engine
+    clock: StoreClock
+
+    @property
+    def queue(self) -> Queue:
+        return self.engine.queue
+
+    @property
+    def attempts(self) -> Attempts:
+        return self.engine.attempts
+
+    @property
+    def fleet(self) -> Fleet:
+        return self.engine.fleet
+
+    @property
+    def controls(self) -> Controls:
+        return self.engine.controls
+
+    @property
+    def insight(self) -> Insight:
+        return self.engine.insight
+
+    async def submit(self, task_type: str = "resize", **fields: Any) -> str:
+        return (await self.queue.submit(NewTask(task_type=task_type, **fields))).task_id
+
+    async def worker(self, worker_id: str = "w1", **fields: Any) -> str:
+        await self.fleet.register(Worker(worker_id=worker_id, **fields))
+        return worker_id
+
+    async def claimed(self, worker_id: str = "w1", **fields: Any) -> ClaimedTask:
+        """The one task that a claim of one gives; the worker must be registered."""
+        claim = await self.queue.claim(worker_id, 1, **fields)
+        (task,) = claim.tasks
+        return task
+
+    async def started(self, worker_id: str = "w1") -> ClaimedTask:
+        task = await self.claimed(worker_id)
+        await self.start(task, worker_id)
+        return task
+
+    async def start(self, task: ClaimedTask, worker_id: str = "w1") -> None:
+        (await self.attempts.start(worker_id, [Held(task.task_id, task.lease)]))[0].unwrap()
+
+    async def complete(self, task: ClaimedTask, worker_id: str = "w1", result: bytes = b"null") -> str:
+        outcomes = await self.attempts.complete(worker_id, [Success(task.task_id, task.lease, result)])
+        return outcomes[0].unwrap().details[0]
+
+    async def fail(self, task: ClaimedTask, worker_id: str = "w1", **fields: Any) -> str:
+        failure = Failure(task.task_id, task.lease, fields.pop("error", b'{"message":"no"}'), **fields)
+        return (await self.attempts.fail(worker_id, [failure]))[0].unwrap().details[0]
+
+    async def read(self, task_id: str) -> Task:
+        return await self.queue.read(task_id)
+
+    async def dump(self) -> dict[str, Any]:
+        """Every key of the queue with its content, but for the remembered instant: to show that nothing changed."""
+        content: dict[str, Any] = {}
+        async for raw in self.client.scan_iter(match=self.keys.tag.replace("{", "[{]") + "*", count=1000):
+            key = raw.decode()
+            content[key] = await _content(self.client, key)
+        content.get(self.keys.key("meta"), {}).pop(b"now_ms", None)
+        return content
+
+    async def assert_sound(self, *finished_ids: str) -> None:
+        broken = violations(await self.insight.snapshot(list(finished_ids)))
+        assert not broken, "\n".join(broken)
+
+
+async def _content(client: Any, key: str) -> Any:
+    kind = (await client.type(key)).decode()
+    readers: dict[str, Any] = {
+        "string": lambda: client.get(key),
+        "hash": lambda: client.hgetall(key),
+        "zset": lambda: client.zrange(key, 0, -1, withscores=True),
+        "set": lambda: client.smembers(key),
+        "stream": lambda: client.xrange(key),
+    }
+    return await readers[kind]()
+
+
+async def make_kit(
+    client: Any, queue_name: str, settings: QueueSettings | None = None, *, sends_flags: bool = True
+) -> Kit:
+    """A kit on a queue of its own, so that many tests share one server without meeting."""
+    chosen = msgspec.structs.replace(settings or QueueSettings(), queue_name=queue_name)
+    engine = assemble_engine(client, chosen, sends_flags=sends_flags)
+    keys = Keys(chosen.queue_name, chosen.partition)
+    await engine.queue.open()
+    return Kit(client, chosen, keys, engine, StoreClock(client, keys))

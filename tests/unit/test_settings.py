@@ -1,0 +1,51 @@
+"""Settings: read from the environment, and a wrong one is named."""
+
+import pytest
+
+from tideq.queue_core.settings import QUEUE_SETTINGS, QueueSettings, SettingsError, read_settings
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    assert read_settings({"PATH": "/bin"}) == QueueSettings()
+
+
+def test_seconds_become_milliseconds() -> None:
+    settings = read_settings({"TIDEQ_ASSIGNMENT_TIMEOUT_SECONDS": "1.5", "TIDEQ_RETRY_CAP_SECONDS": "60"})
+
+    assert settings.leases.assignment_ms == 1_500
+    assert settings.backoff.cap_ms == 60_000
+
+
+def test_a_priority_level_can_be_added() -> None:
+    settings = read_settings({"TIDEQ_PRIORITIES": "urgent=-50:9:60", "TIDEQ_DEFAULT_PRIORITY": "urgent"})
+
+    assert settings.priorities["urgent"].offset_ms == -50_000
+    assert settings.priorities["urgent"].timeout_ms == 60_000
+    assert "medium" in settings.priorities
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("TIDEQ_SOFT_DEPHT", "5", "did you mean TIDEQ_SOFT_DEPTH"),
+        ("TIDEQ_SOFT_DEPTH", "many", "TIDEQ_SOFT_DEPTH='many'"),
+        ("TIDEQ_SOFT_DEPTH", "-1", "zero or a positive"),
+        ("TIDEQ_ASSIGNMENT_TIMEOUT_SECONDS", "0", "positive number of seconds"),
+        ("TIDEQ_ASSIGNMENT_TIMEOUT_SECONDS", "nan", "positive number of seconds"),
+        ("TIDEQ_MAX_MEMORY_RATIO", "1.5", "between 0 and 1"),
+        ("TIDEQ_DEFAULT_PRIORITY", "urgent", "not a priority level"),
+        ("TIDEQ_PRIORITIES", "urgent", "TIDEQ_PRIORITIES"),
+        ("TIDEQ_MAX_DEPTH", "10", "must rise"),
+    ],
+)
+def test_a_wrong_setting_is_named(name: str, value: str, words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        read_settings({name: value})
+
+
+def test_every_setting_names_a_field_that_exists() -> None:
+    defaults = QueueSettings()
+
+    for setting in QUEUE_SETTINGS.values():
+        section = getattr(defaults, setting.section) if setting.section else defaults
+        assert hasattr(section, setting.field)

@@ -1,0 +1,282 @@
+"""Waiting polls: woken for work, once each, and never for nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.kit import Kit
+from tests.stores import StoreUnderTest
+from tideq.queue_core.engine import wakeups as wakeups_module
+from tideq.queue_core.engine.attempts import Held
+from tideq.queue_core.engine.store import connect_listener
+from tideq.queue_core.engine.waiting_room import Waiter
+from tideq.queue_core.engine.wakeups import Wakeups
+from tideq.queue_core.lanes import worker_profile
+from tideq.queue_core.task import Claim, ClaimedTask, NewTask
+
+LONG = 30.0
+
+
+class Pollers:
+    """Polls against one waiting room, counting the claims they make."""
+
+    def __init__(self, kit: Kit, wakeups: Wakeups) -> None:
+        self.kit = kit
+        self.wakeups = wakeups
+        self.claim_count = 0
+
+    def poll(self, worker_id: str = "w1", wanted: int = 1, wait: float = LONG, **profile: Any) -> asyncio.Task[Claim]:
+        waiter = Waiter(worker_id, worker_profile(profile.get("task_types"), profile.get("capabilities", ())), wanted)
+        return asyncio.create_task(
+            self.wakeups.poll(
+                waiter, lambda: self._claim(worker_id, wanted), lambda got: self._hand_back(worker_id, got), wait
+            )
+        )
+
+    async def asleep(self, count: int) -> None:
+        """Until this many polls have looked once, found nothing and wait."""
+        while self.wakeups.sleeping_count < count:
+            await asyncio.sleep(0.001)
+
+    async def _claim(self, worker_id: str, wanted: int) -> Claim:
+        self.claim_count += 1
+        return await self.kit.queue.claim(worker_id, wanted)
+
+    async def _hand_back(self, worker_id: str, tasks: tuple[ClaimedTask, ...]) -> None:
+        await self.kit.attempts.release(worker_id, [Held(task.task_id, task.lease) for task in tasks])
+
+
+@pytest.fixture
+async def pollers(kit: Kit, store: StoreUnderTest) -> AsyncIterator[Pollers]:
+    async with Wakeups(kit.engine.scripts, kit.client, kit.keys, lambda: connect_listener(store.url)) as wakeups:
+        await wakeups.listening()
+        yield Pollers(kit, wakeups)
+
+
+@pytest.fixture
+def deaf(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every notification is lost."""
+
+    async def ignore(self: Wakeups, message: str) -> None:
+        return None
+
+    monkeypatch.setattr(Wakeups, "_hear", ignore)
+
+
+@pytest.fixture
+def blind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks for himself, so only notifications count."""
+    monkeypatch.setattr(wakeups_module, "SURVEY_SECONDS", 3600.0)
+
+
+@pytest.mark.usefixtures("blind")
+async def test_a_submission_wakes_exactly_one_of_many_waiting_polls(kit: Kit, pollers: Pollers) -> None:
+    await kit.worker()
+    polls = [pollers.poll() for _ in range(20)]
+    await pollers.asleep(20)
+
+    task_id = await kit.submit()
+    done, waiting = await asyncio.wait(polls, return_when=asyncio.FIRST_COMPLETED)
+
+    assert [task.task_id for poll in done for task in poll.result().tasks] == [task_id]
+    assert len(waiting) == 19
+    assert pollers.claim_count == 21
+    for poll in waiting:
+        poll.cancel()
+
+
+@pytest.mark.usefixtures("blind")
+async def test_a_batch_wakes_as_many_polls_as_it_takes_to_carry_it_off(kit: Kit, pollers: Pollers) -> None:
+    await kit.worker()
+    polls = [pollers.poll(wanted=5) for _ in range(10)]
+    await pollers.asleep(10)
+
+    await kit.queue.submit_many([NewTask(task_type="resize") for _ in range(12)])
+    while sum(poll.done() for poll in polls) < 3:
+        await asyncio.sleep(0.001)
+
+    assert sum(len(poll.result().tasks) for poll in polls if poll.done()) == 12
+    assert pollers.claim_count == 13
+    for poll in polls:
+        poll.cancel()
+
+
+@pytest.mark.usefixtures("blind")
+async def test_a_poll_of_another_type_is_left_asleep(kit: Kit, pollers: Pollers) -> None:
+    await kit.worker("w1", task_types=("crawl",))
+    await kit.worker("w2", task_types=("resize",))
+    crawler = pollers.poll("w1", task_types=("crawl",))
+    resizer = pollers.poll("w2", task_types=("resize",))
+    await pollers.asleep(2)
+
+    await kit.submit("resize")
+
+    assert (await resizer).tasks
+    assert not crawler.done()
+    assert pollers.claim_count == 3
+    crawler.cancel()
+
+
+@pytest.mark.usefixtures("deaf")
+async def test_a_lost_notification_costs_at_most_the_survey_interval(kit: Kit, pollers: Pollers) -> None:
+    await kit.worker()
+    poll = pollers.poll()
+    await pollers.asleep(1)
+
+    await kit.submit()
+
+    assert (await asyncio.wait_for(poll, 10)).tasks
+
+
+@pytest.mark.usefixtures("blind")
+async def test_a_due_delay_wakes_a_poll_without_a_survey(kit: Kit, pollers: Pollers) -> None:
+    await kit.worker()
+    poll = pollers.poll()
+    await pollers.asleep(1)
+
+    await kit.submit(delay_ms=200)
+
+    assert (await asyncio.wait_for(poll, 10)).tasks
+
+
+@pytest.mark.usefixtures("blind")
+async def test_a_lapsed_assignment_wakes_a_poll_that_was_told_when(kit: Kit, pollers: Pollers) -> None:
+    await kit.worker("w1")
+    await kit.worker("w2")
+    task_id = await kit.submit()
+    await kit.claimed("w1", assignment_ms=300)
+
+    got = await asyncio.wait_for(pollers.poll("w2"), 10)
+
+    assert [task.task_id for task in got.tasks] == [task_id]
+
+
+@pytest.mark.usefixtures("blind")
+async def test_a_cancel_wakes_the_holders_poll_with_what_to_stop(kit: Kit, pollers: Pollers) -> None:
+    await kit.worker()
+    await kit.submit()
+    held = await kit.started()
+    poll = pollers.poll()
+    await pollers.asleep(1)
+
+    await kit.queue.cancel(held.task_id)
+
+    assert [stop.task_id for stop in (await asyncio.wait_for(poll, 10)).stops] == [held.task_id]
+
+
+@pytest.mark.usefixtures("blind")
+async def test_a_resumed_queue_wakes_its_polls(kit: Kit, pollers: Pollers) -> None:
+    await kit.worker()
+    await kit.controls.pause()
+    await kit.submit()
+    poll = pollers.poll()
+    await pollers.asleep(1)
+
+    await kit.controls.resume()
+
+    assert (await asyncio.wait_for(poll, 10)).tasks
+
+
+@pytest.mark.usefixtures("blind")
+async def test_a_freed_slot_wakes_a_poll(kit: Kit, pollers: Pollers) -> None:
+    await kit.worker()
+    await kit.controls.limit("resize", max_executing=1)
+    await kit.submit()
+    await kit.submit()
+    first = await kit.started()
+    poll = pollers.poll()
+    await pollers.asleep(1)
+
+    await kit.complete(first)
+
+    assert (await asyncio.wait_for(poll, 10)).tasks
+
+
+@pytest.mark.usefixtures("blind")
+async def test_a_refilled_rate_wakes_a_poll(kit: Kit, pollers: Pollers) -> None:
+    await kit.worker()
+    await kit.controls.limit("resize", tasks_per_second=4)
+    await kit.queue.submit_many([NewTask(task_type="resize") for _ in range(5)])
+    assert len((await kit.queue.claim("w1", 5)).tasks) == 4
+
+    assert (await asyncio.wait_for(pollers.poll(), 10)).tasks
+
+
+async def test_polls_of_a_paused_queue_are_left_in_peace(
+    kit: Kit, pollers: Pollers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wakeups_module, "SURVEY_SECONDS", 0.02)
+    await kit.worker()
+    await kit.controls.pause()
+    await kit.queue.submit_many([NewTask(task_type="resize") for _ in range(50)])
+    polls = [pollers.poll(wait=0.5) for _ in range(10)]
+    await pollers.asleep(10)
+
+    await asyncio.gather(*polls)
+
+    assert pollers.claim_count <= 20
+
+
+@pytest.mark.usefixtures("blind")
+async def test_an_unhealthy_worker_does_not_use_up_a_wake_up(kit: Kit, pollers: Pollers) -> None:
+    await kit.worker("ill")
+    await kit.worker("well")
+    await kit.fleet.judge_health("ill", False)
+    ill = pollers.poll("ill")
+    await pollers.asleep(1)
+    well = pollers.poll("well")
+    await pollers.asleep(2)
+
+    await kit.submit()
+
+    assert (await asyncio.wait_for(well, 10)).tasks
+    assert not ill.done()
+    ill.cancel()
+
+
+async def test_a_poll_cancelled_while_claiming_hands_its_tasks_back(kit: Kit, pollers: Pollers) -> None:
+    await kit.worker()
+    task_id = await kit.submit()
+    claiming = asyncio.Event()
+    claim = kit.queue.claim
+
+    async def slow_claim() -> Claim:
+        claiming.set()
+        got = await claim("w1", 1)
+        await asyncio.sleep(0)
+        return got
+
+    poll = asyncio.create_task(
+        pollers.wakeups.poll(Waiter("w1", "*|", 1), slow_claim, lambda got: pollers._hand_back("w1", got), LONG)  # pyright: ignore[reportPrivateUsage]
+    )
+    await claiming.wait()
+    poll.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await poll
+
+    task = await kit.read(task_id)
+    assert (task.state, task.attempt, task.lane_position) == ("queued", 0, 0)
+
+
+async def test_closing_answers_every_waiting_poll_empty(kit: Kit, pollers: Pollers) -> None:
+    await kit.worker()
+    polls = [pollers.poll() for _ in range(5)]
+    await pollers.asleep(5)
+
+    pollers.wakeups.close()
+
+    assert [(await poll).tasks for poll in polls] == [()] * 5
+
+
+async def test_a_thousand_waiting_polls_hold_few_connections(kit: Kit, pollers: Pollers) -> None:
+    await kit.worker()
+    polls = [pollers.poll() for _ in range(1000)]
+    await pollers.asleep(1000)
+
+    connections = [entry for entry in await kit.client.client_list() if entry["cmd"] != "subscribe"]
+
+    assert len(connections) <= 10
+    pollers.wakeups.close()
+    await asyncio.gather(*polls)

