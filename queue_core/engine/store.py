@@ -26,6 +26,16 @@ class StoreUrlError(ValueError):
     """The URL does not say where the store is; the message tells what is wrong."""
 
 
+class SentinelClient(redis.Redis):
+    """Follows the primary, and closes its connections to the sentinels with its own, which the driver does not."""
+
+    async def aclose(self, close_connection_pool: bool | None = None) -> None:
+        await super().aclose(close_connection_pool)
+        pool: Any = self.connection_pool
+        for sentinel in pool.sentinel_manager.sentinels:
+            await sentinel.aclose()
+
+
 def connect(url: str) -> Any:
     """A client for commands: a short timeout, no hidden retries."""
     return _client(url, socket_timeout=COMMAND_TIMEOUT_SECONDS)
@@ -50,7 +60,8 @@ def _client(url: str, **options: Any) -> Any:
     parts = urlsplit(url)
     options = {"retry": Retry(NoBackoff(), 0), "socket_connect_timeout": COMMAND_TIMEOUT_SECONDS, **options}
     if parts.scheme in ("redis", "rediss", "unix"):
-        return redis.Redis.from_pool(redis.ConnectionPool.from_url(url, **options))
+        pools: Any = redis.ConnectionPool
+        return redis.Redis.from_pool(pools.from_url(url, **options))
     if parts.scheme not in SCHEMES:
         raise StoreUrlError(f"REDIS_URL: scheme {parts.scheme!r} is not one of {', '.join(SCHEMES)}")
     options |= _credentials(parts) | dict(parse_qsl(parts.query))
@@ -86,7 +97,7 @@ def _sentinel(parts: SplitResult, options: dict[str, Any]) -> Any:
     sentinel_options = {"socket_timeout": COMMAND_TIMEOUT_SECONDS}
     sentinel = Sentinel(_addresses(parts, 26_379), sentinel_kwargs=sentinel_options)
     pool = SentinelConnectionPool(service, sentinel, db=int(database or 0), **options)
-    return redis.Redis.from_pool(pool)
+    return SentinelClient.from_pool(pool)
 
 
 def _cluster(parts: SplitResult, options: dict[str, Any]) -> Any:

@@ -63,7 +63,9 @@ def test_a_driver_has_one_importer(path: Path) -> None:
         owner = ONLY_IMPORTER.get(module.partition(".")[0])
         assert owner is None or place.startswith((owner, "tideq/testing")), f"only {owner} imports {module}"
         if place.startswith(TYPING_FREE):
-            assert not module.startswith(("tideq.queue_core.engine", "tideq.persistence")), f"{place} runs at the user's"
+            assert not module.startswith(("tideq.queue_core.engine", "tideq.persistence")), (
+                f"{place} runs at the user's"
+            )
 
 
 def test_the_links_inside_tideq_lead_to_the_folders() -> None:

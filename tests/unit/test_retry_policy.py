@@ -5,7 +5,10 @@ import pytest
 from tideq.queue_core.retry_policy import Backoff, delay_ms, next_timeout_ms
 
 
-@pytest.mark.parametrize(("retry", "expected"), [(0, 10_000), (1, 20_000), (5, 320_000), (11, 20_480_000), (12, 21_600_000), (900, 21_600_000)])
+@pytest.mark.parametrize(
+    ("retry", "expected"),
+    [(0, 10_000), (1, 20_000), (5, 320_000), (11, 20_480_000), (12, 21_600_000), (900, 21_600_000)],
+)
 def test_the_delay_doubles_up_to_its_cap(retry: int, expected: int) -> None:
     assert delay_ms(Backoff(), retry) == expected
 

@@ -44,4 +44,5 @@ def test_only_lower_case_dashed_version_seven_texts_are_ids() -> None:
     task_id = TaskIds().new()
 
     assert is_task_id(task_id)
-    assert not any(map(is_task_id, [task_id.upper(), task_id.replace("-", ""), str(uuid.uuid4()), "", "x", "{" + task_id + "}"]))
+    for other in (task_id.upper(), task_id.replace("-", ""), str(uuid.uuid4()), "", "x", "{" + task_id + "}"):
+        assert not is_task_id(other)

