@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install tools up test check format bench lock clean
+.PHONY: help install tools up test check format maps bench lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ check: install ## Lint and type-check
 format: install ## Put the code into its one format
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
+
+maps: install ## Draw the pictures and tables in the READMEs anew
+	$(BIN)/python -m tests.architecture.maps
 
 bench: install ## Measure the queue core and print a report (QUICK=1 for a short one)
 	$(BIN)/python -m bench $(if $(QUICK),--quick)

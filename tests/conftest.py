@@ -1,6 +1,7 @@
 """Fixtures every suite shares. A store is started once a session; a test gets a queue of its own on it."""
 
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -58,3 +59,18 @@ async def kit(client: Any, store: StoreUnderTest, settings: QueueSettings) -> As
     kit = await make_kit(client, uuid.uuid4().hex[:12], settings, sends_flags=store.sends_flags)
     yield kit
     await kit.assert_sound()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Seconds per suite, so that a slow one is seen before it hurts."""
+    seconds: dict[str, float] = {}
+    counts: Counter[str] = Counter()
+    for report in (report for reports in terminalreporter.stats.values() for report in reports):
+        if isinstance(report, pytest.TestReport):
+            suite = report.nodeid.partition("/")[2].partition("/")[0]
+            seconds[suite] = seconds.get(suite, 0.0) + report.duration
+            counts[suite] += report.when == "call"
+    if len(seconds) > 1:
+        terminalreporter.section("seconds per suite")
+        for suite, duration in sorted(seconds.items(), key=lambda item: -item[1]):
+            terminalreporter.write_line(f"{duration:8.1f} s  {counts[suite]:5d} tests  {suite}")

@@ -53,6 +53,7 @@ end
 local function assign(task_id, number)
   local key = task_keys .. task_id
   local kept = redis.call('HMGET', key, 's', 'd')
+  if not kept[1] then return drop_orphan(task_id) end
   local task = unpack_record(kept[1], key)
   task.attempt = task.attempt + 1
   task.lease = task.attempt .. '-' .. lease_token .. '-' .. number

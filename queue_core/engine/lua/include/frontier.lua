@@ -7,7 +7,7 @@
 -- @use   band, serving, limits
 local PAGE = 64
 local frontier, page_start, page_bound, lane_map = {}, nil, nil, nil
-local changed_heads, empty_lanes = {}, {}
+local changed_heads, empty_lanes, allowances, held_until = {}, {}, {}, math.huge
 
 -- Kept in descending order, so that the best is the last and comes off without shifting the rest.
 local function insert(entry)
@@ -72,50 +72,54 @@ local function look(entry, wanted)
   return true
 end
 
-local function take_run(entry, taken, wanted, allowed)
-  local limit, ran = next_bound(), 0
-  while #taken < wanted and ran < allowed do
-    if not look(entry, wanted - #taken) then
-      empty_lanes[#empty_lanes + 1] = entry.lane
-      return ran
-    end
+-- Take from one lane while it has the best rank; says how many, and whether the lane may hold more.
+local function take_run(entry, taken, wanted)
+  local limit, before = next_bound(), #taken
+  while #taken < wanted do
+    if not look(entry, wanted - #taken) then return #taken - before, false end
     if entry.bound > limit then break end
     taken[#taken + 1] = entry.items[entry.at]
-    entry.at, ran = entry.at + 2, ran + 1
+    entry.at = entry.at + 2
   end
-  entry.is_open = true
-  return ran
+  return #taken - before, true
 end
 
--- Up to `wanted` task ids in order of rank, and when it is worth asking again if limits held some back.
+-- How many more tasks pauses and limits allow of a type. Without any rule there is one scope, without bounds.
+local function left_in(scope)
+  if not allowances[scope] then
+    local left, at = math.huge, nil
+    if scope ~= '' then left, at = allowance(scope) end
+    allowances[scope] = left
+    if at then held_until = math.min(held_until, at) end
+  end
+  return allowances[scope]
+end
+
+local function take_from(entry, taken, wanted)
+  local scope = controls().any and lane_type(entry.lane) or ''
+  local left = left_in(scope)
+  if left == 0 then return end
+  local count, is_open = take_run(entry, taken, math.min(wanted, #taken + left))
+  allowances[scope] = left - count
+  if scope ~= '' then spend_tokens(scope, count) end
+  if is_open and look(entry, 1) then
+    changed_heads[entry.lane] = entry.bound
+    insert(entry)
+  else
+    empty_lanes[#empty_lanes + 1] = entry.lane
+  end
+end
+
+-- Up to `wanted` task ids in order of rank, and when it is worth asking again if rules held some back.
 local function take_best(profile, wanted)
-  local taken, left_for, again_at = {}, {}, nil
+  local taken = {}
   open_frontier(profile)
   local entry = best_entry()
-  while entry and #taken < wanted do
-    local scope = controls().any and lane_type(entry.lane) or ''
-    if not left_for[scope] then
-      local left, at = math.huge, nil
-      if scope ~= '' then left, at = allowance(scope) end
-      left_for[scope] = left
-      if at and (not again_at or at < again_at) then again_at = at end
-    end
-    entry.is_open = false
-    local ran = left_for[scope] > 0 and take_run(entry, taken, wanted, left_for[scope]) or 0
-    left_for[scope] = left_for[scope] - ran
-    if ran > 0 and scope ~= '' then spend_tokens(scope, ran) end
-    if entry.is_open then
-      if look(entry, 1) then
-        changed_heads[entry.lane] = entry.bound
-        if left_for[scope] > 0 then insert(entry) end
-      else
-        empty_lanes[#empty_lanes + 1] = entry.lane
-        changed_heads[entry.lane] = nil
-      end
-    end
+  while entry do
+    take_from(entry, taken, wanted)
     entry = #taken < wanted and best_entry() or nil
   end
-  return taken, again_at
+  return taken, held_until < math.huge and held_until or nil
 end
 
 -- Correct the bounds of the lanes that were looked into. Only after the taken tasks have left their bands.

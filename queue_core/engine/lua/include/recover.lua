@@ -8,7 +8,7 @@
 -- @arg   seed            int
 -- @arg   max_deliveries  int
 -- @arg   max_losses      int
--- @use   load_task, spend_retry, hold, limits, commit
+-- @use   load_task, orphan, spend_retry, hold, limits, commit
 local TIMEOUT_ERROR = '{"message":"the execution deadline passed","code":"TIMEOUT","retriable":true}'
 local LOST_ERROR = '{"message":"the worker stopped sending heartbeats","code":"WORKER_LOST","retriable":true}'
 local STAGGER_MS, STAGGER_WITHIN_MS = 100, 10000
@@ -46,7 +46,9 @@ local function recover_due(limit)
   local due = redis.call('ZRANGEBYSCORE', queue_key, '(0', now, 'LIMIT', 0, limit)
   for _, task_id in ipairs(due) do
     local task = load_task(task_id)
-    if task.state == 'queued' then
+    if not task then
+      drop_orphan(task_id)
+    elseif task.state == 'queued' then
       place_ready(task_id, task)
     elseif task.state == 'assigned' then
       lapse(task_id, task)
@@ -75,7 +77,9 @@ local function recover_worker(worker, limit)
   for _, task_id in ipairs(ids) do
     local task = load_task(task_id)
     moved = moved + 1
-    if task.state == 'assigned' then
+    if not task then
+      drop_orphan(task_id)
+    elseif task.state == 'assigned' then
       lapse(task_id, task)
     else
       lose(task_id, task, math.max(now, silent_ms + moved * spacing))
