@@ -3,7 +3,8 @@
     48 bits milliseconds | version | 12 bits counter | variant | 14 bits counter | 8 bits partition | 40 bits random
 
 An id finds its keys without a look-up, because the partition sits inside it. The milliseconds are this
-process's clock and only make ids sort; no decision about time is taken from them.
+process's clock and only make ids sort; no decision about time is taken from them. Randomness is drawn once a
+millisecond: it keeps processes apart, while the counter keeps the ids of one process apart. Ids are no secrets.
 """
 
 import secrets
@@ -24,18 +25,20 @@ class TaskIds:
         self._clock_ms = clock_ms or (lambda: time.time_ns() // 1_000_000)
         self._last_ms = 0
         self._counter = 0
+        self._random = 0
         self._lock = threading.Lock()
 
     def new(self) -> str:
         with self._lock:
             self._advance()
-            return _compose(self._last_ms, self._counter, self._partition)
+            return _compose(self._last_ms, self._counter, self._partition, self._random)
 
     def _advance(self) -> None:
         now_ms = self._clock_ms()
         if now_ms > self._last_ms:
             # A random start leaves half the range to count in: ids of two processes rarely share a counter.
             self._last_ms, self._counter = now_ms, secrets.randbits(COUNTER_BITS - 1)
+            self._random = secrets.randbits(40)
         elif self._counter < MAX_COUNTER:
             self._counter += 1
         else:
@@ -55,7 +58,9 @@ def is_task_id(text: str) -> bool:
     return str(parsed) == text and parsed.version == 7
 
 
-def _compose(now_ms: int, counter: int, partition: int) -> str:
+def _compose(now_ms: int, counter: int, partition: int, random: int) -> str:
     high = now_ms << 16 | 0x7000 | counter >> 14
-    low = 0b10 << 62 | (counter & 0x3FFF) << 48 | partition << 40 | secrets.randbits(40)
-    return str(uuid.UUID(int=high << 64 | low))
+    low = 0b10 << 62 | (counter & 0x3FFF) << 48 | partition << 40 | random
+    # Spelt out here: uuid.UUID costs three times as much as all the rest of making an id.
+    digits = f"{high:016x}{low:016x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

@@ -6,9 +6,9 @@ one second's worth, so after an idle second as many tasks may go out at once as 
 
 import msgspec
 
+from tideq.queue_core.engine.checks import NAME
 from tideq.queue_core.engine.replies import accepted
 from tideq.queue_core.engine.scripts import Scripts
-from tideq.queue_core.engine.submission import NAME
 from tideq.queue_core.errors import InvalidRequest
 
 WHOLE_QUEUE = "*"

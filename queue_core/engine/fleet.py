@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from tideq.queue_core.engine.checks import NAME
 from tideq.queue_core.engine.queue import parse_stops
 from tideq.queue_core.engine.replies import accepted, number, text
 from tideq.queue_core.engine.scripts import Scripts
-from tideq.queue_core.engine.submission import NAME
 from tideq.queue_core.errors import InvalidRequest
 from tideq.queue_core.lanes import worker_profile
 from tideq.queue_core.task import Stop, Worker
