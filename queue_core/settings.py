@@ -5,7 +5,7 @@ leave a default in place. Times are written in seconds outside and kept in milli
 """
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -147,23 +147,24 @@ QUEUE_SETTINGS: dict[str, Setting] = {
 }
 
 
-def read_settings(environ: Mapping[str, str]) -> QueueSettings:
+def read_settings(environ: Mapping[str, str], known_elsewhere: Collection[str] = ()) -> QueueSettings:
+    """`known_elsewhere` are settings of other parts of the service, which read them themselves."""
     chosen: dict[str, dict[str, Any]] = {}
     for name, text in environ.items():
-        if name.startswith("TIDEQ_"):
-            setting = _known(name)
-            chosen.setdefault(setting.section, {})[setting.field] = _parsed(name, setting, text)
+        if name.startswith("TIDEQ_") and name not in known_elsewhere:
+            setting = _known(name, known_elsewhere)
+            chosen.setdefault(setting.section, {})[setting.field] = parse_setting(name, setting, text)
     return _checked(_assemble(chosen))
 
 
-def _known(name: str) -> Setting:
+def _known(name: str, known_elsewhere: Collection[str]) -> Setting:
     if name not in QUEUE_SETTINGS:
-        close = difflib.get_close_matches(name, QUEUE_SETTINGS, n=1)
+        close = difflib.get_close_matches(name, [*QUEUE_SETTINGS, *known_elsewhere], n=1)
         raise SettingsError(f"{name} is not a setting" + (f"; did you mean {close[0]}?" if close else ""))
     return QUEUE_SETTINGS[name]
 
 
-def _parsed(name: str, setting: Setting, text: str) -> object:
+def parse_setting(name: str, setting: Setting, text: str) -> object:
     try:
         return setting.parse(text)
     except ValueError as error:

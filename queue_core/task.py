@@ -97,6 +97,8 @@ class Claim(msgspec.Struct, frozen=True):
     retry_at_ms: int | None
     stops: tuple["Stop", ...]
     worker_state: str
+    profile: str
+    """What the worker serves."""
 
     @property
     def should_drain(self) -> bool:

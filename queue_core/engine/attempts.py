@@ -77,6 +77,8 @@ class Attempts:
         for report in reports:
             if not 0 <= report.percent <= 100:
                 raise InvalidRequest("progress_percent", f"{report.percent} lies outside 0 … 100")
+            if not 0 <= report.sequence < 2**53:
+                raise InvalidRequest("sequence", f"{report.sequence} lies outside 0 … 2^53")
             if len(report.message) > MAX_MESSAGE_LENGTH:
                 raise InvalidRequest("status_message", f"longer than {MAX_MESSAGE_LENGTH} characters")
         return await self._say("progress", worker_id, reports)

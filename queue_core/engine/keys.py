@@ -33,6 +33,7 @@ KEYS: dict[str, KeyDoc] = {
     "outbox": KeyDoc("outbox", "stream", "every transition, until history has it"),
     "workers": KeyDoc("workers", "zset", "workers, by the instant their heartbeat is due"),
     "dead_workers": KeyDoc("dead_workers", "zset", "workers given up, by when"),
+    "access_keys": KeyDoc("access_keys", "hash", "who may talk to the service: key id to name, role and digest"),
 }
 
 PREFIXES: dict[str, KeyDoc] = {

@@ -86,7 +86,7 @@ class Queue:
             profile=profile,
             assignment_ms=assignment_ms or self._settings.leases.assignment_ms,
         )
-        now, answer, again, state, stops, handed = accepted(reply)
+        now, answer, again, state, serves, stops, handed = accepted(reply)
         return Claim(
             tasks=tuple(_claimed(handed[i : i + 3]) for i in range(0, len(handed), 3)),
             answer=number(answer),
@@ -94,6 +94,7 @@ class Queue:
             retry_at_ms=instant(again),
             stops=parse_stops(stops),
             worker_state=text(state),
+            profile=text(serves),
         )
 
     async def withdraw(self, worker_id: str, poll_id: str, answer: int) -> int:

@@ -10,6 +10,8 @@ from tideq.queue_core.lanes import serves
 
 
 class Waiter:
+    """One poll. Its profile may be empty until its first claim has told what the worker serves."""
+
     def __init__(self, worker_id: str, profile: str, wanted: int) -> None:
         self.worker_id = worker_id
         self.profile = profile

@@ -97,7 +97,7 @@ class Wakeups:
                 left = deadline - asyncio.get_running_loop().time()
                 if got.tasks or got.stops or got.should_drain or left <= 0 or not self._is_open:
                     return got
-                waiter.is_eligible = got.worker_state == "active"
+                waiter.profile, waiter.is_eligible = got.profile, got.worker_state == "active"
                 self._note_due(got.retry_at_ms, got.now_ms)
                 if not await waiter.wait(left) or not self._is_open:
                     return got

@@ -28,6 +28,7 @@ if not worker[1] or worker[1] == 'dead' then return {'UNKNOWN_WORKER', worker_id
 redis.call('ZADD', workers_key, now + heartbeat_timeout_ms, worker_id)
 recover(RECOVER_LIMIT)
 
+local serves = profile ~= '' and profile or worker[2]
 local answer, handed = 0, {}
 
 local function hand_over(task_id, packed, definition)
@@ -73,10 +74,12 @@ local function remember_answer(token)
   redis.call('SET', poll_key, answer .. ' ' .. token .. ' ' .. table.concat(ids, ' '), 'PX', POLL_TTL_MS)
 end
 
--- When it is worth asking again: the next task or worker falls due, or a limit refills.
+-- When it is worth asking again: the next task or worker falls due, or a limit refills. A worker that falls silent
+-- matters only while something is hidden, since whatever a worker holds is.
 local function next_instant(again_at)
   local due = redis.call('ZRANGEBYSCORE', queue_key, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  local at = math.min(tonumber(due) or math.huge, again_at or math.huge)
+  local silent = due and redis.call('ZRANGE', workers_key, 0, 0, 'WITHSCORES')[2]
+  local at = math.min(tonumber(due) or math.huge, tonumber(silent) or math.huge, again_at or math.huge)
   return at < math.huge and string.format('%.0f', at) or ''
 end
 
@@ -90,7 +93,7 @@ if #handed == 0 then
     allowed, again_at = math.min(allowed, left), at
   end
   if allowed > 0 then
-    local ids, at = take_best(profile ~= '' and profile or worker[2], allowed)
+    local ids, at = take_best(serves, allowed)
     again_at = at or again_at
     for number, task_id in ipairs(ids) do assign(task_id, number) end
     if controls().any then spend_tokens('*', #ids) end
@@ -100,4 +103,4 @@ remember_answer(token)
 commit()
 mend_heads()
 local again = #handed == 0 and next_instant(again_at) or ''
-return {'OK', now, answer, again, worker[1], stops_of(worker_id), handed}
+return {'OK', now, answer, again, worker[1], serves, stops_of(worker_id), handed}

@@ -66,14 +66,15 @@ local function running(scope)
   return sum
 end
 
--- How many tasks may be claimed now, and when it is worth asking again if none.
+-- How many tasks may be claimed now; if time alone will change that there are none, also when.
 local function allowance(scope)
   local rules = controls()
   local pause = rules['pause:' .. scope]
   local resume_at = pause and tonumber(string.match(pause, '^%d*'))
   if pause and not (resume_at and resume_at <= now) then return 0, resume_at end
-  local left, again_at = math.huge, nil
-  if rules['rate:' .. scope] then left, again_at = tokens(scope, tonumber(rules['rate:' .. scope])) end
+  local left, refills_at = math.huge, nil
+  if rules['rate:' .. scope] then left, refills_at = tokens(scope, tonumber(rules['rate:' .. scope])) end
+  if left > 0 then refills_at = nil end
   if rules['max:' .. scope] then left = math.min(left, rules['max:' .. scope] - running(scope)) end
-  return math.max(left, 0), again_at
+  return math.max(left, 0), refills_at
 end

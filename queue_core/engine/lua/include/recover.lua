@@ -66,12 +66,20 @@ local function bury_worker(worker)
   tally('workers_lost')
 end
 
+-- How far the recovery of a silent worker has come: when it began, and how many tasks it moved. It belongs to the
+-- deadline the worker missed, so that one which came back and fell silent again starts anew.
+local function recovery_of(worker, missed)
+  local text = redis.call('HGET', worker_keys .. worker, 'recovery') or ''
+  local deadline, began_at, moved = string.match(text, '^(%d+) (%d+) (%d+)$')
+  if deadline ~= missed then return now, 0 end
+  return tonumber(began_at), tonumber(moved)
+end
+
 -- What a dead worker executed comes back staggered, so that a crash is not a stampede. A worker that held more
--- than one script may move keeps its place among the silent ones, and the count of what was moved already.
-local function recover_worker(worker, limit)
+-- than one script may move stays among the silent ones until the last is recovered.
+local function recover_worker(worker, missed, limit)
+  local began_at, moved = recovery_of(worker, missed)
   local left = redis.call('SCARD', held_keys .. worker)
-  local known = redis.call('HMGET', worker_keys .. worker, 'recovered', 'silent_ms')
-  local moved, silent_ms = tonumber(known[1]) or 0, tonumber(known[2]) or now
   local spacing = math.min(STAGGER_MS, math.floor(STAGGER_WITHIN_MS / math.max(moved + left, 1)))
   local ids = left > 0 and redis.call('SPOP', held_keys .. worker, limit) or {}
   for _, task_id in ipairs(ids) do
@@ -82,18 +90,23 @@ local function recover_worker(worker, limit)
     elseif task.state == 'assigned' then
       lapse(task_id, task)
     else
-      lose(task_id, task, math.max(now, silent_ms + moved * spacing))
+      lose(task_id, task, math.max(now, began_at + moved * spacing))
     end
   end
-  redis.call('HSET', worker_keys .. worker, 'recovered', moved, 'silent_ms', silent_ms)
+  local progress = string.format('%s %.0f %d', missed, began_at, moved)
+  redis.call('HSET', worker_keys .. worker, 'recovery', progress)
   if #ids == left then bury_worker(worker) end
   return #ids
 end
 
+-- Due tasks leave their holders before silent workers are looked at: none is recovered twice.
 local function recover(limit)
   local moved = recover_due(limit)
-  local silent = redis.call('ZRANGEBYSCORE', workers_key, '-inf', now, 'LIMIT', 0, 1)
-  if silent[1] then moved = moved + recover_worker(silent[1], limit) end
   flush()
+  local silent = redis.call('ZRANGEBYSCORE', workers_key, '-inf', now, 'WITHSCORES', 'LIMIT', 0, 1)
+  if silent[1] then
+    moved = moved + recover_worker(silent[1], string.format('%.0f', silent[2]), limit)
+    flush()
+  end
   return moved
 end

@@ -1,0 +1,59 @@
+"""The edge: what a request's bytes must be before anything recursive, and before any store, sees them.
+
+A document is checked as it came and kept as it came. What is accepted here PostgreSQL can hold as text, so history can
+never choke on it later.
+"""
+
+import re
+from typing import TypeVar
+
+import msgspec
+
+from tideq.api.problems import BadRequest, UnprocessableContent
+
+MAX_NESTING = 32
+
+T = TypeVar("T")
+
+_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*+"?+', re.DOTALL)
+_BRACKETS = re.compile(rb"[^\[\]{}]+")
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def decode(body: bytes, kind: type[T]) -> T:
+    """A request's body as a struct; whatever is wrong with it becomes a problem document that says where."""
+    check_nesting(body)
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        raise UnprocessableContent.at(str(error)) from error
+    except UnicodeDecodeError as error:
+        raise BadRequest("the body is not UTF-8") from error
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"the body is not JSON: {error}") from error
+
+
+def check_document(field: str, document: bytes) -> bytes:
+    """A JSON value that is kept as its bytes: well-formed, and nothing in it that a database refuses."""
+    try:
+        msgspec.json.decode(document)
+    except msgspec.ValidationError as error:
+        raise UnprocessableContent(f"{field}: {error}", pointer=f"/{field}") from error
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"{field} is not UTF-8") from error
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"{field} is not JSON: {error}") from error
+    if b"\\u0000" in document and _NUL.search(document):
+        raise UnprocessableContent(f"{field} holds a NUL character", pointer=f"/{field}")
+    return document
+
+
+def check_nesting(body: bytes) -> None:
+    """Counted on the bytes: a parser that recurses must not be the one to find out."""
+    if body.count(b"[") + body.count(b"{") <= MAX_NESTING:
+        return
+    depth = 0
+    for bracket in _BRACKETS.sub(b"", _TEXTS.sub(b"", body)):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > MAX_NESTING:
+            raise BadRequest(f"the body nests deeper than {MAX_NESTING} levels")

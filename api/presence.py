@@ -1,0 +1,33 @@
+"""Noticing that a caller has gone: Litestar does not cancel a handler for that, so a route that waits looks itself."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from litestar import Request
+
+T = TypeVar("T")
+
+
+class CallerGone(Exception):
+    """Nobody is there to hear the answer."""
+
+
+async def while_present(request: Request[Any, Any, Any], work: Coroutine[Any, Any, T]) -> T:
+    """Run to the end, unless the caller goes first: then the work is cancelled and may clean up."""
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise CallerGone
+        return await working
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+async def _gone(request: Request[Any, Any, Any]) -> None:
+    """The body has been read, so the next message is the end of the connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

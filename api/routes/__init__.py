@@ -1,0 +1,1 @@
+"""One file a subject. A handler translates, calls one verb, translates back."""

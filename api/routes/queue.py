@@ -1,0 +1,99 @@
+"""The queue as a whole: statistics, pausing, limits."""
+
+from typing import Any
+
+from litestar import Request, Response, Router, get, post, put
+
+from tideq.api import schemas
+from tideq.api.answers import json_answer
+from tideq.api.auth import Caller, for_roles
+from tideq.api.payloads import decode
+from tideq.api.service import Service
+from tideq.queue_core.engine.controls import WHOLE_QUEUE, Control
+from tideq.queue_core.engine.insight import Stats
+
+Http = Request[Caller, Any, Any]
+RECOVERIES = ("assignment_timeouts", "execution_timeouts", "worker_losses", "retries", "dead_letters")
+
+
+@get("/stats", opt=for_roles("viewer", "producer"))
+async def stats(service: Service) -> Response[bytes]:
+    """Depth, ages, workers, throughput and recoveries; costs the same whatever the depth."""
+    return json_answer(_stats_out(await service.engine.insight.stats()))
+
+
+@post("/pause", status_code=200, opt=for_roles())
+async def pause(request: Http, service: Service) -> Response[bytes]:
+    """Hand out nothing more, of one type or at all."""
+    asked = decode(await request.body() or b"{}", schemas.PauseIn)
+    resume_at_ms = None if asked.resume_at is None else schemas.instant_ms(asked.resume_at)
+    await service.engine.controls.pause(
+        asked.task_type, reason=asked.reason, by=request.user.name, resume_at_ms=resume_at_ms
+    )
+    return json_answer(schemas.PauseOut(paused=True))
+
+
+@post("/resume", status_code=200, opt=for_roles())
+async def resume(request: Http, service: Service) -> Response[bytes]:
+    """Hand out again."""
+    asked = decode(await request.body() or b"{}", schemas.PauseIn)
+    await service.engine.controls.resume(asked.task_type)
+    return json_answer(schemas.PauseOut(paused=False))
+
+
+@get("/limits", opt=for_roles("viewer"))
+async def limits(service: Service) -> Response[bytes]:
+    """What is paused or limited now."""
+    controls = (await service.engine.insight.stats()).controls
+    return json_answer({"limits": [_control_out(control) for control in controls.values()]})
+
+
+@put("/limits", opt=for_roles())
+async def limit(request: Http, service: Service) -> Response[bytes]:
+    """Set both limits of one type or of the whole queue."""
+    asked = decode(await request.body(), schemas.LimitsIn)
+    await service.engine.controls.limit(
+        asked.task_type, tasks_per_second=asked.tasks_per_second, max_executing=asked.max_executing
+    )
+    return await limits.fn(service)
+
+
+def _control_out(control: Control) -> dict[str, Any]:
+    pause = control.pause
+    return {
+        "task_type": None if control.scope == WHOLE_QUEUE else control.scope,
+        "paused": pause is not None,
+        "reason": pause.reason if pause else None,
+        "paused_by": pause.by if pause else None,
+        "resume_at": schemas.maybe_rfc3339(pause.resume_at_ms) if pause else None,
+        "tasks_per_second": control.limits.tasks_per_second or 0,
+        "max_executing": control.limits.max_executing,
+    }
+
+
+def _stats_out(stats: Stats) -> dict[str, Any]:
+    recent, completed = stats.recent, stats.recent.get("completed", 0)
+    return {
+        "queue": {
+            "total_depth": stats.total_depth,
+            "by_priority": stats.by_priority,
+            "by_type": stats.by_type,
+            "by_state": stats.by_state,
+            "oldest_age_seconds": stats.age_ms(1.0) / 1000,
+            "p50_age_seconds": stats.age_ms(0.5) / 1000,
+            "p95_age_seconds": stats.age_ms(0.95) / 1000,
+        },
+        "workers": stats.workers,
+        "throughput": {
+            "completed_last_minute": completed,
+            "failed_last_minute": recent.get("failed", 0),
+            "avg_task_duration_seconds": recent.get("duration_ms", 0) / 1000 / completed if completed else None,
+        },
+        "recovery_stats": {f"{name}_last_hour": recent.get(name, 0) for name in RECOVERIES},
+        "dead_letters": stats.dead_letter_count,
+        "outbox_length": stats.outbox_length,
+        "due": stats.due_count,
+    }
+
+
+router = Router("/api/v1/queue", route_handlers=[stats, pause, resume, limits, limit])

@@ -1,0 +1,85 @@
+"""Producers' calls: submit, look, wait, explain, cancel, retry."""
+
+from typing import Annotated, Any
+
+from litestar import Request, Response, Router, delete, get, post
+from litestar.params import Parameter
+
+from tideq.api import schemas
+from tideq.api.answers import created, json_answer
+from tideq.api.auth import Caller, for_roles
+from tideq.api.payloads import check_document, decode
+from tideq.api.problems import UnprocessableContent
+from tideq.api.service import Service
+from tideq.queue_core.states import TaskState
+from tideq.queue_core.task import NewTask, TraceContext
+
+Http = Request[Caller, Any, Any]
+
+
+@post("/", opt=for_roles("producer"))
+async def submit(request: Http, service: Service) -> Response[bytes]:
+    """Submit one task."""
+    submission = decode(await request.body(), schemas.SubmitIn)
+    answer = await service.engine.queue.submit(_new_task(request, submission, _header_key(request)))
+    return created(schemas.submitted_out(answer), f"/api/v1/tasks/{answer.task_id}")
+
+
+@post("/batch", opt=for_roles("producer"))
+async def submit_batch(request: Http, service: Service) -> Response[bytes]:
+    """Submit up to 1 000 tasks, all or none."""
+    batch = decode(await request.body(), schemas.BatchIn)
+    tasks = [_new_task(request, submission, None) for submission in batch.tasks]
+    answers = await service.engine.queue.submit_many(tasks)
+    return created(schemas.BatchOut(tasks=[schemas.submitted_out(answer) for answer in answers]))
+
+
+@get("/{task_id:str}", opt=for_roles("producer", "viewer"))
+async def read(task_id: str, service: Service) -> Response[bytes]:
+    """A task as it is now."""
+    return json_answer(schemas.task_out(await service.engine.queue.read(task_id)))
+
+
+@delete("/{task_id:str}", status_code=200, opt=for_roles("producer"))
+async def cancel(
+    task_id: str, service: Service, purge: Annotated[bool, Parameter(query="purge")] = False
+) -> Response[bytes]:
+    """Cancel a live task, or with `purge=true` remove a finished one."""
+    if purge:
+        await service.engine.queue.purge(task_id)
+        return json_answer({"task_id": task_id, "purged": True})
+    was, worker = (await service.engine.queue.cancel(task_id)).details
+    return json_answer(
+        schemas.CancelOut(task_id=task_id, was_executing=was == TaskState.EXECUTING, worker_notified=bool(worker))
+    )
+
+
+@post("/{task_id:str}/retry", status_code=200, opt=for_roles("producer"))
+async def retry(request: Http, task_id: str, service: Service) -> Response[bytes]:
+    """Run a failed, dead or cancelled task again."""
+    options = decode(await request.body() or b"{}", schemas.RetryIn)
+    version = await service.engine.queue.retry(
+        task_id, keeps_budgets=not options.reset_retry_count, priority=options.new_priority
+    )
+    return json_answer(schemas.RetryOut(task_id=task_id, version=version))
+
+
+def _new_task(request: Http, submission: schemas.SubmitIn, header_key: str | None) -> NewTask:
+    parameters = check_document("parameters", bytes(submission.parameters))
+    if not parameters.startswith(b"{"):
+        raise UnprocessableContent("parameters must be an object", pointer="/parameters")
+    return submission.to_domain(parameters, request.user.name, header_key, _trace(request))
+
+
+def _header_key(request: Http) -> str | None:
+    """A structured-field string, so quoted; the bare form is common and taken too."""
+    key = request.headers.get("idempotency-key")
+    return key[1:-1] if key and len(key) > 2 and key[0] == key[-1] == '"' else key
+
+
+def _trace(request: Http) -> TraceContext:
+    headers = request.headers
+    return TraceContext(headers.get("traceparent", ""), headers.get("tracestate", ""), headers.get("baggage", ""))
+
+
+router = Router("/api/v1/tasks", route_handlers=[submit, submit_batch, read, cancel, retry])

@@ -1,0 +1,197 @@
+"""Workers' calls: register → poll → start → (progress, extend) → result, with heartbeat beside it.
+
+`sync` does all of it in one round trip; simple clients need only the single calls.
+"""
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from litestar import Request, Response, Router, delete, post
+
+from tideq.api import schemas
+from tideq.api.answers import created, json_answer
+from tideq.api.auth import Caller, for_roles
+from tideq.api.payloads import check_document, decode
+from tideq.api.presence import while_present
+from tideq.api.problems import UnprocessableContent, problem_of
+from tideq.api.service import Service, profile_with
+from tideq.queue_core.engine.attempts import Extension, Failure, Held, ProgressReport, Success
+from tideq.queue_core.engine.replies import Outcome
+from tideq.queue_core.task import Claim, Stop, Worker
+
+Http = Request[Caller, Any, Any]
+POLL_INTERVAL_MS = 1_000
+
+
+@post("/register", opt=for_roles("worker"))
+async def register(request: Http, service: Service) -> Response[bytes]:
+    """Join the fleet. The id is new with every registration, so two processes never share one."""
+    asked = decode(await request.body(), schemas.RegisterIn)
+    worker = Worker(
+        worker_id=f"{asked.name[:40]}-{secrets.token_hex(6)}",
+        task_types=None if asked.task_types is None else tuple(asked.task_types),
+        capabilities=tuple(asked.capabilities),
+        capacity=asked.capacity,
+        version=asked.version,
+        host=asked.host,
+        health_port=asked.health_port,
+        name=asked.name,
+    )
+    await service.engine.fleet.register(worker)
+    timeout_ms = service.settings.queue.leases.heartbeat_timeout_ms
+    return created(
+        schemas.RegisterOut(
+            worker_id=worker.worker_id, poll_interval_ms=POLL_INTERVAL_MS, heartbeat_interval_ms=timeout_ms // 3
+        )
+    )
+
+
+@post("/{worker_id:str}/poll", status_code=200, opt=for_roles("worker"))
+async def poll(request: Http, worker_id: str, service: Service) -> Response[bytes]:
+    """Ask for work, and wait for it if told to."""
+    asked = decode(await request.body(), schemas.PollIn)
+    profile = profile_with(asked.capabilities, None)
+    claim = await _poll(request, service, worker_id, asked, profile)
+    return json_answer(_poll_out(claim))
+
+
+@post("/{worker_id:str}/start", status_code=200, opt=for_roles("worker"))
+async def start(request: Http, worker_id: str, service: Service) -> Response[bytes]:
+    """Say that a task has begun."""
+    held = decode(await request.body(), schemas.HeldIn)
+    (outcome,) = await service.engine.attempts.start(worker_id, [Held(held.task_id, held.lease)])
+    return json_answer(_deadline(outcome.unwrap()))
+
+
+@post("/{worker_id:str}/extend", status_code=200, opt=for_roles("worker"))
+async def extend(request: Http, worker_id: str, service: Service) -> Response[bytes]:
+    """Ask for more time."""
+    (outcome,) = await service.engine.attempts.extend(
+        worker_id, [_extension(decode(await request.body(), schemas.ExtendIn))]
+    )
+    return json_answer(_deadline(outcome.unwrap()))
+
+
+@post("/{worker_id:str}/progress", status_code=200, opt=for_roles("worker"))
+async def progress(request: Http, worker_id: str, service: Service) -> Response[bytes]:
+    """Tell how far it has come."""
+    report = decode(await request.body(), schemas.ProgressIn)
+    (outcome,) = await service.engine.attempts.progress(worker_id, [_report(report)])
+    outcome.unwrap()
+    return json_answer(schemas.AcknowledgedOut())
+
+
+@post("/{worker_id:str}/result", status_code=200, opt=for_roles("worker"))
+async def result(request: Http, worker_id: str, service: Service) -> Response[bytes]:
+    """Deliver a result or an error."""
+    (outcome,) = await _settle(service, worker_id, [decode(await request.body(), schemas.ResultIn)])
+    return json_answer(schemas.AcknowledgedOut(status=outcome.unwrap().details[0]))
+
+
+@post("/{worker_id:str}/heartbeat", status_code=200, opt=for_roles("worker"))
+async def heartbeat(request: Http, worker_id: str, service: Service) -> Response[bytes]:
+    """Say that the worker is alive; the answer says what to stop."""
+    asked = decode(await request.body() or b"{}", schemas.HeartbeatIn)
+    beat = await service.engine.fleet.heartbeat(worker_id, msgspec.json.encode(asked.health) if asked.health else b"")
+    return json_answer(schemas.HeartbeatOut(should_drain=beat.should_drain, cancel=_task_ids(beat.stops)))
+
+
+@post("/{worker_id:str}/sync", status_code=200, opt=for_roles("worker"))
+async def sync(request: Http, worker_id: str, service: Service) -> Response[bytes]:
+    """Everything in one round trip: what was started, done and handed back goes in, new tasks come out."""
+    asked = decode(await request.body(), schemas.SyncIn)
+    outcomes = await _apply(service, worker_id, asked)
+    answer: dict[str, Any] = {"outcomes": [_outcome_out(outcome) for outcome in outcomes]}
+    if asked.available_capacity:
+        claim = await _poll(request, service, worker_id, asked, "")
+        return json_answer(answer | msgspec.structs.asdict(_poll_out(claim)))
+    beat = await service.engine.fleet.heartbeat(worker_id)
+    return json_answer(answer | {"tasks": [], "cancel": _task_ids(beat.stops), "should_drain": beat.should_drain})
+
+
+@delete("/{worker_id:str}", status_code=200, opt=for_roles("worker"))
+async def leave(worker_id: str, service: Service) -> Response[bytes]:
+    """Leave the fleet; what the worker holds goes back free of charge."""
+    return json_answer({"released": await service.engine.fleet.dismiss(worker_id)})
+
+
+async def _poll(
+    request: Http, service: Service, worker_id: str, asked: schemas.PollIn | schemas.SyncIn, profile: str
+) -> Claim:
+    """A caller that goes away while waiting gets nothing claimed for it."""
+    polling = service.poll(worker_id, asked.available_capacity, asked.wait_seconds, asked.poll_id or "", profile)
+    return await while_present(request, polling) if asked.wait_seconds else await polling
+
+
+async def _apply(service: Service, worker_id: str, asked: schemas.SyncIn) -> list[Outcome]:
+    attempts, outcomes = service.engine.attempts, list[Outcome]()
+    if asked.starts:
+        outcomes += await attempts.start(worker_id, [Held(held.task_id, held.lease) for held in asked.starts])
+    if asked.progress:
+        outcomes += await attempts.progress(worker_id, [_report(report) for report in asked.progress])
+    if asked.extends:
+        outcomes += await attempts.extend(worker_id, [_extension(extension) for extension in asked.extends])
+    if asked.results:
+        outcomes += await _settle(service, worker_id, asked.results)
+    if asked.releases:
+        outcomes += await attempts.release(worker_id, [Held(held.task_id, held.lease) for held in asked.releases])
+    return outcomes
+
+
+async def _settle(service: Service, worker_id: str, results: Sequence[schemas.ResultIn]) -> list[Outcome]:
+    """Successes and failures are two scripts; outcomes come in the order the results were given."""
+    successes = [_success(each) for each in results if each.status == "completed"]
+    failures = [_failure(each) for each in results if each.status == "failed"]
+    attempts = service.engine.attempts
+    completed = iter(await attempts.complete(worker_id, successes) if successes else [])
+    failed = iter(await attempts.fail(worker_id, failures) if failures else [])
+    return [next(completed if each.status == "completed" else failed) for each in results]
+
+
+def _success(result: schemas.ResultIn) -> Success:
+    return Success(result.task_id, result.lease, check_document("result", bytes(result.result)))
+
+
+def _failure(result: schemas.ResultIn) -> Failure:
+    if result.error is None:
+        raise UnprocessableContent("a failed result says what failed", pointer="/error")
+    check_document("details", bytes(result.error.details))
+    body = msgspec.json.encode(result.error)
+    return Failure(result.task_id, result.lease, body, result.error.code, "retry" if result.error.retriable else "fail")
+
+
+def _report(report: schemas.ProgressIn) -> ProgressReport:
+    sequence = round(report.progress_percent * 100) if report.sequence is None else report.sequence
+    return ProgressReport(report.task_id, report.lease, sequence + 1, report.progress_percent, report.status_message)
+
+
+def _extension(asked: schemas.ExtendIn) -> Extension:
+    return Extension(asked.task_id, asked.lease, max(round(asked.seconds * 1000), 1))
+
+
+def _deadline(outcome: Outcome) -> schemas.AcknowledgedOut:
+    return schemas.AcknowledgedOut(visible_at=schemas.rfc3339(int(outcome.details[0])))
+
+
+def _outcome_out(outcome: Outcome) -> dict[str, Any]:
+    if outcome.error is None:
+        return {"task_id": outcome.task_id, "ok": True}
+    document, _ = problem_of(outcome.error)
+    return {"task_id": outcome.task_id, "ok": False, "problem": document}
+
+
+def _poll_out(claim: Claim) -> schemas.PollOut:
+    tasks = [schemas.claimed_out(task) for task in claim.tasks]
+    return schemas.PollOut(tasks=tasks, cancel=_task_ids(claim.stops), should_drain=claim.should_drain)
+
+
+def _task_ids(stops: Sequence[Stop]) -> list[str]:
+    return [stop.task_id for stop in stops]
+
+
+router = Router(
+    "/internal/workers",
+    route_handlers=[register, poll, start, extend, progress, result, heartbeat, sync, leave],
+)

@@ -1,0 +1,76 @@
+"""The service: one object that owns the connections, opened when the application starts and closed when it ends."""
+
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
+
+from tideq.api.auth import Gate
+from tideq.api.settings import ServiceSettings
+from tideq.queue_core.engine.access_keys import AccessKeys
+from tideq.queue_core.engine.attempts import Held
+from tideq.queue_core.engine.engine import Engine, assemble_engine
+from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.engine.store import connect, connect_listener
+from tideq.queue_core.engine.waiting_room import Waiter
+from tideq.queue_core.engine.wakeups import Wakeups
+from tideq.queue_core.lanes import worker_profile
+from tideq.queue_core.task import Claim, ClaimedTask
+
+
+class NoKeys(RuntimeError):
+    """The service would be open to the network: it has no key anyone could show."""
+
+
+class Service:
+    def __init__(self, settings: ServiceSettings, client: Any, open_listener: Callable[[], Any]) -> None:
+        queue = settings.queue
+        self.settings = settings
+        self.client = client
+        self.engine: Engine = assemble_engine(client, queue)
+        keys = Keys(queue.queue_name, queue.partition)
+        self.access_keys = AccessKeys(client, keys)
+        self.gate = Gate(self.access_keys, is_open=settings.auth == "off")
+        self.wakeups = Wakeups(self.engine.scripts, client, keys, open_listener)
+        self.is_closing = False
+
+    async def check_keys(self) -> None:
+        if self.settings.auth == "keys" and not self.settings.is_loopback and not await self.gate.has_keys():
+            raise NoKeys(
+                f"refusing to listen on {self.settings.host} without any key: "
+                "make one with `tideq keys create NAME --role admin`"
+            )
+
+    def close(self) -> None:
+        """Waiting polls are answered empty and nothing new is claimed; what is under way may finish."""
+        self.is_closing = True
+        self.wakeups.close()
+
+    async def poll(self, worker_id: str, wanted: int, wait_seconds: float, poll_id: str, profile: str) -> Claim:
+        """A long poll: claims the moment there is something for this worker."""
+        waiter = Waiter(worker_id, profile, wanted)
+
+        def claim() -> Awaitable[Claim]:
+            return self.engine.queue.claim(worker_id, wanted, poll_id=poll_id, profile=profile)
+
+        async def hand_back(tasks: tuple[ClaimedTask, ...]) -> None:
+            await self.engine.attempts.release(worker_id, [Held(task.task_id, task.lease) for task in tasks])
+
+        return await self.wakeups.poll(waiter, claim, hand_back, 0 if self.is_closing else wait_seconds)
+
+
+@contextlib.asynccontextmanager
+async def open_service(settings: ServiceSettings) -> AsyncGenerator[Service]:
+    client = connect(settings.redis_url)
+    service = Service(settings, client, lambda: connect_listener(settings.redis_url))
+    try:
+        await service.engine.queue.open()
+        await service.check_keys()
+        async with service.wakeups:
+            yield service
+    finally:
+        await client.aclose()
+
+
+def profile_with(capabilities: list[str] | None, task_types: tuple[str, ...] | None) -> str:
+    """What a poll that names its capabilities serves; empty for what the worker declared when it registered."""
+    return "" if capabilities is None else worker_profile(task_types, capabilities)

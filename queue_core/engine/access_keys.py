@@ -1,0 +1,76 @@
+"""Access keys: who may talk to the service. Kept hashed in the store, shown once.
+
+A key reads `tq_<id>_<secret>`. Its secret is 32 random bytes, so a plain SHA-256 is enough: there is nothing to guess.
+Whether a key is unknown, wrong or revoked takes the same work to find out.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+from typing import Any
+
+import msgspec
+
+from tideq.queue_core.engine.checks import NAME
+from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.errors import InvalidRequest
+
+ROLES = ("producer", "worker", "viewer", "admin")
+KEY = re.compile(r"tq_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
+NOBODY = hashlib.sha256(secrets.token_bytes(32)).hexdigest()
+
+
+class AccessKey(msgspec.Struct, frozen=True):
+    """What is kept of a key. Persisted as JSON: add fields with defaults, never rename one."""
+
+    key_id: str
+    name: str
+    role: str
+    digest: str
+    created_ms: int
+    is_revoked: bool = False
+
+
+class AccessKeys:
+    def __init__(self, client: Any, keys: Keys) -> None:
+        self._client = client
+        self._hash = keys.key("access_keys")
+
+    async def create(self, name: str, role: str, now_ms: int) -> str:
+        """The new key, whole: the only time anyone sees it."""
+        if role not in ROLES:
+            raise InvalidRequest("role", f"{role!r} is not one of {', '.join(ROLES)}")
+        if not NAME.fullmatch(name):
+            raise InvalidRequest("name", f"{name!r} is not a name: letters, digits, '_', '.', '-', at most 64")
+        key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+        await self._store(AccessKey(key_id, name, role, _digest(secret), now_ms))
+        return f"tq_{key_id}_{secret}"
+
+    async def all(self) -> list[AccessKey]:
+        stored = (await self._client.hgetall(self._hash)).values()
+        return sorted((msgspec.json.decode(value, type=AccessKey) for value in stored), key=lambda key: key.created_ms)
+
+    async def revoke(self, key_id: str) -> AccessKey:
+        stored = await self._client.hget(self._hash, key_id)
+        if stored is None:
+            raise InvalidRequest("key_id", f"there is no key {key_id!r}")
+        revoked = msgspec.structs.replace(msgspec.json.decode(stored, type=AccessKey), is_revoked=True)
+        await self._store(revoked)
+        return revoked
+
+    async def _store(self, key: AccessKey) -> None:
+        await self._client.hset(self._hash, key.key_id, msgspec.json.encode(key))
+
+
+def matching(key_text: str, known: dict[str, AccessKey]) -> AccessKey | None:
+    """The key this text is, compared in constant time; None for one that is unknown, wrong or revoked."""
+    match = KEY.fullmatch(key_text)
+    key_id, secret = match.groups() if match else ("", "")
+    found = known.get(key_id)
+    is_right = hmac.compare_digest(_digest(secret), found.digest if found else NOBODY)
+    return found if found and is_right and not found.is_revoked else None
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,19 @@
+"""The contract suite runs on every store; what the fake one cannot do is listed here, by name and with the reason."""
+
+import pytest
+
+from tests.stores import STORES
+
+NOT_ON_FAKEREDIS: dict[str, str] = {}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "kit" in metafunc.fixturenames:
+        metafunc.parametrize("store", list(STORES), indirect=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        name = item.name.partition("[")[0]
+        if "[fakeredis" in item.name and name in NOT_ON_FAKEREDIS:
+            item.add_marker(pytest.mark.skip(reason=f"fakeredis: {NOT_ON_FAKEREDIS[name]}"))
