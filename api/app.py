@@ -14,7 +14,7 @@ from litestar.types import ASGIApp
 
 from tideq.api import problems
 from tideq.api.auth import Gate, allowed_roles, check_role
-from tideq.api.routes import health, queue, tasks, worker_protocol
+from tideq.api.routes import events, health, queue, tasks, worker_protocol
 from tideq.api.service import Service
 from tideq.queue_core.errors import QueueError
 
@@ -28,7 +28,7 @@ def create_app(service: Service) -> Litestar:
         return service
 
     app = Litestar(
-        route_handlers=[tasks.router, worker_protocol.router, queue.router, health.router],
+        route_handlers=[tasks.router, worker_protocol.router, queue.router, events.router, health.router],
         dependencies={"service": Provide(provide_service)},
         middleware=[DefineMiddleware(Door, gate=service.gate, exclude=list(PUBLIC_PATHS))],
         guards=[check_role],

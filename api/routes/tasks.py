@@ -8,7 +8,9 @@ from litestar.params import Parameter
 from tideq.api import schemas
 from tideq.api.answers import created, json_answer
 from tideq.api.auth import Caller, for_roles
+from tideq.api.explanations import explanation_out
 from tideq.api.payloads import check_document, decode
+from tideq.api.presence import while_present
 from tideq.api.problems import UnprocessableContent
 from tideq.api.service import Service
 from tideq.queue_core.states import TaskState
@@ -38,6 +40,23 @@ async def submit_batch(request: Http, service: Service) -> Response[bytes]:
 async def read(task_id: str, service: Service) -> Response[bytes]:
     """A task as it is now."""
     return json_answer(schemas.task_out(await service.engine.queue.read(task_id)))
+
+
+@get("/{task_id:str}/wait", opt=for_roles("producer", "viewer"))
+async def wait(
+    request: Http,
+    task_id: str,
+    service: Service,
+    timeout_seconds: Annotated[float, Parameter(query="timeout_seconds", ge=0, le=30)] = 30.0,
+) -> Response[bytes]:
+    """The task once it is finished, or as it is when the time is up."""
+    return json_answer(schemas.task_out(await while_present(request, service.wait(task_id, timeout_seconds))))
+
+
+@get("/{task_id:str}/explain", opt=for_roles("producer", "viewer"))
+async def explain(task_id: str, service: Service) -> Response[bytes]:
+    """Why the task is where it is."""
+    return json_answer(explanation_out(await service.engine.insight.explain(task_id)))
 
 
 @delete("/{task_id:str}", status_code=200, opt=for_roles("producer"))
@@ -82,4 +101,4 @@ def _trace(request: Http) -> TraceContext:
     return TraceContext(headers.get("traceparent", ""), headers.get("tracestate", ""), headers.get("baggage", ""))
 
 
-router = Router("/api/v1/tasks", route_handlers=[submit, submit_batch, read, cancel, retry])
+router = Router("/api/v1/tasks", route_handlers=[submit, submit_batch, read, wait, explain, cancel, retry])

@@ -101,7 +101,7 @@ async def task_content(kit: Kit) -> dict[str, Any]:
 def _events_of(fields: list[bytes]) -> list[Event]:
     told: list[Event] = []
     for name, value in zip(fields[4::2], fields[5::2], strict=True):
-        if name:
+        if b":" not in name:
             told.append(Event(name.decode(), parse_record(value), None))
         else:
             told[-1] = told[-1]._replace(body=value)

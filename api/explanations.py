@@ -1,0 +1,56 @@
+"""`explain` in words: what stands between a task and its execution, the most telling thing first."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tideq.api import schemas
+from tideq.queue_core.engine.controls import Control
+from tideq.queue_core.engine.insight import Explanation
+from tideq.queue_core.score import shown_score
+from tideq.queue_core.states import TaskState
+
+
+def explanation_out(found: Explanation) -> dict[str, Any]:
+    return {
+        "task_id": found.task_id,
+        "status": found.state,
+        "reason": found.reason,
+        "queue_score": shown_score(found.rank, found.now_ms) if found.state is TaskState.QUEUED else None,
+        "queue_position": found.lane_position,
+        "global_position": found.global_position,
+        "visible_at": schemas.maybe_rfc3339(found.visible_at_ms),
+        "serving_workers": found.serving_worker_count,
+        "can_start_at": schemas.maybe_rfc3339(_can_start_at(found)),
+        "held_back_by": list(_obstacles(found)),
+    }
+
+
+def _can_start_at(found: Explanation) -> int | None:
+    """The earliest instant time alone allows; nobody knows for what waits for a person or a worker."""
+    if found.state is not TaskState.QUEUED:
+        return None
+    is_blocked = found.allowed_now == 0 and found.allowed_at_ms is None
+    return None if is_blocked else max(found.visible_at_ms or 0, found.allowed_at_ms or 0, found.now_ms)
+
+
+def _obstacles(found: Explanation) -> Iterator[str]:
+    if found.state is not TaskState.QUEUED:
+        return
+    if found.visible_at_ms is not None:
+        wait = (found.visible_at_ms - found.now_ms) / 1000
+        yield f"it is hidden for another {max(wait, 0):.1f} s ({found.reason})"
+    yield from _rules("the whole queue", found.queue_control)
+    yield from _rules("its task type", found.type_control)
+    if found.serving_worker_count == 0:
+        yield f"no active worker serves {found.lane.rstrip('|')}"
+    if found.global_position:
+        yield f"{found.global_position} ready tasks rank before it"
+
+
+def _rules(scope: str, control: Control) -> Iterator[str]:
+    if control.pause is not None:
+        yield f"{scope} is paused" + (f": {control.pause.reason}" if control.pause.reason else "")
+    if control.limits.tasks_per_second is not None:
+        yield f"{scope} is limited to {control.limits.tasks_per_second:g} tasks a second"
+    if control.limits.max_executing is not None:
+        yield f"{scope} is limited to {control.limits.max_executing} at once"
