@@ -25,7 +25,7 @@ HOT = (
     Field("age_bucket", "text", "priority and minute submitted, retried or replayed: its age counts from here"),
     Field("timeout_ms", "text", "how long one execution may take"),
     Field("attempt", "text", "number of the current or last attempt"),
-    Field("lease", "text", "who may speak for it: attempt number, random token, place in its claim"),
+    Field("lease", "text", "who may speak for it: attempt number, random token of its claim, place in it"),
     Field("worker", "text", "worker of the current or last attempt"),
     Field("reason", "text", "why it is in this state"),
     Field("assigned_ms", "text", "when it was last claimed"),

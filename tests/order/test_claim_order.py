@@ -69,6 +69,16 @@ def test_the_order_holds_over_more_lanes_than_a_page(bench: Bench, wanted: int, 
     bench.run(example)
 
 
+@pytest.mark.parametrize("lane_number", [0, 62, 63, 64, 127, 128])
+async def test_a_lane_does_not_run_ahead_of_lanes_on_the_next_page(kit: Kit, lane_number: int) -> None:
+    """All lanes hold one task, in order, but one that also holds the last of all. Pages have 64 lanes."""
+    line = Line()
+    all_lanes = [NewTask(task_type=name, head_start_ms=-number) for number, name in enumerate(MANY)]
+    await join(kit, [*all_lanes, NewTask(task_type=MANY[lane_number], head_start_ms=-len(MANY))], line)
+
+    await play(kit, ANYTHING, 200, [], line)
+
+
 async def _crowd(kit: Kit, line: Line, luck: random.Random) -> None:
     """Two tasks a lane in any order, and the foremost eighty called off, which leaves a page of lanes looking better
     to the claims than they are."""

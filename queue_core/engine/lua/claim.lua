@@ -32,9 +32,10 @@ local serves = profile ~= '' and profile or worker[2]
 local answer, handed = 0, {}
 
 local function hand_over(task_id, packed, definition)
-  handed[#handed + 1] = task_id
-  handed[#handed + 1] = packed
-  handed[#handed + 1] = definition
+  local count = #handed
+  handed[count + 1] = task_id
+  handed[count + 2] = packed
+  handed[count + 3] = definition
 end
 
 -- What the last answer to this poll id handed out, as far as it is still assigned under the same lease.
@@ -44,7 +45,7 @@ local function repeat_answer()
   for task_id in string.gmatch(ids or '', '%S+') do
     local kept = redis.call('HMGET', task_keys .. task_id, 's', 'd')
     local task = kept[1] and unpack_record(kept[1])
-    if task and task.state == 'assigned' and string.match(task.lease, '%-([^-]*)%-') == token then
+    if task and task.state == 'assigned' and string.match(task.lease, '-(.*)-') == token then
       hand_over(task_id, kept[1], kept[2])
     end
   end
@@ -56,7 +57,7 @@ local function assign(task_id, number)
   local kept = redis.call('HMGET', key, 's', 'd')
   if not kept[1] then return drop_orphan(task_id) end
   local task = unpack_record(kept[1], key)
-  task.attempt = task.attempt + 1
+  task.attempt = successor(task.attempt)
   task.lease = task.attempt .. '-' .. lease_token .. '-' .. number
   task.worker, task.assigned_ms, task.started_ms = worker_id, now_text, ''
   place_hidden(task_id, visible_at, visible_text)

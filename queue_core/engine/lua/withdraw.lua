@@ -13,7 +13,7 @@ local released = 0
 if number == answer then
   for task_id in string.gmatch(ids, '%S+') do
     local task = load_task(task_id)
-    if task and task.state == 'assigned' and string.match(task.lease, '%-([^-]*)%-') == token then
+    if task and task.state == 'assigned' and string.match(task.lease, '-(.*)-') == token then
       hand_back(task_id, task)
       released = released + 1
     end

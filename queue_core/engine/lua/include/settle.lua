@@ -1,12 +1,15 @@
 -- settle: accept a result once; answer its repetition as the first time
--- What was accepted last is remembered with its lease, a digest and its outcome, also while the task runs anew.
+-- What was accepted last is remembered as lease, digest and outcome, also while the task runs anew. The lease is left
+-- out where the record keeps it, which is where the task ended.
 --
 -- @use   held_by
 local function repeated(task, lease, digest)
-  local mark = lease .. ',' .. digest .. ','
-  return task and string.sub(task.settled, 1, #mark) == mark and string.sub(task.settled, #mark + 1) or nil
+  if not task or task.settled == '' then return nil end
+  local known_lease, known_digest, outcome = string.match(task.settled, '^(.*),(.*),(.*)$')
+  if known_lease == '' then known_lease = task.lease end
+  return known_lease == lease and known_digest == digest and outcome or nil
 end
 
 local function remember(task, digest, outcome)
-  task.settled = task.lease .. ',' .. digest .. ',' .. outcome
+  task.settled = (outcome == 'queued' and task.lease or '') .. ',' .. digest .. ',' .. outcome
 end
