@@ -35,8 +35,9 @@ def held(*tasks: ClaimedTask) -> list[Held]:
 
 async def task_in(kit: Kit, state: TaskState, worker_id: str = "w1") -> ClaimedTask:
     """A task that came into this state after a claim, so that it has a lease to present, current or not."""
-    await kit.submit()
+    task_id = await kit.submit()
     task = await kit.claimed(worker_id)
+    assert task.task_id == task_id, "another task was waiting before this one"
     if state in (TaskState.EXECUTING, TaskState.COMPLETED, TaskState.FAILED, TaskState.DEAD_LETTER):
         await kit.start(task, worker_id)
     match state:

@@ -45,19 +45,19 @@ async def pressure(kit: Kit) -> None:
         raise StoreReplaced(reply.details[0].decode())
 
 
-@pytest.mark.parametrize("verb", VERBS)
-async def test_a_verb_of_another_epoch_is_refused_and_changes_nothing(kit: Kit, verb: str) -> None:
+async def test_every_verb_of_another_epoch_is_refused_and_changes_nothing(kit: Kit) -> None:
     await kit.worker()
     task = await task_in(kit, TaskState.EXECUTING)
     await kit.clock.advance(1_000_000)
     before = await kit.dump()
     kit.engine.scripts.epoch = "another"
 
-    with pytest.raises(StoreReplaced) as refusal:
-        await VERBS[verb](kit, task)
+    for press in VERBS.values():
+        with pytest.raises(StoreReplaced) as refusal:
+            await press(kit, task)
+        assert refusal.value.found == "1"
 
     kit.engine.scripts.epoch = "1"
-    assert refusal.value.found == "1"
     assert await kit.dump() == before
 
 

@@ -1,0 +1,107 @@
+"""What a measurement is: samples of alternating rounds, their median and spread, and targets they are held against."""
+
+import statistics
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class Figure(msgspec.Struct, frozen=True):
+    samples: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.samples)
+
+    @property
+    def spread(self) -> float:
+        """From the lowest to the highest round, as a share of the median."""
+        return (max(self.samples) - min(self.samples)) / self.median if self.median else 0.0
+
+    def __str__(self) -> str:
+        digits = 0 if self.median >= 1_000 else 1 if self.median >= 10 else 2
+        spread = f" ±{self.spread / 2:.0%}" if len(self.samples) > 1 else ""
+        return f"{self.median:_.{digits}f}{spread}"
+
+
+class Table(msgspec.Struct, frozen=True):
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | Figure, ...], ...]
+    note: str = ""
+
+
+class Target(msgspec.Struct, frozen=True):
+    name: str
+    limit: float
+    measured: float
+    unit: str
+
+    @property
+    def is_reached(self) -> bool:
+        return self.measured <= self.limit
+
+
+class Findings(msgspec.Struct, frozen=True):
+    """What one benchmark has to say."""
+
+    tables: tuple[Table, ...]
+    targets: tuple[Target, ...] = ()
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """How much to measure."""
+
+    rounds: int
+    depths: tuple[int, ...]
+    tasks_by_batch: dict[int, int]
+    other_lane_tasks: int
+    lane_counts: tuple[int, ...]
+    stored_tasks: int
+    churn_rounds: int
+    churn_tasks: int
+
+
+FULL = Plan(
+    rounds=5,
+    depths=(10_000, 100_000, 1_000_000),
+    tasks_by_batch={1: 1_000, 10: 5_000, 100: 10_000},
+    other_lane_tasks=100_000,
+    lane_counts=(1, 10, 100, 2_000),
+    stored_tasks=100_000,
+    churn_rounds=12,
+    churn_tasks=10_000,
+)
+QUICK = Plan(
+    rounds=3,
+    depths=(10_000, 50_000),
+    tasks_by_batch={1: 200, 10: 1_000, 100: 3_000},
+    other_lane_tasks=20_000,
+    lane_counts=(1, 10, 100, 2_000),
+    stored_tasks=20_000,
+    churn_rounds=3,
+    churn_tasks=2_000,
+)
+
+
+async def take_turns(rounds: int, variants: Mapping[str, Callable[[], Awaitable[T]]]) -> dict[str, list[T]]:
+    """Every variant once a round, each round beginning with another, so that drift hits all alike."""
+    samples: dict[str, list[T]] = {name: [] for name in variants}
+    names = list(variants)
+    for turn in range(rounds):
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
+            samples[name].append(await variants[name]())
+    return samples
+
+
+def figure(samples: Sequence[float]) -> Figure:
+    return Figure(tuple(samples))
+
+
+def ratio(samples: Sequence[float], base: Sequence[float]) -> Figure:
+    """Round by round, so that what slowed both cancels out."""
+    return Figure(tuple(one / other for one, other in zip(samples, base, strict=True)))

@@ -1,0 +1,114 @@
+"""A store of the bench's own, what it has cost so far, and an engine on it.
+
+CPU is the main thread's where the store tells it apart (Redis 6.2 and later, Valkey): scripts run there, while the
+total also has the threads that sync the append-only file. Memory is `used_memory`: with libc's allocator it leaves out
+8 bytes of header an allocation that jemalloc's size classes do not have, so compare one kind of build with itself.
+"""
+
+import asyncio
+import shutil
+import time
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tideq.embedded import EmbeddedStores, ServerNotInstalled, ValkeyOptions, bundled_valkey
+from tideq.queue_core.engine.engine import Engine, assemble_engine
+from tideq.queue_core.engine.store import connect
+from tideq.queue_core.settings import Admission, QueueSettings
+from tideq.queue_core.task import Worker
+
+# No snapshot and no rewrite of the append-only file in the middle of a round: either forks the server.
+QUIET = ("--save", "", "--auto-aof-rewrite-percentage", "0")
+WORKER = "bench"
+NO_LIMITS = Admission(
+    soft_depth=10**8, high_only_depth=10**8, max_depth=10**8, max_outbox_entries=10**8, max_new_lanes_per_day=2_047
+)
+
+
+class Cpu(NamedTuple):
+    main_us: float
+    total_us: float
+
+
+class Cost(NamedTuple):
+    """Of one item."""
+
+    cpu_us: float
+    total_cpu_us: float
+    per_second: float
+
+
+class BenchServer:
+    def __init__(self, name: str, url: str) -> None:
+        self.name = name
+        self.client: Any = connect(url)
+
+    async def cpu(self) -> Cpu:
+        info = await self.client.info("cpu")
+        total = info["used_cpu_user"] + info["used_cpu_sys"]
+        main = info.get("used_cpu_user_main_thread", 0.0) + info.get("used_cpu_sys_main_thread", 0.0)
+        return Cpu((main or total) * 1e6, total * 1e6)
+
+    async def used_bytes(self) -> int:
+        """The least of a few readings: buffers on their way to the append-only file come and go."""
+        readings: list[int] = []
+        for _ in range(5):
+            readings.append((await self.client.info("memory"))["used_memory"])
+            await asyncio.sleep(0.02)
+        return min(readings)
+
+    async def clear(self) -> None:
+        await self.client.execute_command("FLUSHALL", "SYNC")
+
+    async def cost(self, item_count: int, work: Callable[[], Awaitable[object]]) -> Cost:
+        before, began = await self.cpu(), time.perf_counter()
+        await work()
+        elapsed, after = time.perf_counter() - began, await self.cpu()
+        main, total = after.main_us - before.main_us, after.total_us - before.total_us
+        return Cost(main / item_count, total / item_count, item_count / elapsed)
+
+    async def engine(self, queue_name: str = "bench", *, task_types: tuple[str, ...] | None = None) -> Engine:
+        """An engine without limits, and a worker known to it."""
+        engine = assemble_engine(self.client, QueueSettings(queue_name=queue_name, admission=NO_LIMITS))
+        await engine.queue.open()
+        await engine.fleet.register(Worker(worker_id=WORKER, task_types=task_types, capacity=1_000))
+        return engine
+
+
+class Servers:
+    """Starts stores of one kind under a folder; all end with the `with` they were started in."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.kind = kind
+        self._folder = folder
+        self._binary = _binary(kind)
+        self._count = 0
+
+    @contextmanager
+    def start(
+        self, name: str = "", *, flags: tuple[str, ...] = (), environ: Mapping[str, str] | None = None
+    ) -> Generator[BenchServer]:
+        self._count += 1
+        folder = self._folder / str(self._count)
+        binary = _with_environ(self._binary, environ, self._folder / f"{self._count}.sh") if environ else self._binary
+        options = ValkeyOptions(binary=binary, flags=(*QUIET, *flags))
+        with EmbeddedStores(folder, valkey=options, postgres=None) as stores:
+            yield BenchServer(name or self.kind, stores.redis_url)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _binary(kind: str) -> Path:
+    found = bundled_valkey() if kind == "valkey" else shutil.which("redis-server")
+    if not found:
+        raise ServerNotInstalled(kind, "the bench found no program of this kind", "--store")
+    return Path(found)
+
+
+def _with_environ(binary: Path, environ: Mapping[str, str], path: Path) -> Path:
+    """The supervisor hands servers a bare environment, so a variant brings its own."""
+    settings = " ".join(f"{name}='{value}'" for name, value in environ.items())
+    path.write_text(f"#!/bin/sh\n{settings} exec '{binary}' \"$@\"\n")
+    path.chmod(0o700)
+    return path
