@@ -10,9 +10,11 @@ from collections.abc import Iterator
 import msgspec
 
 from tideq.queue_core.score import lane_of, rank_of
+from tideq.queue_core.settings import Retention
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.transitions import LIVE
 
+LISTED_MS = Retention().dead_letter_ttl_ms
 HELD = (TaskState.ASSIGNED, TaskState.EXECUTING)
 
 
@@ -20,6 +22,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     now_ms: int
     queue: dict[str, int]
     records: dict[str, dict[str, str]]
+    defined: frozenset[str]
     heads: dict[int, int]
     counts: dict[str, int]
     ages: dict[str, int]
@@ -47,9 +50,16 @@ def _membership(snapshot: Snapshot) -> Iterator[str]:
         is_live, is_placed = record["state"] in LIVE, task_id in snapshot.queue
         if is_live != is_placed:
             yield f"{task_id} is {record['state']} and {'in' if is_placed else 'not in'} the set"
+        if task_id not in snapshot.defined:
+            yield f"{task_id} has no definition"
         is_dead, is_listed = record["state"] == TaskState.DEAD_LETTER, task_id in snapshot.dead
-        if is_dead != is_listed:
+        if is_dead != is_listed and not (is_dead and _is_past_listing(record, snapshot.now_ms)):
             yield f"{task_id} is {record['state']} and {'among' if is_listed else 'not among'} the dead letters"
+
+
+def _is_past_listing(record: dict[str, str], now_ms: int) -> bool:
+    """Old dead letters leave the list before history lets their record go."""
+    return now_ms - int(record["ended_ms"]) >= LISTED_MS
 
 
 def _scores(snapshot: Snapshot) -> Iterator[str]:

@@ -96,6 +96,10 @@ class Attempts:
         for failure in failures:
             if len(failure.error) > MAX_ERROR_BYTES:
                 raise PayloadTooLarge("error", len(failure.error), MAX_ERROR_BYTES)
+            if failure.verdict not in ("retry", "fail", "discard"):
+                raise InvalidRequest("verdict", f"{failure.verdict!r} is not one of retry, fail, discard")
+            if failure.jitter is not None and not -1 <= failure.jitter <= 1:
+                raise InvalidRequest("jitter", f"{failure.jitter} lies outside -1 … 1")
         return await self._say("fail", worker_id, [_failure_row(failure) for failure in failures])
 
     async def release(self, worker_id: str, held: Sequence[Held]) -> list[Outcome]:

@@ -7,7 +7,8 @@ own.
 import re
 
 from tideq.queue_core.errors import InvalidTask, PayloadTooLarge
-from tideq.queue_core.task import NewTask
+from tideq.queue_core.retry_policy import Backoff
+from tideq.queue_core.task import NewTask, TraceContext
 from tideq.queue_core.task_id import is_task_id
 
 NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}")
@@ -50,7 +51,8 @@ def check_own(task: NewTask, max_payload_bytes: int) -> None:
         _check_type("idempotency_key", task.idempotency_key, str)
         if not 1 <= len(task.idempotency_key) <= MAX_KEY_LENGTH:
             raise InvalidTask("idempotency_key", f"must have 1 … {MAX_KEY_LENGTH} characters")
-    if task.task_id is not None and not is_task_id(task.task_id):
+    _check_type("trace", task.trace, TraceContext)
+    if task.task_id is not None and not (isinstance(task.task_id, str) and is_task_id(task.task_id)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidTask("task_id", f"{task.task_id!r} is not a UUIDv7 in lower case with dashes")
 
 
@@ -76,6 +78,7 @@ def _check_backoff(task: NewTask) -> None:
     backoff = task.backoff
     if backoff is None:
         return
+    _check_type("backoff", backoff, Backoff)
     _check_number("backoff", backoff.base_ms, 0, MAX_SPAN_MS)
     _check_number("backoff", backoff.cap_ms, 0, MAX_SPAN_MS)
     if not 0 < backoff.multiplier <= 1_000:

@@ -124,16 +124,17 @@ class Insight:
             allowed_at_ms=max((at for left, at in allowances if at is not None and left == 0), default=None),
         )
 
-    async def snapshot(self, finished_ids: list[str] | None = None) -> Snapshot:
-        """Everything the invariants speak about, in one instant. Reads every live task: for tests and the doctor."""
-        reply = await self._scripts.call("snapshot", rows=finished_ids or [])
-        now, queue, records, heads, counts, ages, lane_names, dead, held = accepted(reply)
+    async def snapshot(self) -> Snapshot:
+        """Everything the invariants speak about, in one instant. Reads every task: for tests and the doctor."""
+        reply = await self._scripts.call("snapshot")
+        now, queue, records, defined, heads, counts, ages, lane_names, dead, held = accepted(reply)
         return Snapshot(
             now_ms=number(now),
             queue={task_id: int(float(score)) for task_id, score in pairs(queue).items()},
             records={
                 task_id: parse_record(packed.encode()).values for task_id, packed in pairs(records).items() if packed
             },
+            defined=frozenset(text(task_id) for task_id in defined),
             heads={int(lane): int(float(rank)) for lane, rank in pairs(heads).items()},
             counts={field: int(value) for field, value in pairs(counts).items()},
             ages={bucket: int(value) for bucket, value in pairs(ages).items()},

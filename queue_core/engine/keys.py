@@ -16,6 +16,10 @@ class KeyDoc(NamedTuple):
 KEYS: dict[str, KeyDoc] = {
     "meta": KeyDoc("meta", "hash", "epoch, last instant seen, clock offset, lanes version, memory pressure"),
     "queue": KeyDoc("queue", "zset", "THE sorted set: every live task, by score"),
+    "records": KeyDoc("records", "hash", "task id to record, the changing half of a task"),
+    "definitions": KeyDoc("definitions", "hash", "task id to definition, the half that never changes"),
+    "results": KeyDoc("results", "hash", "task id to result, of completed tasks"),
+    "expiring": KeyDoc("expiring", "zset", "finished tasks, a batch a member, by when the store may forget them"),
     "heads": KeyDoc("heads", "zset", "lanes that may hold ready tasks, by a lower bound of their best rank"),
     "lanes": KeyDoc("lanes", "hash", "lane signature to lane number"),
     "lane_names": KeyDoc("lane_names", "hash", "lane number to lane signature"),
@@ -37,7 +41,7 @@ KEYS: dict[str, KeyDoc] = {
 }
 
 PREFIXES: dict[str, KeyDoc] = {
-    "task": KeyDoc("task:", "hash", "d: definition, s: record, r: result, p: progress, e<attempt>: errors"),
+    "notes": KeyDoc("notes:", "hash", "what came with a task's attempts: e<attempt> for errors, p for progress"),
     "worker": KeyDoc("worker:", "hash", "one worker: what it declared and how it is"),
     "held": KeyDoc("held:", "set", "tasks a worker holds"),
     "stops": KeyDoc("stops:", "zset", "attempts a worker should abandon, by when"),

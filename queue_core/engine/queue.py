@@ -59,6 +59,7 @@ class Queue:
             client_id=client_id,
             is_listed=int(client_id in self._settings.admission.listed_clients),
             wants_position=int(wants_position),
+            has_own_ids=int(any(task.task_id for task in tasks)),
             kinds=batch.kinds,
             rows=_flat(batch.rows),
         )
@@ -129,9 +130,9 @@ class Queue:
         """Recover everything that has fallen due, a bounded number a script; returns how many moved."""
         total = 0
         while True:
-            moved, due = map(number, accepted(await self._scripts.call("sweep", limit=limit)))
+            moved, due, tidied = map(number, accepted(await self._scripts.call("sweep", limit=limit)))
             total += moved
-            if due == 0 or moved == 0:
+            if due == 0 or moved + tidied == 0:
                 return total
 
     async def acknowledge(self, first_kept_id: str, finished: Sequence[tuple[str, int]]) -> None:

@@ -123,7 +123,9 @@ def assemble(name: str) -> Source:
         uses=tuple(includes),
         is_guarded=own.is_guarded,
     )
-    text = "\n".join([_preamble(header), lua_codec(), *map(_code, includes.values()), _code(body)])
+    codes = [*map(_code, includes.values()), _code(body)]
+    scoped = [_scoped(code, codes[:at] + codes[at + 1 :]) for at, code in enumerate(codes[:-1])]
+    text = "\n".join([_preamble(header), lua_codec(), *scoped, codes[-1]])
     return Source(name, header, text, own.flags)
 
 
@@ -134,6 +136,26 @@ def _unique(items: Iterable[T]) -> tuple[T, ...]:
 def _code(source: str) -> str:
     """A file without its comments: they are for readers, and every start of the service sends every script."""
     return "\n".join(line for line in source.splitlines() if line.strip() and not line.lstrip().startswith("--"))
+
+
+def _scoped(code: str, others: list[str]) -> str:
+    """An include in a block of its own, outside of which only the names that other files use are visible.
+
+    Lua allows 200 local names at once, and private names of one include must not meet those of another.
+    """
+    words = set(re.findall(r"\w+", "\n".join(others)))
+    shared: list[str] = []
+
+    def share(match: re.Match[str]) -> str:
+        names = re.findall(r"\w+", match[2])
+        if not words.intersection(names):
+            return match[0]
+        shared.extend(names)
+        return f"{match[1] or ''}{match[2]}"
+
+    block = re.sub(r"^local (function )?(\w+(?:, \w+)*)", share, code, flags=re.MULTILINE)
+    declared = f"local {', '.join(shared)}\n" if shared else ""
+    return f"{declared}do\n{block}\nend"
 
 
 def _includes(names: tuple[str, ...], found: dict[str, str] | None = None) -> dict[str, str]:
@@ -165,6 +187,9 @@ def _row_reader(start: int, width: int) -> list[str]:
     return [
         f"local row_count = (#ARGV - {start}) / {width}",
         f"local function row(number) local at = {start} + (number - 1) * {width} return {values} end",
+        "local function row_ids()",
+        f"  local ids = {{}} for i = 1, row_count do ids[i] = ARGV[{start} + (i - 1) * {width} + 1] end return ids",
+        "end",
     ]
 
 

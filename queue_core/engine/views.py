@@ -12,18 +12,18 @@ SINCE = {TaskState.QUEUED: "queued_ms", TaskState.ASSIGNED: "assigned_ms", TaskS
 
 
 def task_view(task_id: str, now_ms: int, row: Any) -> Task | None:
-    """A row of `read.lua`: score, place in lane, and the hash as a flat list."""
-    score, position, flat = row
-    fields: dict[str, bytes] = {text(flat[i]): flat[i + 1] for i in range(0, len(flat), 2)}
-    if "s" not in fields:
+    """A row of `read.lua`: score, place in lane, record, definition, result, and the notes as a flat list."""
+    score, position, packed, definition, result, flat = row
+    if not packed:
         return None
-    record = parse_record(fields["s"])
+    notes: dict[str, bytes] = {text(flat[i]): flat[i + 1] for i in range(0, len(flat), 2)}
+    record = parse_record(packed)
     state = TaskState(record.text("state"))
     placed = instant(score)
     created_ms = record.number("created_ms")
     return Task(
         task_id=task_id,
-        definition=unpack_definition(fields["d"]),
+        definition=unpack_definition(definition),
         state=state,
         reason=Reason(record.text("reason")),
         version=record.number("version"),
@@ -45,9 +45,9 @@ def task_view(task_id: str, now_ms: int, row: Any) -> Task | None:
         ended_at_ms=record.instant("ended_ms"),
         worker_id=record.text("worker") or None,
         lane_position=instant(position),
-        progress=_progress(fields.get("p"), record),
-        result=fields.get("r"),
-        errors=_errors(fields),
+        progress=_progress(notes.get("p"), record),
+        result=result or None,
+        errors=_errors(notes),
         now_ms=now_ms,
     )
 
@@ -60,6 +60,6 @@ def _progress(packed: bytes | None, record: Record) -> Progress | None:
     return Progress(float(percent), message) if int(attempt) == record.number("attempt") else None
 
 
-def _errors(fields: dict[str, bytes]) -> tuple[bytes, ...]:
-    attempts = sorted(int(name[1:]) for name in fields if name[0] == "e")
-    return tuple(fields[f"e{attempt}"] for attempt in attempts)
+def _errors(notes: dict[str, bytes]) -> tuple[bytes, ...]:
+    attempts = sorted(int(name[1:]) for name in notes if name[0] == "e")
+    return tuple(notes[f"e{attempt}"] for attempt in attempts)

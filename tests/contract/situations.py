@@ -17,8 +17,12 @@ class Event(NamedTuple):
     """One transition as the outbox tells it."""
 
     task_id: str
-    record: Record
+    packed: bytes
     body: bytes | None
+
+    @property
+    def record(self) -> Record:
+        return parse_record(self.packed)
 
     @property
     def state(self) -> str:
@@ -103,7 +107,7 @@ def _events_of(fields: list[bytes]) -> list[Event]:
     told: list[Event] = []
     for name, value in zip(fields[4::2], fields[5::2], strict=True):
         if b":" not in name:
-            told.append(Event(name.decode(), parse_record(value), None))
+            told.append(Event(name.decode(), value, None))
         else:
             told[-1] = told[-1]._replace(body=value)
     return told

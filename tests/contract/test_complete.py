@@ -27,7 +27,7 @@ async def test_complete_ends_the_task_with_its_result(kit: Kit) -> None:
     assert state == "completed"
     assert (task.state, task.reason, task.version) == (TaskState.COMPLETED, Reason.SUCCEEDED, 4)
     assert (task.result, task.visible_at_ms, task.ended_at_ms) == (b'{"url": "x|y"}', None, task.state_since_ms)
-    await kit.assert_sound(started.task_id)
+    await kit.assert_sound()
 
 
 async def test_complete_takes_the_task_out_of_the_set(kit: Kit) -> None:

@@ -1,4 +1,4 @@
-"""The epoch: a caller opened for another past is refused by every verb, and scripts the store forgot are loaded again."""
+"""The epoch: whoever was opened for another past is refused by every verb. Forgotten scripts are loaded again."""
 
 from collections.abc import Awaitable, Callable
 

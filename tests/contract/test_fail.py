@@ -137,7 +137,7 @@ async def test_fail_with_no_retries_left_makes_a_dead_letter(kit: Kit) -> None:
     assert (state, task.state, task.reason) == ("dead_letter", TaskState.DEAD_LETTER, Reason.RETRIES_EXHAUSTED)
     assert (task.retry_count, task.visible_at_ms) == (0, None)
     assert await kit.client.zscore(kit.keys.key("dead"), started.task_id) == task.ended_at_ms
-    await kit.assert_sound(started.task_id)
+    await kit.assert_sound()
 
 
 async def test_fail_costs_one_retry_each_until_they_are_spent(kit: Kit) -> None:
@@ -161,7 +161,7 @@ async def test_fail_called_not_retriable_goes_straight_to_failed(kit: Kit) -> No
     task = await kit.read(started.task_id)
     assert (state, task.state, task.reason) == ("failed", TaskState.FAILED, Reason.NOT_RETRIABLE)
     assert task.retry_count == 0
-    await kit.assert_sound(started.task_id)
+    await kit.assert_sound()
 
 
 async def test_fail_with_discard_makes_a_dead_letter_whatever_retries_are_left(kit: Kit) -> None:
@@ -172,7 +172,7 @@ async def test_fail_with_discard_makes_a_dead_letter_whatever_retries_are_left(k
 
     task = await kit.read(started.task_id)
     assert (state, task.state, task.reason) == ("dead_letter", TaskState.DEAD_LETTER, Reason.DISCARDED)
-    await kit.assert_sound(started.task_id)
+    await kit.assert_sound()
 
 
 async def test_fail_keeps_the_error_also_while_the_retry_waits(kit: Kit) -> None:

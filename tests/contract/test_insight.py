@@ -210,7 +210,7 @@ async def test_looking_changes_nothing(kit: Kit) -> None:
 
     await kit.insight.stats()
     await kit.insight.explain(started.task_id)
-    await kit.insight.snapshot([started.task_id])
+    await kit.insight.snapshot()
     await kit.read(started.task_id)
 
     assert await kit.dump() == before

@@ -1,4 +1,4 @@
-"""Lanes: numbered on first use, 2 047 of them, given to others after an empty hour, a few new ones a day for each client."""
+"""Lanes: numbered on first use, 2 047 of them, given away after an empty hour, a few new ones a day for each client."""
 
 import pytest
 
@@ -18,13 +18,20 @@ def settings() -> QueueSettings:
     return QueueSettings(admission=Admission(max_new_lanes_per_day=10_000))
 
 
-async def fill_lanes(kit: Kit, count: int = MAX_LANES) -> list[str]:
+async def fill_lanes(kit: Kit, count: int) -> list[str]:
     """A task in each of so many new lanes, of types t0, t1 …"""
     tasks = [NewTask(task_type=f"t{number}") for number in range(count)]
-    submitted = [
-        answer for start in range(0, count, 1_000) for answer in await kit.queue.submit_many(tasks[start : start + 1_000])
-    ]
-    return [answer.task_id for answer in submitted]
+    batches = [tasks[start : start + 1_000] for start in range(0, count, 1_000)]
+    return [answer.task_id for batch in batches for answer in await kit.queue.submit_many(batch)]
+
+
+async def exhaust_lanes(kit: Kit) -> list[str]:
+    """A task in each of the first eight lanes; all others taken, by signatures that never ran empty."""
+    task_ids = await fill_lanes(kit, 8)
+    taken = {lane: f"taken{lane}|" for lane in range(8, MAX_LANES)}
+    await kit.client.hset(kit.keys.key("lane_names"), mapping=taken)
+    await kit.client.hset(kit.keys.key("lanes"), mapping={signature: lane for lane, signature in taken.items()})
+    return task_ids
 
 
 async def test_a_lane_is_a_type_with_a_set_of_capabilities(kit: Kit) -> None:
@@ -35,16 +42,19 @@ async def test_a_lane_is_a_type_with_a_set_of_capabilities(kit: Kit) -> None:
     assert lanes == [0, 0, 0, 1, 2, 3]
 
 
-async def test_the_last_lane_holds_tasks_like_any_other(kit: Kit) -> None:
-    *_, last = await fill_lanes(kit)
+async def test_every_lane_can_be_filled_and_the_last_holds_tasks_like_any_other(kit: Kit) -> None:
+    *_, last = await fill_lanes(kit, MAX_LANES)
     await kit.worker(task_types=("t2046",))
+
+    with pytest.raises(LanesExhausted):
+        await kit.submit("one-too-many")
 
     assert (await kit.read(last)).lane == 2_046
     assert await claimed_ids(kit) == [last]
 
 
 async def test_a_lane_too_many_is_refused_and_changes_nothing(kit: Kit) -> None:
-    await fill_lanes(kit)
+    await exhaust_lanes(kit)
     before = await kit.dump()
 
     with pytest.raises(LanesExhausted) as refusal:
@@ -55,7 +65,7 @@ async def test_a_lane_too_many_is_refused_and_changes_nothing(kit: Kit) -> None:
 
 
 async def test_a_lane_empty_for_an_hour_is_given_to_another_signature(kit: Kit) -> None:
-    task_ids = await fill_lanes(kit)
+    task_ids = await exhaust_lanes(kit)
     await kit.queue.cancel(task_ids[5])
     with pytest.raises(LanesExhausted):
         await kit.submit("newcomer")
@@ -69,7 +79,7 @@ async def test_a_lane_empty_for_an_hour_is_given_to_another_signature(kit: Kit) 
 
 
 async def test_a_lane_given_away_is_not_served_to_those_who_served_it_before(kit: Kit) -> None:
-    task_ids = await fill_lanes(kit)
+    task_ids = await exhaust_lanes(kit)
     await kit.worker(task_types=("t5",))
     await kit.queue.cancel(task_ids[5])
     await claimed_ids(kit)
@@ -82,7 +92,7 @@ async def test_a_lane_given_away_is_not_served_to_those_who_served_it_before(kit
 
 
 async def test_a_lane_used_again_within_the_hour_stays_what_it_is(kit: Kit) -> None:
-    task_ids = await fill_lanes(kit)
+    task_ids = await exhaust_lanes(kit)
     await kit.queue.cancel(task_ids[5])
     await kit.clock.advance(HOUR_MS // 2)
     again = await kit.submit("t5")
@@ -95,7 +105,7 @@ async def test_a_lane_used_again_within_the_hour_stays_what_it_is(kit: Kit) -> N
 
 
 async def test_a_lane_emptied_again_counts_its_hour_anew(kit: Kit) -> None:
-    task_ids = await fill_lanes(kit)
+    task_ids = await exhaust_lanes(kit)
     await kit.queue.cancel(task_ids[5])
     await kit.clock.advance(2 * HOUR_MS)
     await kit.queue.cancel(await kit.submit("t5"))
@@ -108,7 +118,7 @@ async def test_a_lane_emptied_again_counts_its_hour_anew(kit: Kit) -> None:
 
 
 async def test_a_lane_asked_for_in_the_same_submission_is_not_given_away(kit: Kit) -> None:
-    task_ids = await fill_lanes(kit)
+    task_ids = await exhaust_lanes(kit)
     await kit.queue.cancel(task_ids[5])
     await kit.clock.advance(HOUR_MS)
     before = await kit.dump()
@@ -120,7 +130,7 @@ async def test_a_lane_asked_for_in_the_same_submission_is_not_given_away(kit: Ki
 
 
 async def test_a_task_whose_lane_was_given_away_is_retried_in_a_lane_of_its_own_kind(kit: Kit) -> None:
-    task_ids = await fill_lanes(kit)
+    task_ids = await exhaust_lanes(kit)
     await kit.queue.cancel_many(task_ids[5:7])
     await kit.clock.advance(HOUR_MS)
     await kit.submit("newcomer")
@@ -132,7 +142,7 @@ async def test_a_task_whose_lane_was_given_away_is_retried_in_a_lane_of_its_own_
 
 
 async def test_a_lane_given_away_twice_serves_the_last(kit: Kit) -> None:
-    task_ids = await fill_lanes(kit)
+    task_ids = await exhaust_lanes(kit)
     await kit.queue.cancel(task_ids[5])
     for number in range(3):
         await kit.clock.advance(HOUR_MS)

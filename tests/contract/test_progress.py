@@ -103,7 +103,9 @@ async def test_progress_of_a_task_that_does_not_execute_changes_nothing(kit: Kit
     [(1, -0.1, ""), (1, 100.1, ""), (1, float("nan"), ""), (1, 5, "x" * 1_001), (-1, 5, "")],
     ids=["negative", "more-than-all", "nan", "long-message", "negative-sequence"],
 )
-async def test_progress_that_makes_no_sense_changes_nothing(kit: Kit, sequence: int, percent: float, message: str) -> None:
+async def test_progress_that_makes_no_sense_changes_nothing(
+    kit: Kit, sequence: int, percent: float, message: str
+) -> None:
     await kit.worker()
     started = await task_in(kit, TaskState.EXECUTING)
     before = await kit.dump()

@@ -1,5 +1,7 @@
 """lose: executing -> queued | dead_letter, when the worker that held the task fell silent."""
 
+from itertools import pairwise
+
 import pytest
 
 from tests.contract.situations import events, started_count, submit_count, task_in
@@ -79,7 +81,7 @@ async def test_death_for_the_third_time_makes_a_dead_letter_of_the_poison(kit: K
 
     task = await kit.read(task_id)
     assert (task.state, task.reason, task.losses) == (TaskState.DEAD_LETTER, Reason.POISON, 3)
-    await kit.assert_sound(task_id)
+    await kit.assert_sound()
 
 
 async def test_death_makes_the_dead_workers_words_conflicts(kit: Kit) -> None:
@@ -119,7 +121,7 @@ async def test_death_brings_tasks_back_a_tenth_of_a_second_apart(kit: Kit) -> No
     await kit.queue.sweep()
 
     back = sorted(task.visible_at_ms or 0 for task in await tasks_of(kit, [task.task_id for task in tasks]))
-    assert [later - sooner for sooner, later in zip(back, back[1:], strict=False)] == [100] * 29
+    assert [later - sooner for sooner, later in pairwise(back)] == [100] * 29
 
 
 @pytest.mark.parametrize("count", [1, 99, 100, 101, 350])
@@ -137,7 +139,7 @@ async def test_death_brings_everything_back_within_ten_seconds(kit: Kit, count: 
     assert len({event.task_id for event in await events(kit)}) == len(lost) == len(tasks) == count
     assert swept_ms <= back[0]
     assert back[-1] <= swept_ms + 10_000
-    assert all(1 <= later - sooner <= 100 for sooner, later in zip(back, back[1:], strict=False))
+    assert all(1 <= later - sooner <= 100 for sooner, later in pairwise(back))
 
 
 async def test_death_after_an_earlier_one_was_half_recovered_is_staggered_all_the_same(kit: Kit) -> None:
@@ -156,7 +158,7 @@ async def test_death_after_an_earlier_one_was_half_recovered_is_staggered_all_th
 
     back = sorted(task.visible_at_ms or 0 for task in await tasks_of(kit, ids))
     assert len(back) == 10
-    assert [later - sooner for sooner, later in zip(back, back[1:], strict=False)] == [100] * 9
+    assert [later - sooner for sooner, later in pairwise(back)] == [100] * 9
 
 
 # Two things due at once
@@ -194,7 +196,7 @@ async def test_death_found_together_with_a_last_time_out_loses_no_task(kit: Kit)
     await kit.queue.sweep()
 
     assert len(await events(kit, started.task_id)) == 4
-    await kit.assert_sound(started.task_id)
+    await kit.assert_sound()
 
 
 async def test_death_of_a_worker_of_many_kinds_of_tasks_accounts_for_all(kit: Kit) -> None:

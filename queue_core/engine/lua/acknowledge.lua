@@ -1,5 +1,5 @@
 -- acknowledge: history has every event up to here
--- Trims the outbox, and lets finished tasks go after their time, unless they have moved on since.
+-- Trims the outbox, and has finished tasks forgotten after their time, unless they have moved on by then.
 --
 -- @flags allow-oom
 -- @key   outbox  stream
@@ -8,13 +8,11 @@
 -- @row   task_id
 -- @row   version
 -- @reply OK
--- @use   load_task, count
+-- @use   keep
 redis.call('XTRIM', outbox_key, 'MINID', first_kept_id)
 for i = 1, row_count do
   local task_id, version = row(i)
-  local task = load_task(task_id)
-  if task and not LIVE[task.state] and task.version == version then
-    redis.call('PEXPIRE', task.key, result_ttl_ms)
-  end
+  forget_after(result_ttl_ms, task_id, version)
 end
+flush_kept()
 return {'OK'}

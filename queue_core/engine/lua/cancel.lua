@@ -6,6 +6,7 @@
 -- @reply OK TASK_NOT_FOUND WRONG_STATE
 -- @use   load_task, finish, hold, limits, tally, commit
 local replies = {'OK', now}
+fetch_tasks(row_ids())
 for i = 1, row_count do
   local task_id = row(i)
   local task = load_task(task_id)

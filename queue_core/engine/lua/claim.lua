@@ -5,7 +5,7 @@
 -- @flags allow-oom
 -- @key   queue    zset
 -- @key   workers  zset
--- @prefix task    hash
+-- @key   definitions  hash
 -- @prefix worker  hash
 -- @prefix poll    string
 -- @prefix stops   zset
@@ -43,28 +43,31 @@ local function repeat_answer()
   local number, token, ids = string.match(redis.call('GET', poll_key) or '', '^(%d+) (%S+) (.*)$')
   answer = tonumber(number) or 0
   for task_id in string.gmatch(ids or '', '%S+') do
-    local kept = redis.call('HMGET', task_keys .. task_id, 's', 'd')
-    local task = kept[1] and unpack_record(kept[1])
+    local task = load_task(task_id)
     if task and task.state == 'assigned' and string.match(task.lease, '-(.*)-') == token then
-      hand_over(task_id, kept[1], kept[2])
+      hand_over(task_id, pack_record(task), redis.call('HGET', definitions_key, task_id))
     end
   end
   return token
 end
 
-local function assign(task_id, number)
-  local key = task_keys .. task_id
-  local kept = redis.call('HMGET', key, 's', 'd')
-  if not kept[1] then return drop_orphan(task_id) end
-  local task = unpack_record(kept[1], key)
+local function assign(task_id, number, definition)
+  local task = tasks[task_id]
+  if not task then return drop_orphan(task_id) end
   task.attempt = successor(task.attempt)
-  task.lease = task.attempt .. '-' .. lease_token .. '-' .. number
+  task.lease = task.attempt .. '-' .. lease_token .. '-' .. string.format('%d', number)
   task.worker, task.assigned_ms, task.started_ms = worker_id, now_text, ''
   place_hidden(task_id, visible_at, visible_text)
   hold(task_id, task)
   tell_taken(task.lane)
-  local packed = move(task_id, task, 'assigned', 'claimed', visible_text)
-  hand_over(task_id, packed, kept[2])
+  hand_over(task_id, move(task_id, task, 'assigned', 'claimed', visible_text), definition)
+end
+
+local function assign_all(ids)
+  if #ids == 0 then return end
+  fetch_tasks(ids)
+  local definitions = redis.call('HMGET', definitions_key, unpack(ids))
+  for number, task_id in ipairs(ids) do assign(task_id, number, definitions[number] or '') end
 end
 
 local function remember_answer(token)
@@ -96,7 +99,7 @@ if #handed == 0 then
   if allowed > 0 then
     local ids, at = take_best(serves, allowed)
     again_at = at or again_at
-    for number, task_id in ipairs(ids) do assign(task_id, number) end
+    assign_all(ids)
     if controls().any then spend_tokens('*', #ids) end
   end
 end

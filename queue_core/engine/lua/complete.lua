@@ -10,6 +10,7 @@
 -- @reply OK TASK_NOT_FOUND WRONG_STATE STALE_LEASE
 -- @use   load_task, settle, finish, hold, tally, commit
 local replies = {'OK', now}
+fetch_tasks(row_ids())
 for i = 1, row_count do
   local task_id, lease, digest, result = row(i)
   local task = load_task(task_id)
@@ -22,7 +23,8 @@ for i = 1, row_count do
     unhold(task_id, task)
     tally('completed')
     tally('duration_ms', now - task.started_ms)
-    finish(task_id, task, 'completed', 'succeeded', 'r', result)
+    keep_result(task_id, result)
+    finish(task_id, task, 'completed', 'succeeded', result)
     replies[i + 2] = 'OK completed'
   end
 end

@@ -6,7 +6,6 @@
 -- @key   heads       zset
 -- @key   workers     zset
 -- @key   lane_names  hash
--- @prefix task    hash
 -- @prefix worker  hash
 -- @arg   task_id  text
 -- @reply OK TASK_NOT_FOUND
@@ -19,7 +18,7 @@ local is_ready = score and score < 0
 local function global_position()
   local ahead = lane_position(task_id, score)
   for _, lane in ipairs(redis.call('ZRANGEBYSCORE', heads_key, '-inf', task.rank)) do
-    if tonumber(lane) ~= task.lane then
+    if lane ~= task.lane then
       local floor = band_floor(lane)
       ahead = ahead + redis.call('ZCOUNT', queue_key, string.format('%.0f', floor),
         '(' .. string.format('%.0f', floor + task.rank))

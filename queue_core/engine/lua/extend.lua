@@ -9,8 +9,9 @@
 -- @row   lease
 -- @row   extension_ms
 -- @reply OK TASK_NOT_FOUND WRONG_STATE STALE_LEASE
--- @use   load_task, held_by, place, commit
+-- @use   load_task, held_by, keep, place, commit
 local replies = {'OK', now}
+fetch_tasks(row_ids())
 for i = 1, row_count do
   local task_id, lease, extension_ms = row(i)
   local task = load_task(task_id)
@@ -21,7 +22,7 @@ for i = 1, row_count do
     local visible_at = math.max(task.visible_ms, math.min(now + extension_ms, task.started_ms + max_execution_ms))
     task.visible_ms = string.format('%.0f', visible_at)
     place_hidden(task_id, visible_at, task.visible_ms)
-    redis.call('HSET', task.key, 's', pack_record(task))
+    keep_record(task_id, pack_record(task))
     replies[i + 2] = 'OK ' .. task.visible_ms
   end
 end

@@ -24,13 +24,15 @@ local function apply(task_id, task, verdict, code, jitter, body)
   if verdict == 'retry' then
     spend_retry(task_id, task, code, 'error', jitter, body)
   elseif verdict == 'fail' then
-    finish(task_id, task, 'failed', 'not_retriable', error_field(task), body)
+    note_error(task_id, task, body)
+    finish(task_id, task, 'failed', 'not_retriable', body)
   else
-    tally('dead_letters')
-    finish(task_id, task, 'dead_letter', 'discarded', error_field(task), body)
+    note_error(task_id, task, body)
+    bury(task_id, task, 'discarded', body)
   end
 end
 
+fetch_tasks(row_ids())
 for i = 1, row_count do
   local task_id, lease, digest, verdict, code, jitter, body = row(i)
   local task = load_task(task_id)

@@ -3,11 +3,21 @@
 --
 -- @flags allow-oom
 -- @key   dead  zset
+-- @prefix notes        hash
 -- @prefix idempotency  string
 -- @row   task_id
 -- @reply OK TASK_NOT_FOUND WRONG_STATE
--- @use   load_task, count, emit, commit
+-- @use   load_task, count, emit, keep, commit
 local replies = {'OK', now}
+
+-- The key may have expired and stand for a later task by now.
+local function free_key(task_id, task)
+  if task.idempotency == '' then return end
+  local key = idempotency_keys .. task.idempotency
+  if string.match(redis.call('GET', key) or '', '^%S+') == task_id then redis.call('DEL', key) end
+end
+
+fetch_tasks(row_ids())
 for i = 1, row_count do
   local task_id = row(i)
   local task = load_task(task_id)
@@ -18,9 +28,10 @@ for i = 1, row_count do
   else
     task.reason, task.version = 'purged', task.version + 1
     emit(task_id, pack_record(task))
-    redis.call('DEL', task.key)
+    keep_nothing(task_id)
+    redis.call('DEL', notes_keys .. task_id)
     redis.call('ZREM', dead_key, task_id)
-    if task.idempotency ~= '' then redis.call('DEL', idempotency_keys .. task.idempotency) end
+    free_key(task_id, task)
     replies[i + 2] = 'OK'
   end
 end

@@ -1,17 +1,22 @@
 -- read: a task as it is now, with its place in its lane
 --
 -- @flags no-writes
--- @key   queue  zset
--- @prefix task  hash
+-- @key   queue        zset
+-- @key   records      hash
+-- @key   definitions  hash
+-- @key   results      hash
+-- @prefix notes  hash
 -- @row   task_id
 -- @reply OK
 -- @use   band, position
-local replies = {'OK', now}
-for i = 1, row_count do
-  local task_id = row(i)
-  local fields = redis.call('HGETALL', task_keys .. task_id)
+local replies, ids = {'OK', now}, row_ids()
+local records = redis.call('HMGET', records_key, unpack(ids))
+local definitions = redis.call('HMGET', definitions_key, unpack(ids))
+local results = redis.call('HMGET', results_key, unpack(ids))
+for i, task_id in ipairs(ids) do
   local score = redis.call('ZSCORE', queue_key, task_id) or ''
   local place = score ~= '' and tonumber(score) < 0 and lane_position(task_id, tonumber(score)) or ''
-  replies[i + 2] = {score, place, fields}
+  replies[i + 2] = {score, place, records[i] or '', definitions[i] or '', results[i] or '',
+    redis.call('HGETALL', notes_keys .. task_id)}
 end
 return replies

@@ -8,6 +8,7 @@
 -- @reply OK TASK_NOT_FOUND WRONG_STATE STALE_LEASE
 -- @use   load_task, held_by, hand_back, commit
 local replies = {'OK', now}
+fetch_tasks(row_ids())
 for i = 1, row_count do
   local task_id, lease = row(i)
   local task = load_task(task_id)

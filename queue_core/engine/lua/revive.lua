@@ -2,8 +2,9 @@
 -- A manual retry or a replay: ranks as submitted now, with fresh budgets unless told to keep them. A task whose
 -- record has left the store is created from what history kept, if it is still absent.
 --
--- @key   dead  zset
--- @prefix task  hash
+-- @key   dead     zset
+-- @key   results  hash
+-- @prefix notes  hash
 -- @arg   task_id        text
 -- @arg   sources        text  states it may come from, comma-separated
 -- @arg   reason         text
@@ -16,10 +17,10 @@
 -- @arg   kept_record      text  from history, empty where the store should have it
 -- @arg   kept_definition  text
 -- @reply OK TASK_NOT_FOUND WRONG_STATE
--- @use   load_task, lane_for, move, place, commit
+-- @use   load_task, lane_for, keep, move, place, commit
 local task = load_task(task_id)
 local is_absent = not task
-if is_absent and kept_record ~= '' then task = unpack_record(kept_record, task_keys .. task_id) end
+if is_absent and kept_record ~= '' then task = unpack_record(kept_record) end
 if not task then return {'TASK_NOT_FOUND'} end
 if not string.find(',' .. sources .. ',', ',' .. task.state .. ',', 1, true) then return {'WRONG_STATE', task.state} end
 find_lane(signature)
@@ -27,9 +28,9 @@ local refused = plan_lanes()
 if refused then return refused end
 
 open_lanes()
-if is_absent then redis.call('HSET', task.key, 'd', kept_definition) end
-redis.call('PERSIST', task.key)
-redis.call('HDEL', task.key, 'r', 'p')
+if is_absent then keep_definition(task_id, kept_definition) end
+redis.call('HDEL', results_key, task_id)
+redis.call('HDEL', notes_keys .. task_id, 'p')
 redis.call('ZREM', dead_key, task_id)
 if keeps_budgets == 0 then task.retries, task.losses, task.deliveries = 0, 0, 0 end
 if max_retries ~= '' then task.max_retries = max_retries end

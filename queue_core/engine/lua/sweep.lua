@@ -8,7 +8,9 @@
 -- @key   recent        hash
 -- @key   controls      hash
 -- @key   dead_workers  zset
+-- @key   expiring      zset
 -- @prefix worker  hash
+-- @prefix notes   hash
 -- @arg   limit               int
 -- @arg   dead_letter_ttl_ms  int
 -- @reply OK
@@ -39,7 +41,28 @@ local function forget_dead_workers()
   end
 end
 
-local moved = recover(limit)
+-- A batch that finished together, unless a task has moved on since; finished tasks hold no place, so nothing else is due.
+local function forget_finished()
+  local batch = redis.call('ZRANGEBYSCORE', expiring_key, '-inf', now, 'LIMIT', 0, 1)[1]
+  if not batch then return 0 end
+  local ids, versions = {}, {}
+  for task_id, version in string.gmatch(batch, '(%S+):(%d+)') do
+    ids[#ids + 1], versions[#versions + 1] = task_id, version
+  end
+  fetch_tasks(ids)
+  for i, task_id in ipairs(ids) do
+    local task = tasks[task_id]
+    if task and not LIVE[task.state] and task.version == versions[i] then
+      keep_nothing(task_id)
+      redis.call('DEL', notes_keys .. task_id)
+    end
+  end
+  redis.call('ZREM', expiring_key, batch)
+  return #ids
+end
+
+local moved, buried = recover(limit)
+local tidied = buried + forget_finished()
 if moved == 0 then
   redis.call('ZREMRANGEBYSCORE', dead_key, '-inf', now - dead_letter_ttl_ms)
   drop_old_tallies()
@@ -47,5 +70,5 @@ if moved == 0 then
   forget_dead_workers()
 end
 commit()
-local due = redis.call('ZCOUNT', queue_key, '(0', now) + redis.call('ZCOUNT', workers_key, '-inf', now)
-return {'OK', moved, due}
+local due = redis.call('ZCOUNT', expiring_key, '-inf', now) + redis.call('ZCOUNT', queue_key, '(0', now) + redis.call('ZCOUNT', workers_key, '-inf', now)
+return {'OK', moved, due, tidied}

@@ -9,16 +9,33 @@
 local lane_counts, age_counts = {}, {}
 local LIVE = {queued = true, assigned = true, executing = true}
 
-local function count(task, amount)
-  local lane = lane_counts[task.lane]
-  if not lane then
-    lane = {queued = 0, assigned = 0, executing = 0}
-    lane_counts[task.lane] = lane
+local function counts_of(lane)
+  local counts = lane_counts[lane]
+  if not counts then
+    counts = {queued = 0, assigned = 0, executing = 0}
+    lane_counts[lane] = counts
   end
-  lane[task.state] = lane[task.state] + amount
-  if task.state == 'queued' then
-    age_counts[task.age_bucket] = (age_counts[task.age_bucket] or 0) + amount
-  end
+  return counts
+end
+
+local function count_age(bucket, amount)
+  age_counts[bucket] = (age_counts[bucket] or 0) + amount
+end
+
+local function count_move(task, to)
+  local counts, from = counts_of(task.lane), task.state
+  if counts[from] then counts[from] = counts[from] - 1 end
+  if counts[to] then counts[to] = counts[to] + 1 end
+  if from == 'queued' then count_age(task.age_bucket, -1) end
+  if to == 'queued' then count_age(task.age_bucket, 1) end
+end
+
+-- So many more queued tasks like this one.
+local function count_alike(task, amount)
+  local counts = counts_of(task.lane)
+  counts.queued = counts.queued + amount
+  count_age(task.age_bucket, amount)
+  tell_ready(task.lane, amount)
 end
 
 local function add_to(key, field, amount)

@@ -27,11 +27,13 @@ local function is_idle(lane)
   return not (left[1] or left[2] or left[3])
 end
 
+-- Lanes to give away; not those this very submission asks for.
 local function idle_lanes(wanted)
-  local found = {}
+  local found, asked_for = {}, {}
+  for _, lane in pairs(lane_of) do asked_for[tostring(lane)] = true end
   for _, lane in ipairs(redis.call('ZRANGEBYSCORE', lane_idle_key, '-inf', now - IDLE_MS)) do
     if #found == wanted then break end
-    if is_idle(lane) then found[#found + 1] = tonumber(lane) end
+    if not asked_for[lane] and is_idle(lane) then found[#found + 1] = tonumber(lane) end
   end
   return found
 end

@@ -1,8 +1,19 @@
--- load_task: a task's record as a table, or nil
+-- load_task: records as tables, many at a time
+-- Rows are fetched together before the first is looked at. A table is kept for the whole script: a task that appears
+-- twice is seen as the first appearance left it.
 --
--- @prefix task  hash
+-- @key   records  hash
+local tasks = {}
+
+local function fetch_tasks(ids)
+  if #ids == 0 then return end
+  local packed = redis.call('HMGET', records_key, unpack(ids))
+  for i, task_id in ipairs(ids) do
+    if packed[i] and not tasks[task_id] then tasks[task_id] = unpack_record(packed[i]) end
+  end
+end
+
 local function load_task(task_id)
-  local key = task_keys .. task_id
-  local packed = redis.call('HGET', key, 's')
-  return packed and unpack_record(packed, key) or nil
+  if not tasks[task_id] then fetch_tasks({task_id}) end
+  return tasks[task_id]
 end

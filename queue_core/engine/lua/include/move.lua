@@ -1,7 +1,7 @@
 -- move: the one way a task changes state: counts, version, record and event together
 -- Callers have refused what they must before they call; from here on nothing can fail.
 --
--- @use   count, emit
+-- @use   count, emit, keep
 local successors = {}
 
 -- The next version as text: formatting a number costs more than looking up one formatted before.
@@ -14,16 +14,11 @@ local function successor(version)
   return text
 end
 
-local function move(task_id, task, to, reason, visible_at, field, body)
-  if LIVE[task.state] then count(task, -1) end
+local function move(task_id, task, to, reason, visible_at, body)
+  count_move(task, to)
   task.state, task.reason, task.visible_ms, task.version = to, reason, visible_at, successor(task.version)
-  if LIVE[to] then count(task, 1) end
   local packed = pack_record(task)
-  if field then
-    redis.call('HSET', task.key, 's', packed, field, body)
-  else
-    redis.call('HSET', task.key, 's', packed)
-  end
-  emit(task_id, packed, field ~= 'd' and body or nil)
+  keep_record(task_id, packed)
+  emit(task_id, packed, body)
   return packed
 end

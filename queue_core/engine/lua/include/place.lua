@@ -20,7 +20,8 @@ local function place_ready(task_id, task)
   place(task_id, last_ready_text)
   local best = head_ranks[task.lane]
   if not best or task.rank < best then head_ranks[task.lane] = task.rank end
-  tell_ready(task.lane)
+  tell_ready(task.lane, 1)
+  return last_ready_text
 end
 
 local function place_hidden(task_id, visible_at, visible_text)

@@ -20,8 +20,7 @@ local function lapse(task_id, task)
   tally('assignment_timeouts')
   task.deliveries, task.attempt = task.deliveries + 1, task.attempt - 1
   if task.deliveries < max_deliveries then return requeue(task_id, task, 'assignment_lapsed') end
-  tally('dead_letters')
-  finish(task_id, task, 'dead_letter', 'never_started')
+  bury(task_id, task, 'never_started')
 end
 
 local function time_out(task_id, task)
@@ -34,16 +33,14 @@ end
 local function lose(task_id, task, visible_at)
   tally('worker_losses')
   task.losses = task.losses + 1
-  local field = error_field(task)
-  if task.losses < max_losses then
-    return defer(task_id, task, visible_at, 'worker_lost', field, LOST_ERROR)
-  end
-  tally('dead_letters')
-  finish(task_id, task, 'dead_letter', 'poison', field, LOST_ERROR)
+  note_error(task_id, task, LOST_ERROR)
+  if task.losses < max_losses then return defer(task_id, task, visible_at, 'worker_lost', LOST_ERROR) end
+  bury(task_id, task, 'poison', LOST_ERROR)
 end
 
 local function recover_due(limit)
   local due = redis.call('ZRANGEBYSCORE', queue_key, '(0', now, 'LIMIT', 0, limit)
+  fetch_tasks(due)
   for _, task_id in ipairs(due) do
     local task = load_task(task_id)
     if not task then
@@ -82,6 +79,7 @@ local function recover_worker(worker, missed, limit)
   local left = redis.call('SCARD', held_keys .. worker)
   local spacing = math.min(STAGGER_MS, math.floor(STAGGER_WITHIN_MS / math.max(moved + left, 1)))
   local ids = left > 0 and redis.call('SPOP', held_keys .. worker, limit) or {}
+  fetch_tasks(ids)
   for _, task_id in ipairs(ids) do
     local task = load_task(task_id)
     moved = moved + 1
@@ -96,17 +94,17 @@ local function recover_worker(worker, missed, limit)
   local progress = string.format('%s %.0f %d', missed, began_at, moved)
   redis.call('HSET', worker_keys .. worker, 'recovery', progress)
   if #ids == left then bury_worker(worker) end
-  return #ids
+  return #ids, #ids == left and 1 or 0
 end
 
--- Due tasks leave their holders before silent workers are looked at: none is recovered twice.
+-- Due tasks leave their holders before silent workers are looked at: none is recovered twice. Says how many tasks
+-- moved, and how many workers were given up.
 local function recover(limit)
   local moved = recover_due(limit)
   flush()
   local silent = redis.call('ZRANGEBYSCORE', workers_key, '-inf', now, 'WITHSCORES', 'LIMIT', 0, 1)
-  if silent[1] then
-    moved = moved + recover_worker(silent[1], string.format('%.0f', silent[2]), limit)
-    flush()
-  end
-  return moved
+  if not silent[1] then return moved, 0 end
+  local lost, buried = recover_worker(silent[1], string.format('%.0f', silent[2]), limit)
+  flush()
+  return moved + lost, buried
 end

@@ -7,9 +7,9 @@ local function requeue(task_id, task, reason)
   move(task_id, task, 'queued', reason, '')
 end
 
-local function defer(task_id, task, visible_at, reason, field, body)
-  task.lease, task.queued_ms = '', now_text
+local function defer(task_id, task, visible_at, reason, body)
   local visible_text = string.format('%.0f', visible_at)
+  task.lease, task.queued_ms = '', now_text
   place_hidden(task_id, visible_at, visible_text)
-  move(task_id, task, 'queued', reason, visible_text, field, body)
+  move(task_id, task, 'queued', reason, visible_text, body)
 end

@@ -6,8 +6,8 @@
 local SOON_MS = 1500
 local ready_by_lane, next_due, stopped_workers, should_look = {}, nil, {}, false
 
-local function tell_ready(lane)
-  ready_by_lane[lane] = (ready_by_lane[lane] or 0) + 1
+local function tell_ready(lane, amount)
+  ready_by_lane[lane] = (ready_by_lane[lane] or 0) + amount
 end
 
 local function tell_taken(lane)
