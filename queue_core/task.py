@@ -17,6 +17,9 @@ Name = Annotated[str, msgspec.Meta(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}\Z"
 """Task types, capabilities, worker names and tag keys. No `|`, `,` or `{}`: texts built of names stay unambiguous."""
 
 
+ANONYMOUS = "anonymous"
+
+
 class TraceContext(msgspec.Struct, frozen=True, array_like=True):
     traceparent: str = ""
     tracestate: str = ""
@@ -38,7 +41,7 @@ class NewTask(msgspec.Struct, frozen=True, kw_only=True):
     tags: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     backoff: Backoff | None = None
     head_start_ms: int = 0
-    client_id: str = "anonymous"
+    client_id: str = ANONYMOUS
     trace: TraceContext = TraceContext()
     task_id: str | None = None
 
@@ -54,7 +57,7 @@ class Definition(msgspec.Struct, frozen=True, array_like=True):
     required_capabilities: tuple[str, ...] = ()
     tags: dict[str, str] | None = None
     trace: TraceContext | None = None
-    client_id: str = ""
+    client_id: str = ANONYMOUS
     idempotency_key: str | None = None
     run_at_ms: int | None = None
     head_start_ms: int = 0

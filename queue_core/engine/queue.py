@@ -78,6 +78,8 @@ class Queue:
         """Take up to `wanted` tasks. The same `poll_id` again returns what it handed out and is still assigned."""
         if not 1 <= wanted <= MAX_BATCH:
             raise InvalidRequest("available_capacity", f"{wanted} lies outside 1 … {MAX_BATCH}")
+        if assignment_ms is not None and not 0 < assignment_ms < 2**42:
+            raise InvalidRequest("assignment_ms", "an assignment takes a positive time")
         reply = await self._scripts.call(
             "claim",
             worker_id=worker_id,

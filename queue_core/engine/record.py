@@ -10,6 +10,8 @@ text as "written before this field existed". Never remove, reorder or reuse one.
 
 from typing import NamedTuple
 
+from tideq.queue_core.states import Reason
+
 
 class Field(NamedTuple):
     name: str
@@ -27,7 +29,7 @@ HOT = (
     Field("attempt", "text", "number of the current or last attempt"),
     Field("lease", "text", "who may speak for it: attempt number, random token of its claim, place in it"),
     Field("worker", "text", "worker of the current or last attempt"),
-    Field("reason", "text", "why it is in this state"),
+    Field("reason", "text", "why it is in this state; empty for submitted"),
     Field("assigned_ms", "text", "when it was last claimed"),
     Field("started_ms", "text", "when it last started"),
     Field("ended_ms", "text", "when it became terminal"),
@@ -78,7 +80,8 @@ class Record(NamedTuple):
 
 
 def parse_record(packed: bytes) -> Record:
-    return Record(dict(zip(NAMES, packed.decode().split("\0")[:-1], strict=True)))
+    values = dict(zip(NAMES, packed.decode().split("\0")[:-1], strict=True))
+    return Record({**values, "reason": values["reason"] or Reason.SUBMITTED})
 
 
 def lua_codec() -> str:

@@ -15,8 +15,9 @@ from tideq.queue_core.task_id import TaskIds
 
 NO_TRACE = TraceContext()
 
-pack_definition = msgspec.msgpack.Encoder().encode
+encode = msgspec.msgpack.Encoder().encode
 unpack_definition = msgspec.msgpack.Decoder(Definition).decode
+DEFAULTS = msgspec.structs.astuple(Definition("", b""))
 
 
 class Kind(NamedTuple):
@@ -122,6 +123,15 @@ class Submissions:
         return 1 if level.offset_ms < self._default_offset else 2
 
 
+def pack_definition(definition: Definition) -> bytes:
+    """Without the defaults at its end, which reading fills in again: most tasks have a type and parameters only."""
+    values = msgspec.structs.astuple(definition)
+    end = len(values)
+    while end > 2 and values[end - 1] == DEFAULTS[end - 1]:
+        end -= 1
+    return encode(values[:end])
+
+
 def idempotency_name(client_id: str, key: str) -> str:
     """Keys are hashed before they become part of a key's name, and one client's never meet another's."""
     return hashlib.sha256(f"{client_id}\0{key}".encode()).hexdigest()[:32]
@@ -157,6 +167,7 @@ def _idempotency(task: NewTask) -> str:
     """The key's name, and a fingerprint of everything asked for, but not of the trace it was asked in."""
     if task.idempotency_key is None:
         return ""
-    content = msgspec.structs.replace(task, trace=NO_TRACE, task_id=None)
-    fingerprint = hashlib.sha256(msgspec.msgpack.encode(content)).hexdigest()[:32]
+    wanted = tuple(sorted(set(task.required_capabilities)))
+    content = msgspec.structs.replace(task, trace=NO_TRACE, task_id=None, required_capabilities=wanted)
+    fingerprint = hashlib.sha256(msgspec.msgpack.encode(content, order="sorted")).hexdigest()[:32]
     return f"{idempotency_name(task.client_id, task.idempotency_key)} {fingerprint}"

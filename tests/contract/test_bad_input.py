@@ -191,4 +191,3 @@ async def test_a_lease_of_hostile_text_is_only_stale(kit: Kit) -> None:
         assert outcome.error is not None
 
     assert await kit.dump() == before
-

@@ -57,19 +57,22 @@ async def test_fail_doubles_the_delay_each_time_up_to_the_cap(kit: Kit) -> None:
 
 async def test_fail_delays_as_the_retry_policy_says_for_every_retry_code_and_jitter(kit: Kit) -> None:
     combinations = list(product(CODES, JITTERS, BACKOFFS))
-    submitted = await kit.queue.submit_many([
-        NewTask(task_type="resize", max_retries=1_000, backoff=backoff) for _, _, backoff in combinations
-    ])
+    submitted = await kit.queue.submit_many(
+        [NewTask(task_type="resize", max_retries=1_000, backoff=backoff) for _, _, backoff in combinations]
+    )
     plans = {task.task_id: plan for task, plan in zip(submitted, combinations, strict=True)}
     await kit.worker()
 
     for retry in range(13):
         tasks = (await kit.queue.claim("w1", len(plans))).tasks
         await kit.attempts.start("w1", held(*tasks))
-        await kit.attempts.fail("w1", [
-            Failure(task.task_id, task.lease, b"{}", code=plans[task.task_id][0], jitter=plans[task.task_id][1])
-            for task in tasks
-        ])
+        await kit.attempts.fail(
+            "w1",
+            [
+                Failure(task.task_id, task.lease, b"{}", code=plans[task.task_id][0], jitter=plans[task.task_id][1])
+                for task in tasks
+            ],
+        )
 
         for task in await kit.queue.read_many(list(plans)):
             assert task is not None

@@ -90,6 +90,7 @@ async def test_explain_tells_the_place_in_the_lane_and_among_all(kit: Kit) -> No
     await submit_count(kit, 3, "crop", priority="high")
     await submit_count(kit, 5, "crop", priority="low")
     await submit_count(kit, 2)
+    await kit.clock.advance(1)
     task_id = await kit.submit()
 
     explanation = await kit.insight.explain(task_id)

@@ -311,3 +311,11 @@ async def test_submit_many_of_known_and_new_makes_only_the_new(kit: Kit) -> None
     assert [answer.is_new for answer in answers] == [False, True]
     assert answers[0].task_id == known
     assert (await kit.insight.stats()).total_depth == 2
+
+
+async def test_submit_again_with_tags_and_capabilities_in_another_order_is_the_same_submission(kit: Kit) -> None:
+    first = await kit.submit(idempotency_key="k", tags={"a": "1", "b": "2"}, required_capabilities=("gpu", "ssd"))
+
+    again = await kit.submit(idempotency_key="k", tags={"b": "2", "a": "1"}, required_capabilities=("ssd", "gpu"))
+
+    assert again == first

@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -31,8 +31,6 @@ class ServerCommand:
     stop_signals: Sequence[signal.Signals]
     """Tried in turn, gentlest first; the first is also what it gets when we die. SIGKILL comes last."""
     identity: Identity = OURSELVES
-    environ: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Added to what every server gets."""
 
 
 class ServerProcess:
@@ -41,9 +39,7 @@ class ServerProcess:
         self._surroundings = surroundings
         death_signal = command.stop_signals[0]
         with _fresh_log(command.log_path) as log:
-            self._process = spawn(
-                command.argv, surroundings, command.identity, death_signal, output=log, environ=command.environ
-            )
+            self._process = spawn(command.argv, surroundings, command.identity, death_signal, output=log)
         self._watchdog = None if kernel_can_watch() else Watchdog(self.pid, death_signal)
 
     @property
@@ -92,7 +88,6 @@ def spawn(
     *,
     output: IO[bytes] | int,
     stdin: int = subprocess.DEVNULL,
-    environ: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Starts a program that holds the servers' lock and ends with us.
 
@@ -105,7 +100,7 @@ def spawn(
         stdout=output,
         stderr=subprocess.STDOUT,
         cwd="/",
-        env={**surroundings.server_environ(), **(environ or {})},
+        env=surroundings.server_environ(),
         pass_fds=(surroundings.servers_fd,),
         process_group=0,
         umask=0o077,

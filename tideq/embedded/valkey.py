@@ -24,19 +24,6 @@ from tideq.embedded.surroundings import Surroundings
 # Redis 6 knows neither the listpack settings nor the append-only folder.
 OLDEST_MAJOR = 7
 
-MALLOC_TUNABLES = ":".join(
-    f"glibc.malloc.{name}={value}"
-    for name, value in {
-        "tcache_count": 20_000,
-        "mxfast": 0,
-        "trim_threshold": 268_435_456,
-        "top_pad": 16_777_216,
-        "mmap_threshold": 33_554_432,
-    }.items()
-)
-"""The wheel's server uses libc's malloc, which Lua's many small strings keep busy: with larger thread caches and no
-fast bins to merge, a task's whole life costs 50 µs of server time instead of 70. Servers with jemalloc ignore it."""
-
 
 @dataclass(frozen=True)
 class ValkeyOptions:
@@ -93,7 +80,6 @@ class ValkeyServer:
             argv=[str(self._binary), *_settings(data, self._socket_path, self._options)],
             log_path=self._surroundings.log_path("valkey"),
             stop_signals=(signal.SIGTERM,),
-            environ={"GLIBC_TUNABLES": MALLOC_TUNABLES},
         )
 
 

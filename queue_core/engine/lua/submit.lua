@@ -118,7 +118,7 @@ if new_count > 0 then
   if refused then return refused end
 end
 
--- From here on everything is accepted.
+-- From here on everything is accepted. The reason, submitted, is left empty: it is every waiting task's.
 open_lanes()
 if spent_until then redis.call('HSET', buckets_key, 'client:' .. client_id, spent_until) end
 
@@ -137,7 +137,7 @@ end
 local function submit_plain(task_id, kind)
   if not kind.model then
     kind.model = new_task(kind, now, '')
-    kind.packed = move(task_id, kind.model, 'queued', 'submitted', '')
+    kind.packed = move(task_id, kind.model, 'queued', '', '')
     kind.score_text = place_ready(task_id, kind.model)
     kind.repeats = 0
   else
@@ -153,7 +153,7 @@ local function submit_special(task_id, kind, schedule, name)
   local task = new_task(kind, eligible_ms, name)
   local visible_text = eligible_ms > now and string.format('%.0f', eligible_ms) or ''
   if visible_text == '' then place_ready(task_id, task) else place_hidden(task_id, eligible_ms, visible_text) end
-  move(task_id, task, 'queued', 'submitted', visible_text)
+  move(task_id, task, 'queued', '', visible_text)
   if name ~= '' then redis.call('SET', idempotency_keys .. name, planned_keys[name], 'PX', idempotency_ttl_ms) end
 end
 
