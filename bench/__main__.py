@@ -19,7 +19,6 @@ BENCHES: dict[str, Callable[[Servers, Plan], Awaitable[Findings]]] = {
     "memory": memory.measure,
     "lanes": lanes.measure,
     "layouts": layouts.measure,
-    "listpacks": variants.measure_listpacks,
     "functions": functions.measure,
     "allocators": variants.measure_allocators,
 }

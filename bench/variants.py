@@ -1,6 +1,6 @@
-"""The real life cycle on stores that are set up differently: listpack limits, and allocators.
+"""The real life cycle on stores with different allocators.
 
-Allocators take many turns on the same stores: what a fresh heap does well it may do badly once it has been used.
+They take many turns on the same stores: what a fresh heap does well it may do badly once it has been used.
 """
 
 from collections.abc import Awaitable, Callable
@@ -11,11 +11,9 @@ from pathlib import Path
 
 from bench.figures import Findings, Plan, Table, figure, ratio, take_turns
 from bench.lifecycle import life_us, live
-from bench.memory import queued_bytes
 from bench.server import BenchServer, Servers
 
 BATCH = 100
-LISTPACK_BYTES = (64, 1024)
 KEPT_IN_ARENA = {
     "trim_threshold": 268_435_456,
     "top_pad": 16_777_216,
@@ -28,21 +26,6 @@ async def one_life(server: BenchServer, task_count: int) -> float:
     """Each on an emptied store, so that none grows."""
     await server.clear()
     return life_us(await live(server, await server.engine(), BATCH, task_count))
-
-
-async def measure_listpacks(servers: Servers, plan: Plan) -> Findings:
-    with ExitStack() as running:
-        started = {
-            f"{limit} bytes": running.enter_context(servers.start(flags=("--hash-max-listpack-value", str(limit))))
-            for limit in LISTPACK_BYTES
-        }
-        samples = await take_turns(plan.rounds, _lives(started, plan))
-        found = {name: await queued_bytes(server, BATCH, plan.stored_tasks // 2) for name, server in started.items()}
-    base = samples[f"{LISTPACK_BYTES[-1]} bytes"]
-    rows = tuple(
-        (name, figure(lives), ratio(lives, base), figure([found[name]["total"]])) for name, lives in samples.items()
-    )
-    return Findings((Table("hash-max-listpack-value", ("limit", "µs a life", "ratio", "bytes a queued task"), rows),))
 
 
 async def measure_allocators(servers: Servers, plan: Plan) -> Findings:

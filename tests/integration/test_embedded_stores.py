@@ -56,8 +56,6 @@ def test_valkey_is_set_up_to_keep_tasks(running: EmbeddedStores) -> None:
         "appendonly": "yes",
         "appendfsync": "everysec",
         "maxmemory-policy": "noeviction",
-        "hash-max-listpack-entries": "128",
-        "hash-max-listpack-value": "1024",
         "save": "3600 1",
     }
 

@@ -21,7 +21,7 @@ from tideq.embedded.process import ServerCommand, ServerProcess
 from tideq.embedded.run_dir import make_run_dir, remove_run_dir
 from tideq.embedded.surroundings import Surroundings
 
-# Redis 6 knows neither the listpack settings nor the append-only folder.
+# Redis 6 knows neither script flags nor the append-only folder.
 OLDEST_MAJOR = 7
 
 
@@ -145,9 +145,6 @@ def _settings(data: Path, socket_path: Path, options: ValkeyOptions) -> list[str
         "save": "3600 1",
         # A full queue must refuse work, never forget it.
         "maxmemory-policy": "noeviction",
-        # A task is a small hash: within these limits it stays one compact block of memory.
-        "hash-max-listpack-entries": "128",
-        "hash-max-listpack-value": "1024",
     }
     flags = [part for name, value in settings.items() for part in (f"--{name}", value)]
     return [*flags, *options.flags]
