@@ -169,18 +169,18 @@ class Queue:
         Reading the definition first decides nothing: it never changes. `kept` comes from history, for a task
         whose record may have left the store.
         """
-        definition, known_priority = await self._identity(task_id, kept)
-        level = self._submissions.level(priority or known_priority)
+        definition = unpack_definition(kept.definition) if kept else (await self.read(task_id)).definition
+        level = self._submissions.level(priority) if priority else None
         reply = await self._scripts.call(
             "revive",
             task_id=task_id,
             sources=",".join(transition(verb).sources),
             reason=reason,
             keeps_budgets=int(keeps_budgets),
-            priority=priority or known_priority,
-            offset_ms=level.offset_ms - definition.head_start_ms,
-            max_retries=level.max_retries if priority else "",
-            timeout_ms=level.timeout_ms if priority else "",
+            priority=priority or "",
+            offset_ms=level.offset_ms - definition.head_start_ms if level else "",
+            max_retries=level.max_retries if level else "",
+            timeout_ms=level.timeout_ms if level else "",
             signature=definition.signature,
             kept_record=kept.record if kept else "",
             kept_definition=kept.definition if kept else "",
@@ -188,12 +188,6 @@ class Queue:
         )
         subject = (task_id,) if reply.word in ("TASK_NOT_FOUND", "WRONG_STATE") else ()
         return number(accepted(reply, *subject)[1])
-
-    async def _identity(self, task_id: str, kept: KeptTask | None) -> tuple[Any, str]:
-        if kept is not None:
-            return unpack_definition(kept.definition), parse_record(kept.record).priority
-        task = await self.read(task_id)
-        return task.definition, task.priority
 
 
 def parse_stops(entries: Sequence[Any]) -> tuple[Stop, ...]:

@@ -84,3 +84,14 @@ async def test_purge_of_many_answers_each_row_by_itself(kit: Kit) -> None:
     outcomes = await kit.queue.purge_many([live, ended.task_id, NEVER_MADE_ID])
 
     assert [type(outcome.error) for outcome in outcomes] == [WrongState, type(None), TaskNotFound]
+
+
+async def test_purge_of_the_same_task_twice_in_a_batch_finds_it_once(kit: Kit) -> None:
+    await kit.worker()
+    ended = await task_in(kit, TaskState.COMPLETED)
+
+    first, second = await kit.queue.purge_many([ended.task_id, ended.task_id])
+
+    assert first.error is None
+    assert isinstance(second.error, TaskNotFound)
+    assert len([event for event in await events(kit, ended.task_id) if event.record.text("reason") == "purged"]) == 1

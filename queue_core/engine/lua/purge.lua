@@ -29,6 +29,7 @@ for i = 1, row_count do
     task.reason, task.version = 'purged', task.version + 1
     emit(task_id, pack_record(task))
     keep_nothing(task_id)
+    tasks[task_id] = false
     redis.call('DEL', notes_keys .. task_id)
     redis.call('ZREM', dead_key, task_id)
     free_key(task_id, task)

@@ -9,8 +9,8 @@
 -- @arg   sources        text  states it may come from, comma-separated
 -- @arg   reason         text
 -- @arg   keeps_budgets  int
--- @arg   priority       text
--- @arg   offset_ms      int   the priority's offset less the task's head start
+-- @arg   priority       text  empty to keep
+-- @arg   offset_ms      text  the new priority's offset less the task's head start, empty to keep
 -- @arg   max_retries    text  empty to keep
 -- @arg   timeout_ms     text  empty to keep
 -- @arg   signature      text
@@ -35,7 +35,9 @@ redis.call('ZREM', dead_key, task_id)
 if keeps_budgets == 0 then task.retries, task.losses, task.deliveries = 0, 0, 0 end
 if max_retries ~= '' then task.max_retries = max_retries end
 if timeout_ms ~= '' then task.timeout_ms = timeout_ms end
-task.lane, task.rank, task.age_bucket = lane_of[signature], now + offset_ms, priority .. ':' .. math.floor(now / 60000)
+local level = priority ~= '' and priority or string.match(task.age_bucket, '^(.*):')
+local offset = offset_ms ~= '' and offset_ms or task.rank - (task.eligible_ms ~= '' and task.eligible_ms or task.created_ms)
+task.lane, task.rank, task.age_bucket = lane_of[signature], now + offset, level .. ':' .. math.floor(now / 60000)
 task.eligible_ms, task.queued_ms = now_text, now_text
 task.lease, task.worker, task.assigned_ms, task.started_ms, task.ended_ms, task.settled = '', '', '', '', '', ''
 place_ready(task_id, task)

@@ -9,11 +9,11 @@ local function fetch_tasks(ids)
   if #ids == 0 then return end
   local packed = redis.call('HMGET', records_key, unpack(ids))
   for i, task_id in ipairs(ids) do
-    if packed[i] and not tasks[task_id] then tasks[task_id] = unpack_record(packed[i]) end
+    if packed[i] and tasks[task_id] == nil then tasks[task_id] = unpack_record(packed[i]) end
   end
 end
 
 local function load_task(task_id)
-  if not tasks[task_id] then fetch_tasks({task_id}) end
-  return tasks[task_id]
+  if tasks[task_id] == nil then fetch_tasks({task_id}) end
+  return tasks[task_id] or nil
 end
