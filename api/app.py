@@ -14,6 +14,7 @@ from litestar.types import ASGIApp
 
 from tideq.api import problems
 from tideq.api.auth import Gate, allowed_roles, check_role
+from tideq.api.presence import CallerGone
 from tideq.api.routes import events, health, queue, tasks, worker_protocol
 from tideq.api.service import Service
 from tideq.queue_core.errors import QueueError
@@ -36,6 +37,7 @@ def create_app(service: Service) -> Litestar:
             QueueError: problems.respond,
             problems.RequestError: problems.respond,
             HTTPException: problems.respond,
+            CallerGone: _nobody_there,
             Exception: _unforeseen,
         },
         request_max_body_size=service.settings.max_body_bytes,
@@ -65,6 +67,11 @@ class Door(AbstractAuthenticationMiddleware):
     async def authenticate_request(self, connection: ASGIConnection[Any, Any, Any, Any]) -> AuthenticationResult:
         caller = await self._gate.caller(connection.headers.get("authorization", ""))
         return AuthenticationResult(user=caller, auth=None)
+
+
+def _nobody_there(_request: Request[Any, Any, Any], _error: Exception) -> Response[bytes]:
+    """The status is for the books only: the caller has gone."""
+    return Response(b"", status_code=499)
 
 
 def _unforeseen(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:

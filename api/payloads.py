@@ -23,6 +23,7 @@ _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 def decode(body: bytes, kind: type[T]) -> T:
     """A request's body as a struct; whatever is wrong with it becomes a problem document that says where."""
     check_nesting(body)
+    check_no_nul("the body", body)
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
@@ -43,9 +44,13 @@ def check_document(field: str, document: bytes) -> bytes:
         raise BadRequest(f"{field} is not UTF-8") from error
     except msgspec.DecodeError as error:
         raise BadRequest(f"{field} is not JSON: {error}") from error
-    if b"\\u0000" in document and _NUL.search(document):
-        raise UnprocessableContent(f"{field} holds a NUL character", pointer=f"/{field}")
     return document
+
+
+def check_no_nul(name: str, body: bytes) -> None:
+    """No text column can hold one, and no text of ours needs one."""
+    if b"\\u0000" in body and _NUL.search(body):
+        raise UnprocessableContent(f"{name} holds a NUL character")
 
 
 def check_nesting(body: bytes) -> None:

@@ -72,7 +72,8 @@ class UnprocessableContent(RequestError):
     def at(cls, message: str) -> "UnprocessableContent":
         """From msgspec's words, which end with the place: `… - at `$.tasks[0].priority``."""
         detail, _, place = message.partition(" - at `$")
-        pointer = place.rstrip("`").replace("[", ".").replace("]", "").replace(".", "/")
+        named = place.rstrip("`").replace("[...]", "")
+        pointer = named.replace("[", ".").replace("]", "").replace(".", "/")
         return cls(detail, pointer)
 
 
@@ -138,8 +139,15 @@ def _of_queue_error(error: errors.QueueError, path: str) -> Problem:
         instance=path,
         state=getattr(error, "state", ""),
         task_id=getattr(error, "task_id", ""),
-        errors=(FieldProblem(f"/{field}", str(error)),) if field else (),
+        errors=(FieldProblem(_pointer(error, field, path), str(error)),) if field else (),
     )
+
+
+def _pointer(error: errors.QueueError, field: str, path: str) -> str:
+    """The field as the caller wrote it: in seconds, and in a batch with its place."""
+    name = field.replace("run_at_ms", "run_at").replace("_ms", "_seconds")
+    row = getattr(error, "row", None)
+    return f"/tasks/{row}/{name}" if row is not None and path.endswith("/batch") else f"/{name}"
 
 
 def _retry_after(error: errors.QueueError) -> dict[str, str]:

@@ -17,6 +17,8 @@ from tideq.queue_core.task import ClaimedTask, NewTask, Submitted, Task, TraceCo
 Raw = msgspec.Raw
 NULL = msgspec.Raw(b"null")
 EMPTY_OBJECT = msgspec.Raw(b"{}")
+Name = Annotated[str, msgspec.Meta(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}\Z")]
+ShortText = Annotated[str, msgspec.Meta(max_length=255)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=4e9)]
 
 
@@ -63,7 +65,7 @@ class SubmitIn(Request, kw_only=True):
             max_retries=self.max_retries,
             run_at_ms=None if self.run_at is None else instant_ms(self.run_at),
             delay_ms=None if self.delay_seconds is None else _ms(self.delay_seconds),
-            idempotency_key=self.idempotency_key or key,
+            idempotency_key=key if self.idempotency_key is None else self.idempotency_key,
             tags=self.tags,
             backoff=self.backoff.to_domain() if self.backoff else None,
             head_start_ms=_ms(self.head_start_seconds),
@@ -108,6 +110,9 @@ class TaskOut(Answer, kw_only=True):
     max_retries: int
     client_id: str
     idempotency_key: str | None
+    run_at: str | None
+    head_start_seconds: float
+    backoff: BackoffIn | None
     version: int
     attempt: int
     retry_count: int
@@ -165,13 +170,13 @@ class LimitsIn(Request, kw_only=True):
 
 
 class RegisterIn(Request, kw_only=True):
-    task_types: list[str] | None = None
-    capabilities: list[str] = msgspec.field(default_factory=list[str])
+    task_types: list[Name] | None = None
+    capabilities: list[Name] = msgspec.field(default_factory=list[Name])
     capacity: int = 1
-    host: str = ""
+    host: ShortText = ""
     health_port: Annotated[int, msgspec.Meta(ge=1, le=65_535)] | None = None
-    version: str = ""
-    name: str = "worker"
+    version: ShortText = ""
+    name: Annotated[str, msgspec.Meta(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,39}\Z")] = "worker"
 
 
 class RegisterOut(Answer, kw_only=True):
@@ -184,7 +189,7 @@ class PollIn(Request, kw_only=True):
     available_capacity: int = 1
     wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=30)] = 0
     poll_id: Annotated[str, msgspec.Meta(pattern=r"^[a-zA-Z0-9_.-]{1,64}\Z")] | None = None
-    capabilities: list[str] | None = None
+    capabilities: list[Name] | None = None
 
 
 class ClaimedOut(Answer, kw_only=True):
@@ -242,7 +247,7 @@ class AcknowledgedOut(Answer, kw_only=True):
 
 class HeartbeatIn(Request, kw_only=True):
     current_load: Annotated[int, msgspec.Meta(ge=0)] = 0
-    status: str = "active"
+    status: Literal["active", "draining", "unhealthy"] = "active"
     health: dict[str, float | int | str | bool | None] = msgspec.field(
         default_factory=dict[str, float | int | str | bool | None]
     )
@@ -268,6 +273,8 @@ class SyncIn(Request, kw_only=True):
 
 
 def rfc3339(instant_ms: int) -> str:
+    """Instants a calendar cannot hold become the nearest it can."""
+    instant_ms = min(max(instant_ms, -62_135_596_800_000), 253_402_300_799_999)
     return datetime.fromtimestamp(instant_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -275,7 +282,16 @@ def maybe_rfc3339(instant_ms: int | None) -> str | None:
     return None if instant_ms is None else rfc3339(instant_ms)
 
 
-def submitted_out(answer: Submitted) -> SubmittedOut:
+def submitted_out(answer: Submitted, known: Task | None = None) -> SubmittedOut:
+    """A repeated submission is answered with how its task is by now."""
+    if known is not None:
+        return SubmittedOut(
+            task_id=known.task_id,
+            status=known.state,
+            queue_score=shown_score(known.rank, known.now_ms) if known.state is TaskState.QUEUED else None,
+            queue_position=known.lane_position,
+            visible_at=maybe_rfc3339(known.visible_at_ms),
+        )
     return SubmittedOut(
         task_id=answer.task_id,
         queue_score=None if answer.rank is None else shown_score(answer.rank, answer.now_ms),
@@ -299,6 +315,9 @@ def task_out(task: Task) -> TaskOut:
         max_retries=task.max_retries,
         client_id=definition.client_id,
         idempotency_key=definition.idempotency_key,
+        run_at=maybe_rfc3339(definition.run_at_ms),
+        head_start_seconds=definition.head_start_ms / 1000,
+        backoff=_backoff_out(definition.backoff),
         version=task.version,
         attempt=task.attempt,
         retry_count=task.retry_count,
@@ -334,6 +353,14 @@ def claimed_out(task: ClaimedTask) -> ClaimedOut:
         visible_at=rfc3339(task.visible_at_ms),
         trace_id=_trace_id(trace),
         traceparent=trace.traceparent if trace else None,
+    )
+
+
+def _backoff_out(backoff: Backoff | None) -> BackoffIn | None:
+    if backoff is None:
+        return None
+    return BackoffIn(
+        base_seconds=backoff.base_ms / 1000, multiplier=backoff.multiplier, cap_seconds=backoff.cap_ms / 1000
     )
 
 

@@ -21,19 +21,15 @@ GRACE_SECONDS = 5
 KEEP_ALIVE_SECONDS = 75
 
 
-class Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.listening = asyncio.Event()
+class PortTaken(RuntimeError):
+    """Somebody else listens where the service should."""
 
+
+class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
         """Signals are handled by whoever runs the service."""
         yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.listening.set()
 
 
 async def serve(
@@ -42,25 +38,34 @@ async def serve(
     beside: Callable[[Service], Coroutine[Any, Any, None]] | None = None,
 ) -> None:
     """Until a signal; `on_ready` is told the address once the service takes work, `beside` runs as long as it does."""
-    async with open_service(settings) as service:
-        server = Server(_config(create_app(service), settings))
+    with contextlib.closing(_listen(settings)) as listener:
+        async with open_service(settings) as service:
+            server = Server(_config(create_app(service)))
 
-        def stop() -> None:
-            server.force_exit = server.should_exit
-            service.close()
-            server.should_exit = True
+            def stop() -> None:
+                server.force_exit = server.should_exit
+                service.close()
+                server.should_exit = True
 
-        with _on_signals(stop):
-            serving = asyncio.create_task(server.serve())
-            helping = asyncio.create_task(beside(service)) if beside else None
-            serving.add_done_callback(lambda _: server.listening.set())
-            await server.listening.wait()
-            if not serving.done():
-                on_ready(_address(server))
-            await serving
-            if helping is not None:
-                helping.cancel()
-                await asyncio.gather(helping, return_exceptions=True)
+            with _on_signals(stop):
+                helping = asyncio.create_task(beside(service)) if beside else None
+                on_ready(_address(listener))
+                await server.serve(sockets=[listener])
+                if helping is not None:
+                    helping.cancel()
+                    await asyncio.gather(helping, return_exceptions=True)
+
+
+def _listen(settings: ServiceSettings) -> socket.socket:
+    """Bound before anything starts: a port that is taken is known at once, and callers wait instead of failing."""
+    try:
+        return socket.create_server((settings.host, settings.port), family=_family(settings.host), backlog=2048)
+    except OSError as error:
+        raise PortTaken(f"cannot listen on {settings.host} port {settings.port}: {error.strerror}") from error
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 @contextlib.contextmanager
@@ -75,12 +80,10 @@ def _on_signals(stop: Callable[[], None]) -> Generator[None]:
             loop.remove_signal_handler(number)
 
 
-def _config(app: Any, settings: ServiceSettings) -> uvicorn.Config:
+def _config(app: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        host=settings.host,
-        port=settings.port,
-        log_level="warning",
+        log_config=None,
         access_log=False,
         lifespan="off",
         timeout_graceful_shutdown=GRACE_SECONDS,
@@ -89,6 +92,6 @@ def _config(app: Any, settings: ServiceSettings) -> uvicorn.Config:
     )
 
 
-def _address(server: Server) -> str:
-    host, port = server.servers[0].sockets[0].getsockname()[:2]
-    return f"http://{host}:{port}"
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -5,6 +5,8 @@ import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
+from litestar.di import NamedDependency
+
 from tideq.api.auth import Gate
 from tideq.api.settings import ServiceSettings
 from tideq.queue_core.engine.access_keys import AccessKeys
@@ -15,7 +17,6 @@ from tideq.queue_core.engine.outbox import OutboxReader
 from tideq.queue_core.engine.store import connect, connect_listener
 from tideq.queue_core.engine.waiting_room import Waiter
 from tideq.queue_core.engine.wakeups import Wakeups
-from tideq.queue_core.lanes import worker_profile
 from tideq.queue_core.task import Claim, ClaimedTask, Task
 from tideq.queue_core.transitions import TERMINAL
 
@@ -52,12 +53,14 @@ class Service:
         self.wakeups.close()
         self.outbox.close()
 
-    async def poll(self, worker_id: str, wanted: int, wait_seconds: float, poll_id: str, profile: str) -> Claim:
+    async def poll(
+        self, worker_id: str, wanted: int, wait_seconds: float, poll_id: str, capabilities: list[str] | None
+    ) -> Claim:
         """A long poll: claims the moment there is something for this worker."""
-        waiter = Waiter(worker_id, profile, wanted)
+        waiter = Waiter(worker_id, "", wanted)
 
         def claim() -> Awaitable[Claim]:
-            return self.engine.queue.claim(worker_id, wanted, poll_id=poll_id, profile=profile)
+            return self.engine.queue.claim(worker_id, wanted, poll_id=poll_id, capabilities=capabilities)
 
         async def hand_back(tasks: tuple[ClaimedTask, ...]) -> None:
             await self.engine.attempts.release(worker_id, [Held(task.task_id, task.lease) for task in tasks])
@@ -90,6 +93,5 @@ async def open_service(settings: ServiceSettings) -> AsyncGenerator[Service]:
         await client.aclose()
 
 
-def profile_with(capabilities: list[str] | None, task_types: tuple[str, ...] | None) -> str:
-    """What a poll that names its capabilities serves; empty for what the worker declared when it registered."""
-    return "" if capabilities is None else worker_profile(task_types, capabilities)
+InjectedService = NamedDependency[Service]
+"""The service as a route's argument."""

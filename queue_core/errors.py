@@ -34,6 +34,8 @@ class InvalidTask(Refused):
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}")
         self.field, self.problem = field, problem
+        self.row: int | None = None
+        """Which task of a batch it is, counted from 0."""
 
 
 class UnknownPriority(InvalidTask):

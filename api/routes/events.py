@@ -5,12 +5,12 @@ from typing import Annotated
 
 import msgspec
 from litestar import Router, get
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from tideq.api import schemas
 from tideq.api.auth import for_roles
-from tideq.api.service import Service
+from tideq.api.service import InjectedService
 from tideq.queue_core.engine.outbox import Event
 
 KEEP_ALIVE_SECONDS = 15.0
@@ -18,9 +18,9 @@ KEEP_ALIVE_SECONDS = 15.0
 
 @get("/", opt=for_roles("viewer", "producer"))
 async def events(
-    service: Service,
-    task_id: Annotated[list[str] | None, Parameter(query="task_id")] = None,
-    status: Annotated[list[str] | None, Parameter(query="status")] = None,
+    service: InjectedService,
+    task_id: Annotated[list[str] | None, QueryParameter(name="task_id")] = None,
+    status: Annotated[list[str] | None, QueryParameter(name="status")] = None,
 ) -> ServerSentEvent:
     """Every transition from now on; `task_id` and `status` may be repeated to see only some."""
 

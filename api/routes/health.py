@@ -5,7 +5,7 @@ from litestar import Response, Router, get
 from tideq.api.answers import json_answer
 from tideq.api.auth import for_everyone
 from tideq.api.problems import ServiceClosing
-from tideq.api.service import Service
+from tideq.api.service import InjectedService
 
 
 @get("/livez", opt=for_everyone())
@@ -15,7 +15,7 @@ async def livez() -> Response[bytes]:
 
 
 @get("/readyz", opt=for_everyone())
-async def readyz(service: Service) -> Response[bytes]:
+async def readyz(service: InjectedService) -> Response[bytes]:
     """The store answers and is ours, and the service is not stopping."""
     if service.is_closing:
         raise ServiceClosing("draining")

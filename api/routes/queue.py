@@ -8,7 +8,7 @@ from tideq.api import schemas
 from tideq.api.answers import json_answer
 from tideq.api.auth import Caller, for_roles
 from tideq.api.payloads import decode
-from tideq.api.service import Service
+from tideq.api.service import InjectedService
 from tideq.queue_core.engine.controls import WHOLE_QUEUE, Control
 from tideq.queue_core.engine.insight import Stats
 
@@ -17,13 +17,13 @@ RECOVERIES = ("assignment_timeouts", "execution_timeouts", "worker_losses", "ret
 
 
 @get("/stats", opt=for_roles("viewer", "producer"))
-async def stats(service: Service) -> Response[bytes]:
+async def stats(service: InjectedService) -> Response[bytes]:
     """Depth, ages, workers, throughput and recoveries; costs the same whatever the depth."""
     return json_answer(_stats_out(await service.engine.insight.stats()))
 
 
 @post("/pause", status_code=200, opt=for_roles())
-async def pause(request: Http, service: Service) -> Response[bytes]:
+async def pause(request: Http, service: InjectedService) -> Response[bytes]:
     """Hand out nothing more, of one type or at all."""
     asked = decode(await request.body() or b"{}", schemas.PauseIn)
     resume_at_ms = None if asked.resume_at is None else schemas.instant_ms(asked.resume_at)
@@ -34,7 +34,7 @@ async def pause(request: Http, service: Service) -> Response[bytes]:
 
 
 @post("/resume", status_code=200, opt=for_roles())
-async def resume(request: Http, service: Service) -> Response[bytes]:
+async def resume(request: Http, service: InjectedService) -> Response[bytes]:
     """Hand out again."""
     asked = decode(await request.body() or b"{}", schemas.PauseIn)
     await service.engine.controls.resume(asked.task_type)
@@ -42,14 +42,14 @@ async def resume(request: Http, service: Service) -> Response[bytes]:
 
 
 @get("/limits", opt=for_roles("viewer"))
-async def limits(service: Service) -> Response[bytes]:
+async def limits(service: InjectedService) -> Response[bytes]:
     """What is paused or limited now."""
     controls = (await service.engine.insight.stats()).controls
     return json_answer({"limits": [_control_out(control) for control in controls.values()]})
 
 
 @put("/limits", opt=for_roles())
-async def limit(request: Http, service: Service) -> Response[bytes]:
+async def limit(request: Http, service: InjectedService) -> Response[bytes]:
     """Set both limits of one type or of the whole queue."""
     asked = decode(await request.body(), schemas.LimitsIn)
     await service.engine.controls.limit(

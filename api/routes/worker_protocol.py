@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from litestar import Request, Response, Router, delete, post
+from litestar.params import FromPath
 
 from tideq.api import schemas
 from tideq.api.answers import created, json_answer
@@ -16,17 +17,18 @@ from tideq.api.auth import Caller, for_roles
 from tideq.api.payloads import check_document, decode
 from tideq.api.presence import while_present
 from tideq.api.problems import UnprocessableContent, problem_of
-from tideq.api.service import Service, profile_with
+from tideq.api.service import InjectedService, Service
 from tideq.queue_core.engine.attempts import Extension, Failure, Held, ProgressReport, Success
 from tideq.queue_core.engine.replies import Outcome
 from tideq.queue_core.task import Claim, Stop, Worker
 
 Http = Request[Caller, Any, Any]
 POLL_INTERVAL_MS = 1_000
+MAX_HEALTH_BYTES = 4_096
 
 
 @post("/register", opt=for_roles("worker"))
-async def register(request: Http, service: Service) -> Response[bytes]:
+async def register(request: Http, service: InjectedService) -> Response[bytes]:
     """Join the fleet. The id is new with every registration, so two processes never share one."""
     asked = decode(await request.body(), schemas.RegisterIn)
     worker = Worker(
@@ -49,24 +51,23 @@ async def register(request: Http, service: Service) -> Response[bytes]:
 
 
 @post("/{worker_id:str}/poll", status_code=200, opt=for_roles("worker"))
-async def poll(request: Http, worker_id: str, service: Service) -> Response[bytes]:
+async def poll(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Ask for work, and wait for it if told to."""
     asked = decode(await request.body(), schemas.PollIn)
-    profile = profile_with(asked.capabilities, None)
-    claim = await _poll(request, service, worker_id, asked, profile)
+    claim = await _poll(request, service, worker_id, asked, asked.capabilities)
     return json_answer(_poll_out(claim))
 
 
 @post("/{worker_id:str}/start", status_code=200, opt=for_roles("worker"))
-async def start(request: Http, worker_id: str, service: Service) -> Response[bytes]:
+async def start(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Say that a task has begun."""
-    held = decode(await request.body(), schemas.HeldIn)
-    (outcome,) = await service.engine.attempts.start(worker_id, [Held(held.task_id, held.lease)])
+    held = _held(decode(await request.body(), schemas.HeldIn))
+    (outcome,) = await service.engine.attempts.start(worker_id, [held])
     return json_answer(_deadline(outcome.unwrap()))
 
 
 @post("/{worker_id:str}/extend", status_code=200, opt=for_roles("worker"))
-async def extend(request: Http, worker_id: str, service: Service) -> Response[bytes]:
+async def extend(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Ask for more time."""
     (outcome,) = await service.engine.attempts.extend(
         worker_id, [_extension(decode(await request.body(), schemas.ExtendIn))]
@@ -75,7 +76,7 @@ async def extend(request: Http, worker_id: str, service: Service) -> Response[by
 
 
 @post("/{worker_id:str}/progress", status_code=200, opt=for_roles("worker"))
-async def progress(request: Http, worker_id: str, service: Service) -> Response[bytes]:
+async def progress(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Tell how far it has come."""
     report = decode(await request.body(), schemas.ProgressIn)
     (outcome,) = await service.engine.attempts.progress(worker_id, [_report(report)])
@@ -84,70 +85,91 @@ async def progress(request: Http, worker_id: str, service: Service) -> Response[
 
 
 @post("/{worker_id:str}/result", status_code=200, opt=for_roles("worker"))
-async def result(request: Http, worker_id: str, service: Service) -> Response[bytes]:
+async def result(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Deliver a result or an error."""
-    (outcome,) = await _settle(service, worker_id, [decode(await request.body(), schemas.ResultIn)])
+    settled = _settled(service, [decode(await request.body(), schemas.ResultIn)])
+    (outcome,) = await _settle(service, worker_id, settled)
     return json_answer(schemas.AcknowledgedOut(status=outcome.unwrap().details[0]))
 
 
 @post("/{worker_id:str}/heartbeat", status_code=200, opt=for_roles("worker"))
-async def heartbeat(request: Http, worker_id: str, service: Service) -> Response[bytes]:
+async def heartbeat(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Say that the worker is alive; the answer says what to stop."""
     asked = decode(await request.body() or b"{}", schemas.HeartbeatIn)
-    beat = await service.engine.fleet.heartbeat(worker_id, msgspec.json.encode(asked.health) if asked.health else b"")
+    health = msgspec.json.encode(asked.health) if asked.health else b""
+    if len(health) > MAX_HEALTH_BYTES:
+        raise UnprocessableContent(f"more than {MAX_HEALTH_BYTES} bytes of it", pointer="/health")
+    beat = await service.engine.fleet.heartbeat(worker_id, health)
     return json_answer(schemas.HeartbeatOut(should_drain=beat.should_drain, cancel=_task_ids(beat.stops)))
 
 
 @post("/{worker_id:str}/sync", status_code=200, opt=for_roles("worker"))
-async def sync(request: Http, worker_id: str, service: Service) -> Response[bytes]:
+async def sync(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Everything in one round trip: what was started, done and handed back goes in, new tasks come out."""
     asked = decode(await request.body(), schemas.SyncIn)
     outcomes = await _apply(service, worker_id, asked)
     answer: dict[str, Any] = {"outcomes": [_outcome_out(outcome) for outcome in outcomes]}
     if asked.available_capacity:
-        claim = await _poll(request, service, worker_id, asked, "")
+        claim = await _poll(request, service, worker_id, asked, None)
         return json_answer(answer | msgspec.structs.asdict(_poll_out(claim)))
     beat = await service.engine.fleet.heartbeat(worker_id)
     return json_answer(answer | {"tasks": [], "cancel": _task_ids(beat.stops), "should_drain": beat.should_drain})
 
 
 @delete("/{worker_id:str}", status_code=200, opt=for_roles("worker"))
-async def leave(worker_id: str, service: Service) -> Response[bytes]:
+async def leave(worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Leave the fleet; what the worker holds goes back free of charge."""
     return json_answer({"released": await service.engine.fleet.dismiss(worker_id)})
 
 
 async def _poll(
-    request: Http, service: Service, worker_id: str, asked: schemas.PollIn | schemas.SyncIn, profile: str
+    request: Http,
+    service: Service,
+    worker_id: str,
+    asked: schemas.PollIn | schemas.SyncIn,
+    capabilities: list[str] | None,
 ) -> Claim:
     """A caller that goes away while waiting gets nothing claimed for it."""
-    polling = service.poll(worker_id, asked.available_capacity, asked.wait_seconds, asked.poll_id or "", profile)
+    polling = service.poll(worker_id, asked.available_capacity, asked.wait_seconds, asked.poll_id or "", capabilities)
     return await while_present(request, polling) if asked.wait_seconds else await polling
 
 
 async def _apply(service: Service, worker_id: str, asked: schemas.SyncIn) -> list[Outcome]:
+    """Everything is read and checked before the first part is done: a refused request has done none of them."""
     attempts, outcomes = service.engine.attempts, list[Outcome]()
-    if asked.starts:
-        outcomes += await attempts.start(worker_id, [Held(held.task_id, held.lease) for held in asked.starts])
-    if asked.progress:
-        outcomes += await attempts.progress(worker_id, [_report(report) for report in asked.progress])
-    if asked.extends:
-        outcomes += await attempts.extend(worker_id, [_extension(extension) for extension in asked.extends])
-    if asked.results:
-        outcomes += await _settle(service, worker_id, asked.results)
-    if asked.releases:
-        outcomes += await attempts.release(worker_id, [Held(held.task_id, held.lease) for held in asked.releases])
+    starts, releases = [_held(each) for each in asked.starts], [_held(each) for each in asked.releases]
+    reports, extensions = [_report(each) for each in asked.progress], [_extension(each) for each in asked.extends]
+    settled = _settled(service, asked.results)
+    if starts:
+        outcomes += await attempts.start(worker_id, starts)
+    if reports:
+        outcomes += await attempts.progress(worker_id, reports)
+    if extensions:
+        outcomes += await attempts.extend(worker_id, extensions)
+    outcomes += await _settle(service, worker_id, settled)
+    if releases:
+        outcomes += await attempts.release(worker_id, releases)
     return outcomes
 
 
-async def _settle(service: Service, worker_id: str, results: Sequence[schemas.ResultIn]) -> list[Outcome]:
+def _settled(service: Service, results: Sequence[schemas.ResultIn]) -> list[Success | Failure]:
+    settled = [_success(each) if each.status == "completed" else _failure(each) for each in results]
+    service.engine.attempts.check(settled)
+    return settled
+
+
+async def _settle(service: Service, worker_id: str, settled: Sequence[Success | Failure]) -> list[Outcome]:
     """Successes and failures are two scripts; outcomes come in the order the results were given."""
-    successes = [_success(each) for each in results if each.status == "completed"]
-    failures = [_failure(each) for each in results if each.status == "failed"]
+    successes = [each for each in settled if isinstance(each, Success)]
+    failures = [each for each in settled if isinstance(each, Failure)]
     attempts = service.engine.attempts
     completed = iter(await attempts.complete(worker_id, successes) if successes else [])
     failed = iter(await attempts.fail(worker_id, failures) if failures else [])
-    return [next(completed if each.status == "completed" else failed) for each in results]
+    return [next(completed if isinstance(each, Success) else failed) for each in settled]
+
+
+def _held(held: schemas.HeldIn) -> Held:
+    return Held(held.task_id, held.lease)
 
 
 def _success(result: schemas.ResultIn) -> Success:
@@ -157,7 +179,7 @@ def _success(result: schemas.ResultIn) -> Success:
 def _failure(result: schemas.ResultIn) -> Failure:
     if result.error is None:
         raise UnprocessableContent("a failed result says what failed", pointer="/error")
-    check_document("details", bytes(result.error.details))
+    check_document("error/details", bytes(result.error.details))
     body = msgspec.json.encode(result.error)
     return Failure(result.task_id, result.lease, body, result.error.code, "retry" if result.error.retriable else "fail")
 

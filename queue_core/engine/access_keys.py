@@ -4,17 +4,20 @@ A key reads `tq_<id>_<secret>`. Its secret is 32 random bytes, so a plain SHA-25
 Whether a key is unknown, wrong or revoked takes the same work to find out.
 """
 
+import contextlib
 import hashlib
 import hmac
 import re
 import secrets
+from collections.abc import Generator
 from typing import Any
 
 import msgspec
+from redis.exceptions import RedisError
 
 from tideq.queue_core.engine.checks import NAME
 from tideq.queue_core.engine.keys import Keys
-from tideq.queue_core.errors import InvalidRequest
+from tideq.queue_core.errors import InvalidRequest, StoreUnavailable
 
 ROLES = ("producer", "worker", "viewer", "admin")
 KEY = re.compile(r"tq_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
@@ -48,11 +51,13 @@ class AccessKeys:
         return f"tq_{key_id}_{secret}"
 
     async def all(self) -> list[AccessKey]:
-        stored = (await self._client.hgetall(self._hash)).values()
+        with _store_errors():
+            stored = (await self._client.hgetall(self._hash)).values()
         return sorted((msgspec.json.decode(value, type=AccessKey) for value in stored), key=lambda key: key.created_ms)
 
     async def revoke(self, key_id: str) -> AccessKey:
-        stored = await self._client.hget(self._hash, key_id)
+        with _store_errors():
+            stored = await self._client.hget(self._hash, key_id)
         if stored is None:
             raise InvalidRequest("key_id", f"there is no key {key_id!r}")
         revoked = msgspec.structs.replace(msgspec.json.decode(stored, type=AccessKey), is_revoked=True)
@@ -60,7 +65,16 @@ class AccessKeys:
         return revoked
 
     async def _store(self, key: AccessKey) -> None:
-        await self._client.hset(self._hash, key.key_id, msgspec.json.encode(key))
+        with _store_errors():
+            await self._client.hset(self._hash, key.key_id, msgspec.json.encode(key))
+
+
+@contextlib.contextmanager
+def _store_errors() -> Generator[None]:
+    try:
+        yield
+    except (RedisError, OSError) as error:
+        raise StoreUnavailable(str(error)) from error
 
 
 def matching(key_text: str, known: dict[str, AccessKey]) -> AccessKey | None:

@@ -85,22 +85,22 @@ class Attempts:
 
     async def complete(self, worker_id: str, successes: Sequence[Success]) -> list[Outcome]:
         """Details of an accepted result: the state it led to."""
-        for success in successes:
-            if len(success.result) > self._max_payload_bytes:
-                raise PayloadTooLarge("result", len(success.result), self._max_payload_bytes)
+        self.check(successes)
         rows = [(task_id, lease, _digest(result), result) for task_id, lease, result in successes]
         return await self._say("complete", worker_id, rows)
 
     async def fail(self, worker_id: str, failures: Sequence[Failure]) -> list[Outcome]:
         """Details of an accepted failure: the state it led to."""
-        for failure in failures:
-            if len(failure.error) > MAX_ERROR_BYTES:
-                raise PayloadTooLarge("error", len(failure.error), MAX_ERROR_BYTES)
-            if failure.verdict not in ("retry", "fail", "discard"):
-                raise InvalidRequest("verdict", f"{failure.verdict!r} is not one of retry, fail, discard")
-            if failure.jitter is not None and not -1 <= failure.jitter <= 1:
-                raise InvalidRequest("jitter", f"{failure.jitter} lies outside -1 … 1")
+        self.check(failures)
         return await self._say("fail", worker_id, [_failure_row(failure) for failure in failures])
+
+    def check(self, settled: Sequence[Success | Failure]) -> None:
+        """Refuse results no store should see. `complete` and `fail` do so too; here it can be known beforehand."""
+        for each in settled:
+            if isinstance(each, Failure):
+                _check_failure(each)
+            elif len(each.result) > self._max_payload_bytes:
+                raise PayloadTooLarge("result", len(each.result), self._max_payload_bytes)
 
     async def release(self, worker_id: str, held: Sequence[Held]) -> list[Outcome]:
         return await self._say("release", worker_id, held)
@@ -113,6 +113,15 @@ class Attempts:
         flat = [value for row in rows for value in row]
         reply = await self._scripts.call(verb, worker_id=worker_id, rows=flat)
         return outcomes(reply, [str(row[0]) for row in rows])
+
+
+def _check_failure(failure: Failure) -> None:
+    if len(failure.error) > MAX_ERROR_BYTES:
+        raise PayloadTooLarge("error", len(failure.error), MAX_ERROR_BYTES)
+    if failure.verdict not in ("retry", "fail", "discard"):
+        raise InvalidRequest("verdict", f"{failure.verdict!r} is not one of retry, fail, discard")
+    if failure.jitter is not None and not -1 <= failure.jitter <= 1:
+        raise InvalidRequest("jitter", f"{failure.jitter} lies outside -1 … 1")
 
 
 def _digest(*parts: bytes) -> str:

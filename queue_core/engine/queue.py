@@ -73,9 +73,12 @@ class Queue:
         *,
         poll_id: str = "",
         assignment_ms: int | None = None,
-        profile: str = "",
+        capabilities: Sequence[str] | None = None,
     ) -> Claim:
-        """Take up to `wanted` tasks. The same `poll_id` again returns what it handed out and is still assigned."""
+        """Take up to `wanted` tasks. The same `poll_id` again returns what it handed out and is still assigned.
+
+        `capabilities` are what the worker has just now, where that is not what it declared.
+        """
         if not 1 <= wanted <= MAX_BATCH:
             raise InvalidRequest("available_capacity", f"{wanted} lies outside 1 … {MAX_BATCH}")
         if assignment_ms is not None and not 0 < assignment_ms < 2**42:
@@ -86,7 +89,7 @@ class Queue:
             wanted=wanted,
             poll_id=poll_id,
             lease_token=secrets.token_hex(16),
-            profile=profile,
+            capabilities="*" if capabilities is None else ",".join(sorted(set(capabilities))),
             assignment_ms=assignment_ms or self._settings.leases.assignment_ms,
         )
         now, answer, again, state, serves, stops, handed = accepted(reply)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from tideq.queue_core.engine.checks import check_kind, check_own
-from tideq.queue_core.errors import UnknownPriority
+from tideq.queue_core.errors import InvalidTask, UnknownPriority
 from tideq.queue_core.lanes import lane_signature
 from tideq.queue_core.settings import Priority, QueueSettings
 from tideq.queue_core.task import Definition, NewTask, TraceContext
@@ -61,9 +61,13 @@ class Submissions:
         numbers: dict[Kind, int] = {}
         rows: list[Row] = []
         kinds: dict[object, Kind] = {}
-        for task in tasks:
-            check_own(task, self._settings.admission.max_payload_bytes)
-            kind = self._shared_kind(task, kinds)
+        for number, task in enumerate(tasks):
+            try:
+                check_own(task, self._settings.admission.max_payload_bytes)
+                kind = self._shared_kind(task, kinds)
+            except InvalidTask as error:
+                error.row = number
+                raise
             rows.append(self._row(task, numbers.setdefault(kind, len(numbers) + 1)))
         return Batch("\n".join(" ".join(map(str, kind)) for kind in numbers), rows)
 

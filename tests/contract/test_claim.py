@@ -122,7 +122,7 @@ async def test_claim_with_another_profile_takes_what_that_serves(kit: Kit) -> No
     await kit.submit()
     await kit.worker(capabilities=("gpu",), task_types=("resize",))
 
-    claim = await kit.queue.claim("w1", 10, profile="*|")
+    claim = await kit.queue.claim("w1", 10, capabilities=())
 
     assert gpu not in [task.task_id for task in claim.tasks]
     assert len(claim.tasks) == 1

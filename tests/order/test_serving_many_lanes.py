@@ -22,7 +22,7 @@ async def test_workers_of_few_and_of_many_lanes_are_served_those_that_lanes_py_s
 
     for number in range(2 ** len(CAPABILITIES)):
         profile = worker_profile(None, subset(number))
-        claimed = (await kit.queue.claim("w1", 1_000, profile=profile)).tasks
+        claimed = (await kit.queue.claim("w1", 1_000, capabilities=subset(number))).tasks
 
         served = {task_id for task_id, signature in signatures.items() if serves(profile, signature)}
         assert {task.task_id for task in claimed} == served

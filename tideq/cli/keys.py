@@ -9,8 +9,8 @@ from typing import Literal, TypeVar
 from tideq.cli.running import environ_with, say, settings_from
 from tideq.queue_core.engine.access_keys import AccessKey, AccessKeys
 from tideq.queue_core.engine.keys import Keys
-from tideq.queue_core.engine.store import connect
-from tideq.queue_core.errors import InvalidRequest
+from tideq.queue_core.engine.store import StoreUrlError, connect
+from tideq.queue_core.errors import InvalidRequest, Unavailable
 
 T = TypeVar("T")
 
@@ -63,5 +63,5 @@ def _with_keys(act: Callable[[AccessKeys], Awaitable[T]]) -> T:
 
     try:
         return asyncio.run(run())
-    except InvalidRequest as error:
+    except (InvalidRequest, StoreUrlError, Unavailable) as error:
         sys.exit(f"error: {error}")

@@ -5,7 +5,9 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 
-from tideq.api.server import serve
+import structlog
+
+from tideq.api.server import PortTaken, serve
 from tideq.api.service import NoKeys, Service
 from tideq.api.settings import ServiceSettings, read_service_settings
 from tideq.queue_core.engine.memory import MemoryWatch
@@ -23,15 +25,29 @@ def settings_from(environ: Mapping[str, str]) -> ServiceSettings:
 
 
 def run_service(settings: ServiceSettings, on_ready: Callable[[str], None]) -> None:
+    log_to_stderr()
     try:
         asyncio.run(serve(settings, on_ready, beside=_housekeeping))
-    except (NoKeys, StoreUrlError, Unavailable) as error:
+    except (NoKeys, PortTaken, StoreUrlError, Unavailable) as error:
         sys.exit(f"error: {error}")
 
 
 async def _housekeeping(service: Service) -> None:
     watch = MemoryWatch(service.client, service.engine.scripts, service.settings.queue.admission.max_memory_ratio)
     await sweep_for_ever(service.engine.queue, watch)
+
+
+def log_to_stderr() -> None:
+    """Standard output is for answers. Tracebacks come without the values of variables: they may be payloads or keys."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
 
 
 def environ_with(**overrides: object) -> dict[str, str]:

@@ -15,7 +15,7 @@
 -- @arg   heartbeat_timeout_ms  int
 -- @arg   poll_id               text  empty for a claim that cannot be repeated
 -- @arg   lease_token           text  random, new for every call
--- @arg   profile               text  empty for what the worker declared
+-- @arg   capabilities          text  what the worker has just now; '*' for what it declared
 -- @reply OK UNKNOWN_WORKER
 -- @use   recover, frontier, commit, stops
 local RECOVER_LIMIT, POLL_TTL_MS = 50, 600000
@@ -28,7 +28,7 @@ if not worker[1] or worker[1] == 'dead' then return {'UNKNOWN_WORKER', worker_id
 redis.call('ZADD', workers_key, now + heartbeat_timeout_ms, worker_id)
 recover(RECOVER_LIMIT)
 
-local serves = profile ~= '' and profile or worker[2]
+local serves = capabilities == '*' and worker[2] or string.match(worker[2], '^[^|]*') .. '|' .. capabilities
 local answer, handed = 0, {}
 
 local function hand_over(task_id, packed, definition)
