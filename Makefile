@@ -27,7 +27,7 @@ tools: ## Fetch what only some tests need (Debian: redis-server); those tests sa
 	  $$([ "$$(id -u)" = 0 ] || echo sudo) sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends redis-server'; \
 	else echo "install redis-server 7 or later with your package manager"; fi
 
-up: install ## Run a real Valkey and a real PostgreSQL, with their data in ./data, until Ctrl-C
+up: install ## Run everything on this machine, with its data in ./data, until Ctrl-C
 	$(BIN)/tideq up --data-dir data
 
 test: check ## Everything that must pass: check, then every test suite
