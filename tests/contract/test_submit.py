@@ -1,5 +1,7 @@
 """submit: new task -> queued."""
 
+from typing import Any
+
 import pytest
 
 from tests.contract.situations import NEVER_MADE_ID, claimed_ids, events, submit_count
@@ -200,7 +202,7 @@ async def test_submit_with_a_known_key_and_body_answers_with_the_same_task(kit: 
     ],
     ids=lambda other: next(iter(other)),
 )
-async def test_submit_with_a_known_key_and_another_body_is_refused(kit: Kit, other: dict[str, object]) -> None:
+async def test_submit_with_a_known_key_and_another_body_is_refused(kit: Kit, other: dict[str, Any]) -> None:
     task_id = await kit.submit(idempotency_key="order-7")
     before = await kit.dump()
 
