@@ -10,7 +10,7 @@ from tideq.queue_core.states import TaskState
 from tideq.queue_core.transitions import TERMINAL, is_legal
 
 RAW = "return redis.call('XRANGE', KEYS[1], '-', '+')"
-"""Inside a script, since the driver makes dictionaries of entries and names repeat."""
+"""Raw, so that the order of the events in an entry is the store's own."""
 
 
 class Event(NamedTuple):
