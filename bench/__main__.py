@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import functions, lanes, layouts, lifecycle, memory, reference, report, variants
+from bench import lanes, layouts, lifecycle, memory, reference, report, variants
 from bench.figures import FULL, QUICK, Findings, Plan
 from bench.server import Servers
 
@@ -19,7 +19,6 @@ BENCHES: dict[str, Callable[[Servers, Plan], Awaitable[Findings]]] = {
     "memory": memory.measure,
     "lanes": lanes.measure,
     "layouts": layouts.measure,
-    "functions": functions.measure,
     "allocators": variants.measure_allocators,
 }
 

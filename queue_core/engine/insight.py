@@ -47,12 +47,16 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     due_count: int
 
     def age_ms(self, share: float) -> int:
-        """The age that `share` of the waiting tasks do not exceed, to the minute; 1.0 is the oldest's."""
+        """The age that `share` of the waiting tasks do not exceed; 1.0 is the oldest's.
+
+        Ages are counted by the minute of submission, so this is the middle of that minute: half a minute off at most.
+        """
         wanted, seen = share * self.total_depth, 0
         for minute_ms in sorted(self.age_counts, reverse=True):
             seen += self.age_counts[minute_ms]
             if seen >= wanted:
-                return max(self.now_ms - minute_ms, 0)
+                longest = max(self.now_ms - minute_ms, 0)
+                return longest - min(longest, MINUTE_MS) // 2
         return 0
 
 
