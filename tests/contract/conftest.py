@@ -2,14 +2,15 @@
 
 import pytest
 
-from tests.stores import STORES
+from tests.stores import STORES, missing
 
 NOT_ON_FAKEREDIS: dict[str, str] = {}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "kit" in metafunc.fixturenames:
-        metafunc.parametrize("store", list(STORES), indirect=True)
+        # A store that cannot be had is told once, by test_stores.py, and not again by every test.
+        metafunc.parametrize("store", [name for name in STORES if not missing(name)], indirect=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
