@@ -16,7 +16,8 @@ MAX_NESTING = 32
 T = TypeVar("T")
 
 _TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*+"?+', re.DOTALL)
-_BRACKETS = re.compile(rb"[^\[\]{}]+")
+_ONE_KIND = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -54,11 +55,14 @@ def check_no_nul(name: str, body: bytes) -> None:
 
 
 def check_nesting(body: bytes) -> None:
-    """Counted on the bytes: a parser that recurses must not be the one to find out."""
+    """Counted on the bytes: a parser that recurses must not be the one to find out.
+
+    Texts and everything but brackets are dropped; each round then takes out the innermost level.
+    """
     if body.count(b"[") + body.count(b"{") <= MAX_NESTING:
         return
-    depth = 0
-    for bracket in _BRACKETS.sub(b"", _TEXTS.sub(b"", body)):
-        depth += 1 if bracket in b"[{" else -1
-        if depth > MAX_NESTING:
-            raise BadRequest(f"the body nests deeper than {MAX_NESTING} levels")
+    brackets = _TEXTS.sub(b"", body).translate(_ONE_KIND, _NO_BRACKETS)
+    for _ in range(MAX_NESTING):
+        brackets = brackets.replace(b"[]", b"")
+    if brackets:
+        raise BadRequest(f"the body nests deeper than {MAX_NESTING} levels, or its brackets do not match")

@@ -16,7 +16,6 @@ class ServiceSettings(msgspec.Struct, frozen=True):
     port: int = 8080
     auth: Auth = "keys"
     redis_url: str = ""
-    max_wait_seconds: float = 30.0
     max_body_bytes: int = 16 * 1024 * 1024
     queue: QueueSettings = QueueSettings()
 

@@ -5,17 +5,12 @@ them, so no number loses a digit and no hostile document costs anything here.
 """
 
 from collections.abc import Mapping
-from typing import Annotated
 
 import msgspec
 
 from tideq.queue_core.lanes import lane_signature
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.states import Reason, TaskState
-
-Name = Annotated[str, msgspec.Meta(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}\Z")]
-"""Task types, capabilities, worker names and tag keys. No `|`, `,` or `{}`: texts built of names stay unambiguous."""
-
 
 ANONYMOUS = "anonymous"
 

@@ -9,12 +9,12 @@ import random
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from tideq.queue_core.engine.checks import check_batch
 from tideq.queue_core.engine.replies import Outcome, outcomes
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.errors import InvalidRequest, PayloadTooLarge
 from tideq.queue_core.settings import QueueSettings
 
-MAX_BATCH = 1_000
 MAX_ERROR_BYTES = 65_536
 MAX_MESSAGE_LENGTH = 1_000
 
@@ -108,8 +108,7 @@ class Attempts:
     async def _say(
         self, verb: str, worker_id: str, rows: Sequence[tuple[str | int | float | bytes, ...]]
     ) -> list[Outcome]:
-        if not 1 <= len(rows) <= MAX_BATCH:
-            raise InvalidRequest("tasks", f"{len(rows)} of them; a batch has 1 … {MAX_BATCH}")
+        check_batch(rows)
         flat = [value for row in rows for value in row]
         reply = await self._scripts.call(verb, worker_id=worker_id, rows=flat)
         return outcomes(reply, [str(row[0]) for row in rows])

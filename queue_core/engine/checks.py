@@ -5,12 +5,14 @@ own.
 """
 
 import re
+from collections.abc import Sequence
 
-from tideq.queue_core.errors import InvalidTask, PayloadTooLarge
+from tideq.queue_core.errors import InvalidRequest, InvalidTask, PayloadTooLarge
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.task import NewTask, TraceContext
 from tideq.queue_core.task_id import is_task_id
 
+MAX_BATCH = 1_000
 NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}")
 MAX_CAPABILITIES = 16
 MAX_RETRIES = 1_000
@@ -18,6 +20,11 @@ MAX_TAGS = 32
 MAX_TAG_LENGTH = 256
 MAX_KEY_LENGTH = 255
 MAX_SPAN_MS = 2**42
+
+
+def check_batch(items: Sequence[object]) -> None:
+    if not 1 <= len(items) <= MAX_BATCH:
+        raise InvalidRequest("tasks", f"{len(items)} of them; a batch has 1 … {MAX_BATCH}")
 
 
 def check_kind(task: NewTask, max_execution_ms: int) -> None:

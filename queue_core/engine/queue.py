@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from tideq.queue_core.engine.checks import MAX_BATCH, check_batch
 from tideq.queue_core.engine.record import parse_record
 from tideq.queue_core.engine.replies import Outcome, accepted, instant, number, outcomes, text
 from tideq.queue_core.engine.scripts import Scripts
@@ -21,7 +22,6 @@ from tideq.queue_core.states import Reason
 from tideq.queue_core.task import Claim, ClaimedTask, NewTask, Stop, Submitted, Task
 from tideq.queue_core.transitions import transition
 
-MAX_BATCH = 1_000
 SWEEP_LIMIT = 100
 
 
@@ -49,7 +49,7 @@ class Queue:
 
     async def submit_many(self, tasks: Sequence[NewTask], *, wants_position: bool = False) -> list[Submitted]:
         """All or none. The tasks of one call come from one client."""
-        _check_batch(tasks)
+        check_batch(tasks)
         client_id = tasks[0].client_id
         if any(task.client_id != client_id for task in tasks):
             raise InvalidTask("client_id", "one submission speaks for one client")
@@ -110,7 +110,7 @@ class Queue:
 
     async def cancel_many(self, task_ids: Sequence[str]) -> list[Outcome]:
         """Details of an accepted cancel: the state it was in, and the worker that was told to stop, or none."""
-        _check_batch(task_ids)
+        check_batch(task_ids)
         return outcomes(await self._scripts.call("cancel", rows=task_ids), task_ids)
 
     async def cancel(self, task_id: str) -> Outcome:
@@ -125,7 +125,7 @@ class Queue:
         return await self._revive("replay", Reason.REPLAYED, task_id, **options)
 
     async def purge_many(self, task_ids: Sequence[str]) -> list[Outcome]:
-        _check_batch(task_ids)
+        check_batch(task_ids)
         return outcomes(await self._scripts.call("purge", rows=task_ids), task_ids)
 
     async def purge(self, task_id: str) -> Outcome:
@@ -146,7 +146,7 @@ class Queue:
 
     async def read_many(self, task_ids: Sequence[str]) -> list[Task | None]:
         """Tasks as the store has them now; `None` for those it does not have."""
-        _check_batch(task_ids)
+        check_batch(task_ids)
         now, *rows = accepted(await self._scripts.call("read", rows=task_ids))
         return [task_view(task_id, number(now), row) for task_id, row in zip(task_ids, rows, strict=True)]
 
@@ -195,11 +195,6 @@ class Queue:
 
 def parse_stops(entries: Sequence[Any]) -> tuple[Stop, ...]:
     return tuple(Stop(*text(entry).split(" ", 1)) for entry in entries)
-
-
-def _check_batch(items: Sequence[object]) -> None:
-    if not 1 <= len(items) <= MAX_BATCH:
-        raise InvalidRequest("tasks", f"{len(items)} of them; a batch has 1 … {MAX_BATCH}")
 
 
 def _flat(rows: Sequence[Sequence[Any]]) -> list[Any]:

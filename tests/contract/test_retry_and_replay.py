@@ -6,7 +6,15 @@ from tests.contract.situations import NEVER_MADE_ID, claimed_ids, events, starte
 from tests.kit import Kit
 from tideq.queue_core.engine.queue import KeptTask
 from tideq.queue_core.engine.submission import pack_definition
-from tideq.queue_core.errors import StaleLease, TaskNotFound, TooManyNewLanes, UnknownPriority, WrongState
+from tideq.queue_core.errors import (
+    RankOutOfRange,
+    StaleLease,
+    TaskNotFound,
+    TooManyNewLanes,
+    UnknownPriority,
+    WrongState,
+)
+from tideq.queue_core.score import MAX_RANK
 from tideq.queue_core.settings import Admission, QueueSettings
 from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.transitions import transition
@@ -282,3 +290,16 @@ async def test_retry_waits_its_turn_among_others(kit: Kit) -> None:
     await kit.queue.retry(cancelled.task_id)
 
     assert await claimed_ids(kit) == [*waiting, cancelled.task_id]
+
+
+async def test_retry_that_would_rank_outside_its_band_is_refused_and_changes_nothing(kit: Kit) -> None:
+    now_ms = (await kit.insight.stats()).now_ms
+    task_id = await kit.submit(priority="high", head_start_ms=-(MAX_RANK - now_ms - 60_000))
+    await kit.queue.cancel(task_id)
+    await kit.clock.advance(120_000)
+    before = await kit.dump()
+
+    with pytest.raises(RankOutOfRange):
+        await kit.queue.retry(task_id)
+
+    assert await kit.dump() == before

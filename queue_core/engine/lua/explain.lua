@@ -16,7 +16,7 @@ local score = tonumber(redis.call('ZSCORE', queue_key, task_id) or nil)
 local is_ready = score and score < 0
 
 local function global_position()
-  local ahead = lane_position(task_id, score)
+  local ahead = lane_position(task_id, task.lane)
   for _, lane in ipairs(redis.call('ZRANGEBYSCORE', heads_key, '-inf', task.rank)) do
     if lane ~= task.lane then
       local floor = band_floor(lane)
@@ -41,5 +41,5 @@ for _, worker in ipairs(redis.call('ZRANGEBYSCORE', workers_key, '(' .. now, '+i
 end
 
 return {'OK', now, pack_record(task), score and string.format('%.0f', score) or '',
-  is_ready and lane_position(task_id, score) or '', is_ready and global_position() or '',
+  is_ready and lane_position(task_id, task.lane) or '', is_ready and global_position() or '',
   redis.call('HGET', lane_names_key, task.lane) or '', profiles, control_of('*'), control_of(lane_type(task.lane))}

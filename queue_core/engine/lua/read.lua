@@ -15,7 +15,7 @@ local definitions = redis.call('HMGET', definitions_key, unpack(ids))
 local results = redis.call('HMGET', results_key, unpack(ids))
 for i, task_id in ipairs(ids) do
   local score = redis.call('ZSCORE', queue_key, task_id) or ''
-  local place = score ~= '' and tonumber(score) < 0 and lane_position(task_id, tonumber(score)) or ''
+  local place = score ~= '' and tonumber(score) < 0 and lane_position(task_id, unpack_record(records[i]).lane) or ''
   replies[i + 2] = {score, place, records[i] or '', definitions[i] or '', results[i] or '',
     redis.call('HGETALL', notes_keys .. task_id)}
 end

@@ -16,13 +16,16 @@
 -- @arg   signature      text
 -- @arg   kept_record      text  from history, empty where the store should have it
 -- @arg   kept_definition  text
--- @reply OK TASK_NOT_FOUND WRONG_STATE
--- @use   load_task, lane_for, keep, move, place, commit
+-- @reply OK TASK_NOT_FOUND WRONG_STATE RANK_OUT_OF_RANGE
+-- @use   band, load_task, lane_for, keep, move, place, commit
 local task = load_task(task_id)
 local is_absent = not task
 if is_absent and kept_record ~= '' then task = unpack_record(kept_record) end
 if not task then return {'TASK_NOT_FOUND'} end
 if not string.find(',' .. sources .. ',', ',' .. task.state .. ',', 1, true) then return {'WRONG_STATE', task.state} end
+local level = priority ~= '' and priority or string.match(task.age_bucket, '^(.*):')
+local offset = offset_ms ~= '' and offset_ms or task.rank - (task.eligible_ms ~= '' and task.eligible_ms or task.created_ms)
+if not is_rank(now + offset) then return {'RANK_OUT_OF_RANGE', task_id, string.format('%.0f', now + offset)} end
 find_lane(signature)
 local refused = plan_lanes()
 if refused then return refused end
@@ -35,8 +38,6 @@ redis.call('ZREM', dead_key, task_id)
 if keeps_budgets == 0 then task.retries, task.losses, task.deliveries = 0, 0, 0 end
 if max_retries ~= '' then task.max_retries = max_retries end
 if timeout_ms ~= '' then task.timeout_ms = timeout_ms end
-local level = priority ~= '' and priority or string.match(task.age_bucket, '^(.*):')
-local offset = offset_ms ~= '' and offset_ms or task.rank - (task.eligible_ms ~= '' and task.eligible_ms or task.created_ms)
 task.lane, task.rank, task.age_bucket = lane_of[signature], now + offset, level .. ':' .. math.floor(now / 60000)
 task.eligible_ms, task.queued_ms = now_text, now_text
 task.lease, task.worker, task.assigned_ms, task.started_ms, task.ended_ms, task.settled = '', '', '', '', '', ''

@@ -5,7 +5,6 @@
 -- Tasks of one batch are mostly alike, so what they share is sent once, as a kind, and the record, the score and the
 -- answer of those that are ready at once and have no key are made once a kind (20 µs a task before, 8 µs so).
 --
--- @key   queue    zset
 -- @key   counts   hash
 -- @key   buckets  hash
 -- @key   outbox   stream
@@ -29,8 +28,8 @@
 -- @row   idempotency  empty, or the key's name and the submission's fingerprint
 -- @row   definition
 -- @reply OK IDEMPOTENCY_CONFLICT RANK_OUT_OF_RANGE QUEUE_FULL TOO_MANY_SUBMISSIONS OUTBOX_FULL STORE_FULL
--- @use   lane_for, move, place, commit
-local MAX_RANK, RETRY_AFTER_MS = BAND_WIDTH - 1, 5000
+-- @use   lane_for, move, place, position, commit
+local RETRY_AFTER_MS = 5000
 local kinds_by_number, known, planned_keys, planned_ids = {}, {}, {}, {}
 local new_count, least_urgent, kind_count = 0, 0, 0
 
@@ -78,7 +77,7 @@ for i = 1, row_count do
     new_count = new_count + 1
     if schedule ~= '' or not kind.is_checked then
       local rank = eligible_at(schedule) + kind.offset_ms
-      if rank < 0 or rank > MAX_RANK then return {'RANK_OUT_OF_RANGE', task_id, string.format('%.0f', rank)} end
+      if not is_rank(rank) then return {'RANK_OUT_OF_RANGE', task_id, string.format('%.0f', rank)} end
       kind.is_checked, least_urgent = true, math.max(least_urgent, kind.urgency)
       find_lane(kind.signature)
     end
@@ -174,11 +173,6 @@ for _, kind in pairs(kinds_by_number) do
 end
 if new_count > 0 then commit() end
 
-local function lane_place(task_id, kind)
-  local floor = string.format('%.0f', band_floor(lane_of[kind.signature]))
-  return redis.call('ZRANK', queue_key, task_id) - redis.call('ZCOUNT', queue_key, '-inf', '(' .. floor)
-end
-
 -- A known task is answered with its id alone, others with the rank, when they become visible and their place.
 local function answer(i)
   local task_id, kind_number, schedule = row(i)
@@ -186,7 +180,7 @@ local function answer(i)
   local kind, eligible_ms = kinds_by_number[kind_number], eligible_at(schedule)
   if eligible_ms > now then return task_id .. '|' .. eligible_ms + kind.offset_ms .. '|' .. eligible_ms .. '|' end
   kind.answer = kind.answer or '|' .. now + kind.offset_ms .. '||'
-  return task_id .. kind.answer .. (wants_position == 1 and lane_place(task_id, kind) or '')
+  return task_id .. kind.answer .. (wants_position == 1 and lane_position(task_id, lane_of[kind.signature]) or '')
 end
 
 local replies = {'OK', now}

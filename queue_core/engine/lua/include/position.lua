@@ -2,8 +2,7 @@
 --
 -- @key   queue  zset
 -- @use   band
-local function lane_position(task_id, score)
-  local floor = math.floor(score / BAND_WIDTH) * BAND_WIDTH
-  local below = redis.call('ZCOUNT', queue_key, '-inf', '(' .. string.format('%.0f', floor))
+local function lane_position(task_id, lane)
+  local below = redis.call('ZCOUNT', queue_key, '-inf', '(' .. string.format('%.0f', band_floor(lane)))
   return redis.call('ZRANK', queue_key, task_id) - below
 end
