@@ -1,1 +1,1 @@
-"""History in PostgreSQL: every transition the queue made, and the way back from it."""
+"""History: every task and every transition in PostgreSQL, and the way back from there to the queue."""

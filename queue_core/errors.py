@@ -6,18 +6,22 @@
     │   ├── InvalidRequest       a value outside what the verb takes
     │   ├── IdempotencyConflict  the key was used for something else
     │   ├── LanesExhausted · TooManyNewLanes
+    │   ├── DurabilityUnavailable
     │   └── Overloaded           QueueFull · TooManySubmissions · OutboxFull · StoreFull
     ├── Conflict                 the task is not where the caller thinks
     │   ├── TaskNotFound · WrongState · StaleLease
     │   └── UnknownWorker · WorkerExists
     └── Unavailable              try again later, perhaps after someone acted
-        └── StoreReplaced · StoreUnavailable
+        ├── StoreReplaced · StoreUnavailable · HistoryUnavailable
+        └── DurabilityNotReached  the task stands, less safe than was asked for
 
 Errors are named after the fact, carry their facts as fields and a stable `code`. What status each becomes
 over HTTP is decided in one table, in `api/problems.py`.
 """
 
 from typing import ClassVar
+
+from tideq.queue_core.task import Bucket
 
 
 class QueueError(Exception):
@@ -94,6 +98,14 @@ class TooManyNewLanes(Refused):
         self.client_id, self.max_new_lanes = client_id, max_new_lanes
 
 
+class DurabilityUnavailable(Refused):
+    code = "durability-unavailable"
+
+    def __init__(self, level: str, why: str) -> None:
+        super().__init__(f"durability {level!r} cannot be had here: {why}")
+        self.level, self.field = level, "durability"
+
+
 class Overloaded(Refused):
     """Refused to protect the service; trying again after `retry_after_ms` may succeed."""
 
@@ -115,9 +127,9 @@ class QueueFull(Overloaded):
 class TooManySubmissions(Overloaded):
     code = "too-many-submissions"
 
-    def __init__(self, client_id: str, retry_after_ms: int) -> None:
+    def __init__(self, client_id: str, retry_after_ms: int, *bucket: int) -> None:
         super().__init__(f"client {client_id!r} submits faster than its limit", retry_after_ms)
-        self.client_id = client_id
+        self.client_id, self.bucket = client_id, Bucket(*bucket)
 
 
 class OutboxFull(Overloaded):
@@ -193,3 +205,15 @@ class StoreReplaced(Unavailable):
 
 class StoreUnavailable(Unavailable):
     code = "store-unavailable"
+
+
+class HistoryUnavailable(Unavailable):
+    code = "history-unavailable"
+
+
+class DurabilityNotReached(Unavailable):
+    code = "durability-not-reached"
+
+    def __init__(self, task_id: str, level: str, reached: str) -> None:
+        super().__init__(f"task {task_id} was taken but did not reach durability {level!r} in time; it has {reached!r}")
+        self.task_id, self.level, self.reached = task_id, level, reached

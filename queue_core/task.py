@@ -39,6 +39,10 @@ class NewTask(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str = ANONYMOUS
     trace: TraceContext = TraceContext()
     task_id: str | None = None
+    batch_size: int = 0
+    """Of a batch that shares one idempotency key: with more or fewer tasks it would be another batch."""
+    searchable: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    """Parameters by which history can find it, as texts."""
 
 
 class Definition(msgspec.Struct, frozen=True, array_like=True):
@@ -57,10 +61,20 @@ class Definition(msgspec.Struct, frozen=True, array_like=True):
     run_at_ms: int | None = None
     head_start_ms: int = 0
     backoff: Backoff | None = None
+    searchable: dict[str, str] | None = None
 
     @property
     def signature(self) -> str:
         return lane_signature(self.task_type, self.required_capabilities)
+
+
+class Bucket(msgspec.Struct, frozen=True):
+    """How much a client may submit: `size` at once, filled again within `window_ms`, `left` of it now."""
+
+    size: int
+    window_ms: int
+    left: int
+    full_in_ms: int
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -72,6 +86,8 @@ class Submitted(msgspec.Struct, frozen=True):
     visible_at_ms: int | None
     lane_position: int | None
     now_ms: int
+    bucket: Bucket | None = None
+    """None where clients have no rate limit."""
 
 
 class ClaimedTask(msgspec.Struct, frozen=True):

@@ -33,6 +33,17 @@ class TaskIds:
             self._advance()
             return _compose(self._last_ms, self._counter, self._partition, self._random)
 
+    def many(self, count: int) -> list[str]:
+        """As `new` so many times, at a third of the price: what the ids of one millisecond share is written once."""
+        with self._lock:
+            self._advance()
+            if self._counter + count > MAX_COUNTER:
+                self._last_ms, self._counter = self._last_ms + 1, 0
+            first, self._counter = self._counter, self._counter + count - 1
+            example = _compose(self._last_ms, first, self._partition, self._random)
+        head, tail = example[:15], example[23:]
+        return [f"{head}{n >> 14:03x}-{0x8000 | n & 0x3FFF:04x}{tail}" for n in range(first, first + count)]
+
     def _advance(self) -> None:
         now_ms = self._clock_ms()
         if now_ms > self._last_ms:

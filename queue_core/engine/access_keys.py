@@ -4,20 +4,18 @@ A key reads `tq_<id>_<secret>`. Its secret is 32 random bytes, so a plain SHA-25
 Whether a key is unknown, wrong or revoked takes the same work to find out.
 """
 
-import contextlib
 import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Generator
 from typing import Any
 
 import msgspec
-from redis.exceptions import RedisError
 
 from tideq.queue_core.engine.checks import NAME
 from tideq.queue_core.engine.keys import Keys
-from tideq.queue_core.errors import InvalidRequest, StoreUnavailable
+from tideq.queue_core.engine.store import store_errors
+from tideq.queue_core.errors import InvalidRequest
 
 ROLES = ("producer", "worker", "viewer", "admin")
 KEY = re.compile(r"tq_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
@@ -51,12 +49,12 @@ class AccessKeys:
         return f"tq_{key_id}_{secret}"
 
     async def all(self) -> list[AccessKey]:
-        with _store_errors():
+        with store_errors():
             stored = (await self._client.hgetall(self._hash)).values()
         return sorted((msgspec.json.decode(value, type=AccessKey) for value in stored), key=lambda key: key.created_ms)
 
     async def revoke(self, key_id: str) -> AccessKey:
-        with _store_errors():
+        with store_errors():
             stored = await self._client.hget(self._hash, key_id)
         if stored is None:
             raise InvalidRequest("key_id", f"there is no key {key_id!r}")
@@ -65,16 +63,8 @@ class AccessKeys:
         return revoked
 
     async def _store(self, key: AccessKey) -> None:
-        with _store_errors():
+        with store_errors():
             await self._client.hset(self._hash, key.key_id, msgspec.json.encode(key))
-
-
-@contextlib.contextmanager
-def _store_errors() -> Generator[None]:
-    try:
-        yield
-    except (RedisError, OSError) as error:
-        raise StoreUnavailable(str(error)) from error
 
 
 def matching(key_text: str, known: dict[str, AccessKey]) -> AccessKey | None:

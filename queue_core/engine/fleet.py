@@ -3,20 +3,22 @@
 Recovering what a dead worker held is not here: whichever script finds it due does it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from tideq.queue_core.engine.checks import NAME
 from tideq.queue_core.engine.queue import parse_stops
-from tideq.queue_core.engine.replies import accepted, number, text
+from tideq.queue_core.engine.replies import accepted, instant, number, text
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.errors import InvalidRequest
 from tideq.queue_core.lanes import worker_profile
 from tideq.queue_core.task import Stop, Worker
 
 DISMISS_LIMIT = 200
+WORKER_STATES = ("active", "draining", "unhealthy", "dead")
+MAX_PAGE = 500
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
@@ -25,6 +27,27 @@ class Heartbeat(msgspec.Struct, frozen=True):
     now_ms: int
     should_drain: bool
     stops: tuple[Stop, ...]
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker as the store has it. A dead one is remembered for an hour."""
+
+    worker: Worker
+    state: str
+    held_count: int
+    registered_at_ms: int
+    heartbeat_due_at_ms: int | None
+    """Given up once this has passed; of a dead one, the deadline it missed."""
+    died_at_ms: int | None
+    health: bytes
+    """As it last reported it, a JSON object; empty where it never did."""
+
+
+class FleetPage(msgspec.Struct, frozen=True):
+    now_ms: int
+    members: tuple[Member, ...]
+    next_after: str
+    """Where the next page begins; empty after the last. A page may be short, or empty, and not be the last."""
 
 
 class Fleet:
@@ -55,6 +78,16 @@ class Fleet:
         """An unhealthy worker gets no new work and keeps what it holds; returns the state it is in now."""
         return await self._judge(worker_id, "active" if is_healthy else "unhealthy")
 
+    async def members(self, states: Collection[str] = (), *, after: str = "", limit: int = 100) -> FleetPage:
+        """Workers in the order of their ids, of the given states or of all."""
+        if unknown := sorted(set(states) - set(WORKER_STATES)):
+            raise InvalidRequest("state", f"{unknown[0]!r} is not one of {', '.join(WORKER_STATES)}")
+        if not 1 <= limit <= MAX_PAGE:
+            raise InvalidRequest("limit", f"{limit} lies outside 1 … {MAX_PAGE}")
+        reply = await self._scripts.call("fleet", after=after, states=",".join(states), limit=limit)
+        now, next_after, rows = accepted(reply)
+        return FleetPage(number(now), tuple(_member(row) for row in rows), text(next_after))
+
     async def dismiss(self, worker_id: str) -> int:
         """The worker leaves; all it holds goes back free of charge. Returns how many tasks that were."""
         released, left = 0, 1
@@ -67,6 +100,19 @@ class Fleet:
     async def _judge(self, worker_id: str, verdict: Literal["active", "draining", "unhealthy"]) -> str:
         reply = await self._scripts.call("judge", worker_id=worker_id, verdict=verdict)
         return text(accepted(reply)[0])
+
+
+def _member(row: Sequence[Any]) -> Member:
+    worker_id, state, description, registered, due, health, died, held = row
+    return Member(
+        worker=msgspec.json.decode(description, type=Worker) if description else Worker(worker_id=text(worker_id)),
+        state=text(state),
+        held_count=number(held),
+        registered_at_ms=instant(registered) or 0,
+        heartbeat_due_at_ms=instant(due),
+        died_at_ms=instant(died),
+        health=health or b"",
+    )
 
 
 def _check(worker: Worker) -> None:

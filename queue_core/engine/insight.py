@@ -46,6 +46,11 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     outbox_length: int
     due_count: int
 
+    @property
+    def finished_last_minute(self) -> int:
+        """Executions that came to an end, well or badly: what makes room for those that wait."""
+        return self.recent.get("completed", 0) + self.recent.get("failed", 0)
+
     def age_ms(self, share: float) -> int:
         """The age that `share` of the waiting tasks do not exceed; 1.0 is the oldest's.
 

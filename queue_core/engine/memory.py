@@ -4,6 +4,7 @@ from typing import Any
 
 from tideq.queue_core.engine.replies import accepted
 from tideq.queue_core.engine.scripts import Scripts
+from tideq.queue_core.engine.store import store_errors
 
 
 class MemoryWatch:
@@ -14,7 +15,9 @@ class MemoryWatch:
 
     async def observe(self) -> float:
         """Note whether memory runs short; returns the used share of the limit, 0 where the store has none."""
-        ratio = max(_ratio(node) for node in _nodes(await self._client.info("memory")))
+        with store_errors():
+            info = await self._client.info("memory")
+        ratio = max(_ratio(node) for node in _nodes(info))
         accepted(await self._scripts.call("pressure", is_high=int(ratio >= self._max_ratio)))
         return ratio
 

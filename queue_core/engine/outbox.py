@@ -1,137 +1,125 @@
-"""Reading the outbox: transitions as events, and one reader a process that passes them on as they happen.
+"""The outbox as watchers read it: transitions as events, each with its position in the stream.
 
-The reader is for watching: it starts at the newest entry and drops what a slow listener cannot take. Replication to
-history reads the stream itself and acknowledges.
+For those who look on: what they miss they can read again as long as the stream has it. Replication to history reads
+the stream by itself (`feed.py`) and acknowledges.
 """
 
-import asyncio
-import contextlib
-from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
-import structlog
-from redis.exceptions import RedisError
 
 from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.engine.lane_names import LaneNames
 from tideq.queue_core.engine.record import Record, parse_record
 from tideq.queue_core.engine.replies import text
+from tideq.queue_core.engine.store import store_errors
 
-BLOCK_MS = 5_000
-RECONNECT_SECONDS = 0.5
-MAX_ENTRIES = 200
+PAGE_ENTRIES = 20
+WHOLE_ENTRY = 1_000_000
+"""As a number within an entry, past all of them: none holds as many."""
+POSITION = re.compile(r"(\d{1,15})-(\d{1,15})-(\d{1,7})", re.ASCII)
 
-log = structlog.get_logger(__name__)
+
+class Position(NamedTuple):
+    """A place in the stream: an entry may hold many events, so its id alone does not say up to which one.
+
+    Clients send it back to go on from there: to change its form, take the old one for a release.
+    """
+
+    milliseconds: int
+    sequence: int
+    number: int
+
+    @property
+    def entry_id(self) -> str:
+        return f"{self.milliseconds}-{self.sequence}"
+
+    def __str__(self) -> str:
+        return f"{self.entry_id}-{self.number}"
+
+
+BEGINNING = Position(0, 0, 0)
+
+
+def parse_position(written: str) -> Position | None:
+    match = POSITION.fullmatch(written)
+    return Position(*map(int, match.groups())) if match else None
+
+
+def end_of(entry_id: str) -> Position:
+    """The place after all events of an entry."""
+    milliseconds, _, sequence = entry_id.partition("-")
+    return Position(int(milliseconds), int(sequence), WHOLE_ENTRY)
 
 
 class Event(msgspec.Struct, frozen=True):
-    entry_id: str
+    position: Position
     now_ms: int
     epoch: str
     task_id: str
+    task_type: str
     record: Record
-    body: bytes | None
 
 
-def parse_entry(entry_id: str, fields: Mapping[bytes, bytes]) -> Iterator[Event]:
+def parse_entry(entry_id: str, fields: Mapping[bytes, bytes], lanes: LaneNames) -> Iterator[Event]:
     """The events of one stream entry, in the order they happened."""
-    now_ms, epoch = int(fields[b"now_ms"]), text(fields[b"epoch"])
-    for name, value in fields.items():
-        if b":" not in name and name not in (b"now_ms", b"epoch"):
-            body = fields.get(name + b":body")
-            yield Event(entry_id, now_ms, epoch, text(name), parse_record(value), body)
+    now_ms, epoch, place = int(fields[b"now_ms"]), text(fields[b"epoch"]), end_of(entry_id)
+    names = (name for name in fields if b":" not in name and name not in (b"now_ms", b"epoch"))
+    for number, name in enumerate(names, 1):
+        record = parse_record(fields[name])
+        task_type = lanes.task_type(record.text("lane"))
+        yield Event(place._replace(number=number), now_ms, epoch, text(name), task_type, record)
 
 
-class Subscription:
-    """Events for one listener. A listener that falls behind by more than its share is cut off, never buffered for."""
-
-    def __init__(self, wants: Callable[[Event], bool], max_waiting: int) -> None:
-        self.is_cut_off = False
-        self._wants = wants
-        self._events: asyncio.Queue[Event | None] = asyncio.Queue(max_waiting + 1)
-        self._max_waiting = max_waiting
-
-    def offer(self, event: Event) -> None:
-        if self.is_cut_off or not self._wants(event):
-            return
-        if self._events.qsize() >= self._max_waiting:
-            self.end()
-        else:
-            self._events.put_nowait(event)
-
-    def end(self) -> None:
-        if not self.is_cut_off:
-            self.is_cut_off = True
-            self._events.put_nowait(None)
-
-    async def next(self, seconds: float) -> Event | None:
-        """The next event, or None when the time is up or there will be none."""
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._events.get()
-        except TimeoutError:
-            return None
+class Page(NamedTuple):
+    events: list[Event]
+    end: Position
+    """Where the next page begins; where this one began if nothing follows."""
 
 
-class OutboxReader:
-    """Use as an async context manager; leaving it ends every subscription."""
+Entries = list[tuple[str, Mapping[bytes, bytes]]]
 
-    def __init__(self, keys: Keys, open_listener: Callable[[], Any]) -> None:
+
+class Outbox:
+    """The stream, to be looked into at any place."""
+
+    def __init__(self, client: Any, keys: Keys) -> None:
+        self._client = client
         self._stream = keys.key("outbox")
-        self._open_listener = open_listener
-        self._subscriptions: set[Subscription] = set()
-        self._job: asyncio.Task[None] | None = None
+        self._lanes = LaneNames(client, keys)
 
-    async def __aenter__(self) -> "OutboxReader":
-        self._job = asyncio.create_task(self._read_for_ever())
-        return self
+    async def newest(self) -> Position:
+        with store_errors():
+            entries = await self._client.xrevrange(self._stream, count=1)
+        return end_of(text(entries[0][0])) if entries else BEGINNING
 
-    async def __aexit__(self, *_: object) -> None:
-        self.close()
-        if self._job is not None:
-            self._job.cancel()
-            await asyncio.gather(self._job, return_exceptions=True)
+    async def holds(self, position: Position) -> bool:
+        """Whether all that came after this place is still there: the stream only ever loses its oldest entries."""
+        with store_errors():
+            return bool(await self._client.xrange(self._stream, position.entry_id, position.entry_id))
 
-    def close(self) -> None:
-        for subscription in self._subscriptions:
-            subscription.end()
+    async def page_after(self, position: Position) -> Page | None:
+        """The next few events, beginning within an entry where that is the place; None where the place is gone."""
+        with store_errors():
+            entries = _texts(await self._client.xrange(self._stream, position.entry_id, count=PAGE_ENTRIES))
+        if not entries or entries[0][0] != position.entry_id:
+            return None
+        events = [event for event in await self.parse(entries) if event.position > position]
+        return Page(events, end_of(entries[-1][0]))
 
-    @contextlib.contextmanager
-    def subscribe(self, wants: Callable[[Event], bool], max_waiting: int = 1_000) -> Generator[Subscription]:
-        subscription = Subscription(wants, max_waiting)
-        self._subscriptions.add(subscription)
-        try:
-            yield subscription
-        finally:
-            self._subscriptions.discard(subscription)
+    async def read_after(self, position: Position, count: int, block_ms: int) -> Entries:
+        """The next entries as they are, waiting for the first."""
+        with store_errors():
+            answer = await self._client.xread({self._stream: position.entry_id}, count=count, block=block_ms)
+        return [entry for _, entries in answer or () for entry in _texts(entries)]
 
-    async def _read_for_ever(self) -> None:
-        last_id = "$"
-        while True:
-            listener = self._open_listener()
-            try:
-                while True:
-                    last_id = await self._read_once(listener, last_id)
-            except (RedisError, OSError) as error:
-                log.warning("outbox reader lost its connection", error=str(error))
-                await asyncio.sleep(RECONNECT_SECONDS)
-            finally:
-                with contextlib.suppress(RedisError, OSError):
-                    await listener.aclose()
+    async def parse(self, entries: Entries) -> list[Event]:
+        with store_errors():
+            await self._lanes.refresh()
+        return [event for entry_id, fields in entries for event in parse_entry(entry_id, fields, self._lanes)]
 
-    async def _read_once(self, listener: Any, last_id: str) -> str:
-        """`$` means the newest at the time of asking, so it is only asked for once."""
-        if last_id == "$":
-            newest = await listener.xrevrange(self._stream, count=1)
-            last_id = text(newest[0][0]) if newest else "0-0"
-        answer = await listener.xread({self._stream: last_id}, count=MAX_ENTRIES, block=BLOCK_MS)
-        for _, entries in answer or ():
-            for entry_id, fields in entries:
-                last_id = text(entry_id)
-                self._pass_on(last_id, fields)
-        return last_id
 
-    def _pass_on(self, entry_id: str, fields: Mapping[bytes, bytes]) -> None:
-        for event in parse_entry(entry_id, fields):
-            for subscription in self._subscriptions:
-                subscription.offer(event)
+def _texts(entries: list[tuple[bytes, Mapping[bytes, bytes]]]) -> Entries:
+    return [(text(entry_id), fields) for entry_id, fields in entries]

@@ -48,7 +48,7 @@ COLD = (
     Field("eligible_ms", "text", "the earliest instant it may run; empty for created_ms"),
     Field("queued_ms", "text", "when it last became queued; empty for created_ms"),
     Field("backoff", "text", "own backoff as base,multiplier,cap; empty for the service's"),
-    Field("idempotency", "text", "name of the key that stands for it"),
+    Field("idempotency", "text", "name of the key that stands for it, and fingerprint of what was asked for"),
 )
 """What only returning to the queue needs: carried as one text until somebody looks."""
 

@@ -42,7 +42,7 @@ REFUSALS = {
     "IDEMPOTENCY_CONFLICT": Refusal(errors.IdempotencyConflict, (text,)),
     "RANK_OUT_OF_RANGE": Refusal(errors.RankOutOfRange, (text, number)),
     "QUEUE_FULL": Refusal(errors.QueueFull, (number, number, number)),
-    "TOO_MANY_SUBMISSIONS": Refusal(errors.TooManySubmissions, (text, number)),
+    "TOO_MANY_SUBMISSIONS": Refusal(errors.TooManySubmissions, (text, number, number, number, number, number)),
     "OUTBOX_FULL": Refusal(errors.OutboxFull, (number, number, number)),
     "STORE_FULL": Refusal(errors.StoreFull, (number,)),
     "LANES_EXHAUSTED": Refusal(errors.LanesExhausted, (text,)),

@@ -129,6 +129,13 @@ def assemble(name: str) -> Source:
     return Source(name, header, text, own.flags)
 
 
+def assemble_all() -> None:
+    """Read every script now: a process that goes on while its files are replaced must not meet newer ones later."""
+    for path in LUA.iterdir():
+        if path.name.endswith(".lua"):
+            assemble(path.name.removesuffix(".lua"))
+
+
 def _unique(items: Iterable[T]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(items))
 
@@ -210,6 +217,8 @@ class Scripts:
         sends_flags: bool = True,
     ) -> None:
         self.epoch = ""
+        self.on_replaced: Callable[[], None] = lambda: None
+        """Called whenever the store turns out to be of another epoch."""
         self._client = client
         self._keys = keys
         self._constants = {"seed": _seed, **constants}
@@ -224,8 +233,10 @@ class Scripts:
         words = [*(self._keys.key(key) for key in source.header.keys), *values, *rows]
         async with self._turns:
             reply = await self._evaluate(source, len(source.header.keys), words)
-        word = reply[0]
-        return Reply(word.decode() if isinstance(word, bytes) else word, reply[1:])
+        word = reply[0].decode() if isinstance(reply[0], bytes) else reply[0]
+        if word == "EPOCH_MISMATCH":
+            self.on_replaced()
+        return Reply(word, reply[1:])
 
     def _values(self, source: Source, arguments: Mapping[str, Value]) -> list[Value]:
         values: list[Value] = [self._keys.prefix(prefix) for prefix in source.header.prefixes]

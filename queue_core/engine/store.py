@@ -8,7 +8,9 @@ Commands are never retried by the driver: it would repeat a script whose answer 
 may be repeated are repeated by callers that know so.
 """
 
+import contextlib
 import random
+from collections.abc import Generator
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
@@ -17,6 +19,11 @@ from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from tideq.queue_core.engine.identity import StoreIdentity
+from tideq.queue_core.engine.packing import packing
+from tideq.queue_core.errors import StoreUnavailable
 
 COMMAND_TIMEOUT_SECONDS = 5.0
 SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
@@ -24,6 +31,15 @@ SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redi
 
 class StoreUrlError(ValueError):
     """The URL does not say where the store is; the message tells what is wrong."""
+
+
+@contextlib.contextmanager
+def store_errors() -> Generator[None]:
+    """What the driver says, in the queue's words."""
+    try:
+        yield
+    except (RedisError, OSError) as error:
+        raise StoreUnavailable(str(error)) from error
 
 
 class SentinelClient(redis.Redis):
@@ -36,9 +52,15 @@ class SentinelClient(redis.Redis):
             await sentinel.aclose()
 
 
-def connect(url: str) -> Any:
-    """A client for commands: a short timeout, no hidden retries."""
-    return _client(url, socket_timeout=COMMAND_TIMEOUT_SECONDS)
+def connect(url: str, identity: StoreIdentity | None = None) -> Any:
+    """A client for commands: a short timeout, no hidden retries. With an identity it talks to trusted servers only.
+
+    A cluster's client asks each node for itself and takes no such check.
+    """
+    options: dict[str, Any] = {"socket_timeout": COMMAND_TIMEOUT_SECONDS}
+    if identity is not None and "cluster" not in urlsplit(url).scheme:
+        options["redis_connect_func"] = identity.check
+    return _client(url, **options)
 
 
 def connect_listener(url: str) -> Any:
@@ -61,7 +83,7 @@ def _client(url: str, **options: Any) -> Any:
     options = {"retry": Retry(NoBackoff(), 0), "socket_connect_timeout": COMMAND_TIMEOUT_SECONDS, **options}
     if parts.scheme in ("redis", "rediss", "unix"):
         pools: Any = redis.ConnectionPool
-        return redis.Redis.from_pool(pools.from_url(url, **options))
+        return redis.Redis.from_pool(packing(pools.from_url(url, **options)))
     if parts.scheme not in SCHEMES:
         raise StoreUrlError(f"REDIS_URL: scheme {parts.scheme!r} is not one of {', '.join(SCHEMES)}")
     options |= _credentials(parts) | dict(parse_qsl(parts.query))
@@ -97,7 +119,7 @@ def _sentinel(parts: SplitResult, options: dict[str, Any]) -> Any:
     sentinel_options = {"socket_timeout": COMMAND_TIMEOUT_SECONDS}
     sentinel = Sentinel(_addresses(parts, 26_379), sentinel_kwargs=sentinel_options)
     pool = SentinelConnectionPool(service, sentinel, db=int(database or 0), **options)
-    return SentinelClient.from_pool(pool)
+    return SentinelClient.from_pool(packing(pool))
 
 
 def _cluster(parts: SplitResult, options: dict[str, Any]) -> Any:

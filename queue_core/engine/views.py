@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import msgspec
+
 from tideq.queue_core.engine.record import Record, parse_record
 from tideq.queue_core.engine.replies import instant, text
 from tideq.queue_core.engine.submission import unpack_definition
 from tideq.queue_core.states import Reason, TaskState
-from tideq.queue_core.task import Progress, Task
+from tideq.queue_core.task import Definition, Progress, Task
 
 SINCE = {TaskState.QUEUED: "queued_ms", TaskState.ASSIGNED: "assigned_ms", TaskState.EXECUTING: "started_ms"}
 
@@ -17,13 +19,25 @@ def task_view(task_id: str, now_ms: int, row: Any) -> Task | None:
     if not packed:
         return None
     notes: dict[str, bytes] = {text(flat[i]): flat[i + 1] for i in range(0, len(flat), 2)}
-    record = parse_record(packed)
+    record, placed = parse_record(packed), instant(score)
+    task = task_of(task_id, now_ms, record, unpack_definition(definition), result or None, _errors(notes))
+    return msgspec.structs.replace(
+        task,
+        visible_at_ms=placed if placed is not None and placed > 0 else None,
+        lane_position=instant(position),
+        progress=_progress(notes.get("p"), record),
+    )
+
+
+def task_of(
+    task_id: str, now_ms: int, record: Record, definition: Definition, result: bytes | None, errors: tuple[bytes, ...]
+) -> Task:
+    """What a record and a definition say by themselves, whoever kept them."""
     state = TaskState(record.text("state"))
-    placed = instant(score)
     created_ms = record.number("created_ms")
     return Task(
         task_id=task_id,
-        definition=unpack_definition(definition),
+        definition=definition,
         state=state,
         reason=Reason(record.text("reason")),
         version=record.number("version"),
@@ -39,15 +53,15 @@ def task_view(task_id: str, now_ms: int, row: Any) -> Task | None:
         created_at_ms=created_ms,
         eligible_at_ms=record.instant("eligible_ms") or created_ms,
         state_since_ms=record.instant(SINCE.get(state, "ended_ms")) or created_ms,
-        visible_at_ms=placed if placed is not None and placed > 0 else None,
+        visible_at_ms=record.instant("visible_ms"),
         assigned_at_ms=record.instant("assigned_ms"),
         started_at_ms=record.instant("started_ms"),
         ended_at_ms=record.instant("ended_ms"),
         worker_id=record.text("worker") or None,
-        lane_position=instant(position),
-        progress=_progress(notes.get("p"), record),
-        result=result or None,
-        errors=_errors(notes),
+        lane_position=None,
+        progress=None,
+        result=result,
+        errors=errors,
         now_ms=now_ms,
     )
 

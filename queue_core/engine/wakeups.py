@@ -17,12 +17,13 @@ from typing import Any
 import structlog
 from redis.exceptions import RedisError
 
+from tideq.queue_core.background import end
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.replies import accepted, instant, number, text
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.engine.waiting_room import Waiter, WaitingRoom
 from tideq.queue_core.errors import QueueError
-from tideq.queue_core.task import Claim, ClaimedTask
+from tideq.queue_core.task import Claim
 
 SURVEY_SECONDS = 1.0
 MIN_SURVEY_GAP_SECONDS = 0.01
@@ -57,9 +58,7 @@ class Wakeups:
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
-        for job in self._jobs:
-            job.cancel()
-        await asyncio.gather(*self._jobs, return_exceptions=True)
+        await end(*self._jobs)
 
     def close(self) -> None:
         """Answer every waiting poll with what it has: nothing new is claimed from here on."""
@@ -81,7 +80,7 @@ class Wakeups:
         self,
         waiter: Waiter,
         claim: Callable[[], Awaitable[Claim]],
-        hand_back: Callable[[tuple[ClaimedTask, ...]], Awaitable[object]],
+        hand_back: Callable[[Claim], Awaitable[object]],
         wait_seconds: float,
     ) -> Claim:
         """Claim as soon as there is something to claim; an empty claim when the time is up or the service closes.
@@ -182,7 +181,7 @@ def _report_crash(job: asyncio.Task[None]) -> None:
 
 async def _claim_or_hand_back(
     claim: Callable[[], Awaitable[Claim]],
-    hand_back: Callable[[tuple[ClaimedTask, ...]], Awaitable[object]],
+    hand_back: Callable[[Claim], Awaitable[object]],
 ) -> Claim:
     """A claim must not be torn down half-way: the store may have answered what nobody would then hear."""
     running = asyncio.ensure_future(claim())
@@ -192,5 +191,5 @@ async def _claim_or_hand_back(
         with contextlib.suppress(QueueError):
             got = await running
             if got.tasks:
-                await hand_back(got.tasks)
+                await hand_back(got)
         raise

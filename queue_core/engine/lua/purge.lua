@@ -3,19 +3,11 @@
 --
 -- @flags allow-oom
 -- @key   dead  zset
--- @prefix notes        hash
--- @prefix idempotency  string
+-- @prefix notes  hash
 -- @row   task_id
 -- @reply OK TASK_NOT_FOUND WRONG_STATE
--- @use   load_task, count, emit, keep, commit
+-- @use   load_task, count, emit, keep, free_key, commit
 local replies = {'OK', now}
-
--- The key may have expired and stand for a later task by now.
-local function free_key(task_id, task)
-  if task.idempotency == '' then return end
-  local key = idempotency_keys .. task.idempotency
-  if string.match(redis.call('GET', key) or '', '^%S+') == task_id then redis.call('DEL', key) end
-end
 
 fetch_tasks(row_ids())
 for i = 1, row_count do
@@ -32,7 +24,7 @@ for i = 1, row_count do
     tasks[task_id] = false
     redis.call('DEL', notes_keys .. task_id)
     redis.call('ZREM', dead_key, task_id)
-    free_key(task_id, task)
+    free_key(task_id, task.idempotency)
     replies[i + 2] = 'OK'
   end
 end

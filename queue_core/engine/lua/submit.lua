@@ -99,27 +99,34 @@ local function depth_refusal()
   return over(max_depth, -1) or over(high_only_depth, 0) or over(soft_depth, 1) or nil
 end
 
-local function rate_refusal()
-  if client_rate == 0 then return nil end
-  local interval = 1000 / client_rate
-  local arrival = math.max(tonumber(redis.call('HGET', buckets_key, 'client:' .. client_id) or 0), now)
-  local spent_until = arrival + new_count * interval
-  local wait = spent_until - now - client_burst * interval
-  if wait > 0 then return {'TOO_MANY_SUBMISSIONS', client_id, math.ceil(wait)} end
-  return nil, string.format('%.3f', spent_until)
+local interval, client_field = client_rate > 0 and 1000 / client_rate, 'client:' .. client_id
+local spent_until = interval and math.max(tonumber(redis.call('HGET', buckets_key, client_field) or 0), now)
+
+-- The client's bucket: its size, how long it takes to fill, what is left, how long until it is full again.
+local function bucket()
+  if not interval then return {} end
+  local left = math.floor(client_burst - (spent_until - now) / interval + 0.001)
+  return {client_burst, math.ceil(client_burst * interval), math.max(left, 0), math.ceil(spent_until - now)}
 end
 
-local refused, spent_until
+-- A thousandth of a submission is forgiven: instants are rounded when they are kept.
+local function rate_refusal()
+  if not interval then return nil end
+  local wait = spent_until + new_count * interval - now - client_burst * interval
+  if wait > interval / 1000 then return {'TOO_MANY_SUBMISSIONS', client_id, math.ceil(wait), unpack(bucket())} end
+end
+
 if new_count > 0 then
-  refused = pressure_refusal() or depth_refusal()
-  if not refused then refused, spent_until = rate_refusal() end
-  refused = refused or plan_lanes()
+  local refused = pressure_refusal() or depth_refusal() or rate_refusal() or plan_lanes()
   if refused then return refused end
 end
 
 -- From here on everything is accepted. The reason, submitted, is left empty: it is every waiting task's.
 open_lanes()
-if spent_until then redis.call('HSET', buckets_key, 'client:' .. client_id, spent_until) end
+if interval and new_count > 0 then
+  spent_until = spent_until + new_count * interval
+  redis.call('HSET', buckets_key, client_field, string.format('%.3f', spent_until))
+end
 
 local function new_task(kind, eligible_ms, idempotency)
   return {
@@ -147,9 +154,9 @@ local function submit_plain(task_id, kind)
   end
 end
 
-local function submit_special(task_id, kind, schedule, name)
-  local eligible_ms = eligible_at(schedule)
-  local task = new_task(kind, eligible_ms, name)
+local function submit_special(task_id, kind, schedule, idempotency)
+  local eligible_ms, name = eligible_at(schedule), string.match(idempotency, '^%S*')
+  local task = new_task(kind, eligible_ms, idempotency)
   local visible_text = eligible_ms > now and string.format('%.0f', eligible_ms) or ''
   if visible_text == '' then place_ready(task_id, task) else place_hidden(task_id, eligible_ms, visible_text) end
   move(task_id, task, 'queued', '', visible_text)
@@ -164,7 +171,7 @@ for i = 1, row_count do
     if schedule == '' and idempotency == '' then
       submit_plain(task_id, kind)
     else
-      submit_special(task_id, kind, schedule, string.match(idempotency, '^%S*'))
+      submit_special(task_id, kind, schedule, idempotency)
     end
   end
 end
@@ -183,6 +190,6 @@ local function answer(i)
   return task_id .. kind.answer .. (wants_position == 1 and lane_position(task_id, lane_of[kind.signature]) or '')
 end
 
-local replies = {'OK', now}
-for i = 1, row_count do replies[i + 2] = answer(i) end
+local replies = {'OK', now, bucket()}
+for i = 1, row_count do replies[i + 3] = answer(i) end
 return replies

@@ -9,13 +9,14 @@
 -- @key   controls      hash
 -- @key   dead_workers  zset
 -- @key   expiring      zset
+-- @key   outbox        stream
 -- @prefix worker  hash
 -- @prefix notes   hash
 -- @arg   limit               int
 -- @arg   dead_letter_ttl_ms  int
 -- @reply OK
 -- @use   recover, commit
-local KEPT_TALLIES_MS, KEPT_DEAD_WORKERS_MS = 3900000, 3600000
+local KEPT_TALLIES_MS, KEPT_DEAD_WORKERS_MS, KEPT_EVENTS = 3900000, 3600000, 10000
 
 local function drop_old_tallies()
   for _, field in ipairs(redis.call('HKEYS', recent_key)) do
@@ -61,8 +62,14 @@ local function forget_finished()
   return #ids
 end
 
+-- Where no history takes events away, only listeners need them, and only the latest.
+local function trim_unread_outbox()
+  if unrecorded_ttl_ms > 0 then redis.call('XTRIM', outbox_key, 'MAXLEN', '~', KEPT_EVENTS) end
+end
+
 local moved, buried = recover(limit)
 local tidied = buried + forget_finished()
+trim_unread_outbox()
 if moved == 0 then
   redis.call('ZREMRANGEBYSCORE', dead_key, '-inf', now - dead_letter_ttl_ms)
   drop_old_tallies()

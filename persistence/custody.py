@@ -1,0 +1,182 @@
+"""Custody: no store is trusted until its content has been compared with history.
+
+A server that starts, restarts or takes over may have everything, less than it had, or nothing. Whoever talks to it
+first finds out here, and mends it: a new install is opened, an empty store is rebuilt, one that lost its last writes is
+reconciled. Until then everyone is refused.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+from enum import Enum
+
+import structlog
+
+from tideq.persistence.checkpoints import Checkpoint, Checkpoints
+from tideq.persistence.database import Connection, Database
+from tideq.persistence.rebuild import Plan, Rebuild
+from tideq.persistence.reconcile import Difference, Reconciliation
+from tideq.queue_core.engine.feed import FIRST_ID, entry_order
+from tideq.queue_core.engine.identity import StoreIdentity
+from tideq.queue_core.engine.restoring import Restoration, StoreFacts
+from tideq.queue_core.engine.scripts import Scripts
+from tideq.queue_core.errors import HistoryUnavailable, QueueError
+from tideq.queue_core.settings import QueueSettings
+
+LOCK = 7_305_004
+FIRST_EPOCH = 1
+RETRY_SECONDS = 0.25
+
+log = structlog.get_logger(__name__)
+
+
+class Verdict(Enum):
+    SOUND = "the store has everything history has"
+    NEW = "neither has anything: a new install"
+    ADOPT = "history is younger than the store, and learns from it"
+    REBUILD = "the store is empty, or was left half filled"
+    RECONCILE = "the store lost writes that history has"
+
+
+def judge(facts: StoreFacts, checkpoint: Checkpoint | None) -> Verdict:
+    if checkpoint is None:
+        return Verdict.ADOPT if facts.is_usable else Verdict.NEW
+    if not facts.is_usable:
+        return Verdict.REBUILD
+    epoch = int(facts.epoch)
+    if epoch > checkpoint.epoch:
+        return Verdict.ADOPT
+    if (epoch, *entry_order(facts.last_entry_id)) < checkpoint.order:
+        return Verdict.RECONCILE
+    return Verdict.SOUND
+
+
+class Custodian:
+    """Keeps one process's scripts on the right epoch. `restoration` must come with a client that no identity guards."""
+
+    def __init__(
+        self,
+        database: Database,
+        restoration: Restoration,
+        settings: QueueSettings,
+        scripts: Scripts,
+        identity: StoreIdentity,
+        on_progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> None:
+        self._database = database
+        self._restoration = restoration
+        self._settings = settings
+        self._scripts = scripts
+        self._identity = identity
+        self._on_progress = on_progress
+        self._checkpoints = Checkpoints(database, settings.partition)
+        scripts.on_replaced = identity.doubt.set
+
+    async def settle(self) -> Verdict:
+        """Compare, mend where needed, and let this process in; raises while it cannot tell."""
+        try:
+            async with self._alone() as connection:
+                return await self._settle_with(connection)
+        except HistoryUnavailable:
+            if not await self._is_unchanged():
+                raise
+            return Verdict.SOUND
+
+    async def rebuild(self) -> str:
+        """Empty the store and fill it from history, whatever it has; returns the epoch it is opened under."""
+        async with self._alone() as connection:
+            facts, checkpoint = await self._restoration.facts(), await self._checkpoints.read_with(connection)
+            if checkpoint is None:
+                raise HistoryUnavailable("history has nothing to rebuild from")
+            return await self._rebuild(connection).run(facts.epoch, checkpoint)
+
+    async def plan(self) -> Plan:
+        """What a rebuild would put back."""
+        async with self._database.session() as connection:
+            return await self._rebuild(connection).plan()
+
+    async def verdict(self) -> Verdict:
+        """What `settle` would find, with nothing changed."""
+        async with self._database.session() as connection:
+            return judge(await self._restoration.facts(), await self._checkpoints.read_with(connection))
+
+    async def differences(self) -> AsyncGenerator[Difference]:
+        async with self._database.session() as connection:
+            async for each in Reconciliation(connection, self._restoration, self._checkpoints).differences():
+                yield each
+
+    async def reconcile(self) -> str:
+        """Mend what history knows better, whether or not the store looks sound; returns the new epoch."""
+        async with self._alone() as connection:
+            facts, checkpoint = await self._restoration.facts(), await self._checkpoints.read_with(connection)
+            if checkpoint is None or not facts.is_usable:
+                raise HistoryUnavailable("there is nothing to compare: start the service, or run `tideq rebuild`")
+            return await self._mend(connection, Verdict.RECONCILE, facts, checkpoint)
+
+    async def watch(self) -> None:
+        """For ever: whenever the store is in doubt, settle it."""
+        while True:
+            await self._identity.doubt.wait()
+            try:
+                verdict = await self.settle()
+                log.warning("store settled", verdict=verdict.name, epoch=self._scripts.epoch)
+            except QueueError as error:
+                log.warning("store in doubt, closed until it is settled", error=str(error))
+                await asyncio.sleep(RETRY_SECONDS)
+
+    @contextlib.asynccontextmanager
+    async def _alone(self) -> AsyncGenerator[Connection]:
+        """One at a time: who comes second finds the work done."""
+        name = f"{self._database.schema}:{self._settings.partition}"
+        async with self._database.session() as connection:
+            await connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", (LOCK, name))
+            yield connection
+
+    async def _settle_with(self, connection: Connection) -> Verdict:
+        facts, checkpoint = await self._restoration.facts(), await self._checkpoints.read_with(connection)
+        verdict = judge(facts, checkpoint)
+        if verdict is Verdict.NEW:
+            log.info("a new install")
+        elif verdict is not Verdict.SOUND:
+            log.warning("store is not what history expects", verdict=verdict.name, meaning=verdict.value)
+        epoch = await self._mend(connection, verdict, facts, checkpoint or Checkpoint(0, FIRST_ID, 0, 0))
+        await self._let_in(epoch)
+        return verdict
+
+    async def _mend(self, connection: Connection, verdict: Verdict, facts: StoreFacts, checkpoint: Checkpoint) -> str:
+        if verdict is Verdict.REBUILD:
+            return await self._rebuild(connection).run(facts.epoch, checkpoint)
+        if verdict is Verdict.RECONCILE:
+            mending = Reconciliation(connection, self._restoration, self._checkpoints)
+            return await mending.run(facts, checkpoint, _log_difference)
+        epoch = facts.epoch if facts.is_usable else str(FIRST_EPOCH)
+        if verdict is Verdict.NEW:
+            await self._restoration.wipe()
+        if verdict is not Verdict.SOUND:
+            await self._checkpoints.enter_epoch(connection, Checkpoint(int(epoch), FIRST_ID, 0, checkpoint.event_count))
+        await self._restoration.enter(facts.epoch, epoch)
+        return epoch
+
+    def _rebuild(self, connection: Connection) -> Rebuild:
+        return Rebuild(connection, self._restoration, self._checkpoints, self._settings, self._on_progress)
+
+    async def _is_unchanged(self) -> bool:
+        """History is away, but this very run of the server was found sound before: the queue goes on."""
+        facts = await self._restoration.facts()
+        if not facts.is_usable or facts.identity != facts.known_identity:
+            return False
+        await self._let_in(facts.epoch)
+        return True
+
+    async def _let_in(self, epoch: str) -> None:
+        self._scripts.epoch = epoch
+        self._identity.trust((await self._restoration.facts()).identity)
+
+
+def _log_difference(difference: Difference) -> None:
+    log.warning(
+        "task restored from history",
+        task_id=difference.task_id,
+        in_store=difference.in_store,
+        in_history=difference.in_history,
+    )

@@ -1,0 +1,107 @@
+"""Connections to one queue's history, and what their errors mean to the rest of the service.
+
+A queue has a schema of its own, so that queues can share a database. Whoever connects finds it on the search path: no
+statement names it. Behind a pooler that shares sessions this needs a database of the queue's own.
+"""
+
+import contextlib
+from collections.abc import AsyncGenerator
+from functools import cache
+from importlib import resources
+from typing import Any, LiteralString, cast
+
+import psycopg
+from psycopg import sql
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from tideq.queue_core.errors import HistoryUnavailable
+
+Connection = psycopg.AsyncConnection[tuple[Any, ...]]
+CONNECT_SECONDS = 5
+WAIT_SECONDS = 5.0
+READ_TIMEOUT = "10s"
+BY_INDEX = (
+    "SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_seqscan = off; SET enable_bitmapscan = off; "
+    "SET enable_sort = off; SET enable_incremental_sort = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
+)
+"""Whatever a reader asks for comes a page at a time in the order of an index. Planning that anew for every partition
+would take longer than reading it, and a plan for unknown values is a bad guess unless it has no choice."""
+MAX_READERS = 8
+ALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+"""A replicator whose machine vanished gives its locks back within half a minute."""
+
+
+def schema_name(queue_name: str) -> str:
+    return "tideq" if queue_name == "default" else f"tideq_{queue_name}"
+
+
+@cache
+def statement(name: str) -> LiteralString:
+    """One of the files under `queries/`."""
+    text = (resources.files("tideq.persistence") / "queries" / f"{name}.sql").read_text()
+    return cast("LiteralString", text)
+
+
+class Database:
+    """Use as an async context manager; it need not be reachable for that."""
+
+    def __init__(self, url: str, queue_name: str = "default") -> None:
+        self.schema = schema_name(queue_name)
+        self._url = url
+        self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+            url,
+            kwargs={"autocommit": True, "connect_timeout": CONNECT_SECONDS, **ALIVE},
+            min_size=1,
+            max_size=MAX_READERS,
+            timeout=WAIT_SECONDS,
+            open=False,
+            configure=self._configure_reader,
+            check=AsyncConnectionPool.check_connection,
+        )
+
+    async def __aenter__(self) -> "Database":
+        await self._pool.open(wait=False)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._pool.close()
+
+    @contextlib.asynccontextmanager
+    async def reading(self) -> AsyncGenerator[Connection]:
+        """One of a few shared connections, for short statements."""
+        with translated_errors():
+            async with self._pool.connection() as connection:
+                yield connection
+
+    @contextlib.asynccontextmanager
+    async def session(self) -> AsyncGenerator[Connection]:
+        """A connection of one's own, for locks and long work."""
+        with translated_errors():
+            connection = await psycopg.AsyncConnection[tuple[Any, ...]].connect(
+                self._url, autocommit=True, connect_timeout=CONNECT_SECONDS, **cast("dict[str, Any]", ALIVE)
+            )
+            async with connection:
+                await self._choose_schema(connection)
+                yield connection
+
+    async def _configure_reader(self, connection: Connection) -> None:
+        await self._choose_schema(connection)
+        await connection.execute("SELECT set_config('statement_timeout', %s, false)", (READ_TIMEOUT,))
+        await connection.execute(BY_INDEX)
+
+    async def _choose_schema(self, connection: Connection) -> None:
+        await connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(self.schema)))
+
+
+@contextlib.contextmanager
+def translated_errors() -> Any:
+    try:
+        yield
+    except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout) as error:
+        raise HistoryUnavailable(_first_line(error)) from error
+    except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn) as error:
+        raise HistoryUnavailable("the database has no schema for this version: run `tideq migrate`") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

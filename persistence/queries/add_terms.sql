@@ -1,0 +1,4 @@
+-- Terms of tasks, known ones passed over: two arrays, terms and ids.
+INSERT INTO task_terms (term, task_id)
+SELECT * FROM unnest(%s::text[], %s::uuid[])
+ON CONFLICT DO NOTHING;

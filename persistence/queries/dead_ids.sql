@@ -1,0 +1,4 @@
+-- Dead letters inside their time (milliseconds), with when they died in Unix milliseconds.
+SELECT task_id::text, (extract(epoch FROM died_at) * 1000)::bigint
+FROM dead_letter_tasks
+WHERE died_at > now() - %s * interval '1 millisecond';

@@ -1,0 +1,11 @@
+-- Those of the given tasks (an array of ids) that history has: the columns of TaskRow.
+-- The limit keeps this a look-up for each id, whatever the planner thinks of their number.
+SELECT found.*
+FROM unnest(%s::uuid[]) AS wanted (task_id)
+CROSS JOIN LATERAL (
+    SELECT task_id::text, (extract(epoch FROM clock_timestamp()) * 1000)::bigint, task_type, parameters, attributes,
+        record, result, error
+    FROM tasks
+    WHERE tasks.task_id = wanted.task_id
+    LIMIT 1
+) AS found;

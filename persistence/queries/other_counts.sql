@@ -1,0 +1,4 @@
+-- Dead letters and idempotency keys inside their time: two spans in milliseconds.
+SELECT
+    (SELECT count(*) FROM dead_letter_tasks WHERE died_at > now() - %s * interval '1 millisecond'),
+    (SELECT count(*) FROM tasks WHERE idempotency IS NOT NULL AND created_at > now() - %s * interval '1 millisecond');

@@ -1,0 +1,10 @@
+-- Whether a range of ids still holds a live task, or a dead letter inside its time.
+--   start, end      ids, the end excluded
+--   died_after_ms   Unix milliseconds
+SELECT EXISTS (
+    SELECT FROM tasks
+    WHERE state = ANY ('{queued,assigned,executing}') AND task_id >= %(start)s AND task_id < %(end)s
+) OR EXISTS (
+    SELECT FROM dead_letter_tasks
+    WHERE died_at > to_timestamp(%(died_after_ms)s / 1000.0) AND task_id >= %(start)s AND task_id < %(end)s
+);

@@ -1,0 +1,6 @@
+-- The partitions of tasks but the default one, by name.
+SELECT child.relname
+FROM pg_inherits
+JOIN pg_class child ON child.oid = pg_inherits.inhrelid
+WHERE pg_inherits.inhparent = 'tasks'::regclass
+  AND child.relname <> 'tasks_default';

@@ -1,0 +1,129 @@
+"""Rebuild: every live task back where it was, from history into an empty store.
+
+The store is closed while it lasts and opened by the last step, under a new epoch. Killed in between, it is simply run
+again. What was acknowledged but not yet replicated when the store was lost is lost with it: that is the lag.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, NamedTuple
+
+import structlog
+
+from tideq.persistence.checkpoints import Checkpoint, Checkpoints
+from tideq.persistence.database import Connection, statement
+from tideq.persistence.definitions import joined, pack_definition, packed_record
+from tideq.queue_core.engine.feed import FIRST_ID
+from tideq.queue_core.engine.restoring import KeptKey, Restoration, RestoredTask
+from tideq.queue_core.settings import QueueSettings
+
+FETCH_COUNT = 500
+LIVE = ["queued", "assigned", "executing"]
+
+log = structlog.get_logger(__name__)
+Progress = Callable[[int, int], None]
+
+
+class Plan(NamedTuple):
+    """What a rebuild would put back."""
+
+    live_by_state: dict[str, int]
+    dead_letter_count: int
+    key_count: int
+
+    @property
+    def live_count(self) -> int:
+        return sum(self.live_by_state.values())
+
+
+class Rebuild:
+    """`on_progress` is told how many tasks of how many are back."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        restoration: Restoration,
+        checkpoints: Checkpoints,
+        settings: QueueSettings,
+        on_progress: Progress = lambda done, total: None,
+    ) -> None:
+        self._connection = connection
+        self._restoration = restoration
+        self._checkpoints = checkpoints
+        self._settings = settings
+        self._on_progress = on_progress
+
+    async def plan(self) -> Plan:
+        live = dict(await self._rows("live_counts", (LIVE,)))
+        retention = self._settings.retention
+        ((dead, keys),) = await self._rows("other_counts", (retention.dead_letter_ttl_ms, retention.idempotency_ttl_ms))
+        return Plan(live, dead, keys)
+
+    async def run(self, present_epoch: str, checkpoint: Checkpoint) -> str:
+        """From the epoch the store has now, if any; returns the one it is opened under."""
+        epoch = max(checkpoint.epoch, int(present_epoch) if present_epoch.isdigit() else 0) + 1
+        sealed = await self._restoration.seal(present_epoch)
+        await self._checkpoints.enter_epoch(
+            self._connection, Checkpoint(epoch, FIRST_ID, checkpoint.now_ms, checkpoint.event_count)
+        )
+        await self._restoration.wipe()
+        await self._put_tasks((await self.plan()).live_count)
+        await self._put_rest()
+        await self._restoration.enter(sealed, str(epoch), checkpoint.now_ms)
+        return str(epoch)
+
+    async def _put_tasks(self, total: int) -> None:
+        done = 0
+        async with self._connection.transaction():
+            async for rows in self._live_rows():
+                await put_back(self._connection, self._restoration, rows)
+                done += len(rows)
+                self._on_progress(done, total)
+
+    async def _live_rows(self) -> AsyncIterator[list[tuple[Any, ...]]]:
+        async with self._connection.cursor(name="live") as cursor:
+            await cursor.execute(statement("live_tasks"), (LIVE,))
+            while rows := await cursor.fetchmany(FETCH_COUNT):
+                yield rows
+
+    async def _put_rest(self) -> None:
+        """Keys first: nobody can submit yet, and whoever repeats a submission later must meet its key."""
+        retention = self._settings.retention
+        for keys in _slices(await self._rows("kept_keys", (retention.idempotency_ttl_ms,))):
+            await self._restoration.put_keys([_kept_key(row, retention.idempotency_ttl_ms) for row in keys])
+        for dead in _slices(await self._rows("dead_ids", (retention.dead_letter_ttl_ms,))):
+            await self._restoration.put_dead_letters(dict(dead))
+        belongings = dict(await self._rows("belongings", (self._settings.partition,)))
+        due_ms = await self._restoration.now_ms() + self._settings.leases.heartbeat_timeout_ms
+        await self._restoration.put_belongings(belongings, due_ms)
+
+    async def _rows(self, name: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        return await (await self._connection.execute(statement(name), parameters)).fetchall()
+
+
+async def put_back(connection: Connection, restoration: Restoration, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Rows of `live_tasks` or `some_tasks`: tasks, and what their earlier attempts failed with."""
+    await restoration.put_tasks([_restored(*row) for row in rows])
+    failed = [task_id for task_id, *_, has_error in rows if has_error]
+    if failed:
+        errors: dict[str, dict[int, bytes]] = {}
+        found = await connection.execute(statement("attempt_errors"), (failed,))
+        for task_id, attempt, error in await found.fetchall():
+            errors.setdefault(task_id, {})[attempt] = error.encode()
+        await restoration.put_errors(errors)
+
+
+def _restored(
+    task_id: str, task_type: str, parameters: str, attributes: str, record: str, _has_error: bool
+) -> RestoredTask:
+    definition = joined(task_type, parameters.encode(), attributes)
+    return RestoredTask(task_id, packed_record(record), pack_definition(definition), definition.signature)
+
+
+def _kept_key(row: tuple[Any, ...], ttl_ms: int) -> KeptKey:
+    task_id, idempotency, created_ms = row
+    name, _, fingerprint = idempotency.partition(" ")
+    return KeptKey(name, f"{task_id} {fingerprint}", created_ms + ttl_ms)
+
+
+def _slices(rows: list[tuple[Any, ...]], size: int = 1_000) -> list[list[tuple[Any, ...]]]:
+    return [rows[start : start + size] for start in range(0, len(rows), size)]

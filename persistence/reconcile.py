@@ -1,0 +1,84 @@
+"""Reconcile: a store that lost its last writes, set right by history.
+
+History has everything such a store ever told, and more. So where the two differ history wins: a task that ended there
+leaves the queue, one that the store never heard of comes back, one that went on goes on from there.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, NamedTuple
+
+from tideq.persistence.checkpoints import Checkpoint, Checkpoints
+from tideq.persistence.database import Connection, statement
+from tideq.persistence.rebuild import FETCH_COUNT, LIVE, put_back
+from tideq.queue_core.engine.restoring import Restoration, StoreFacts
+
+
+class Standing(NamedTuple):
+    """Where a task is, according to one side."""
+
+    state: str
+    version: int
+
+
+class Difference(NamedTuple):
+    task_id: str
+    in_store: Standing | None
+    in_history: Standing
+
+
+class Reconciliation:
+    def __init__(self, connection: Connection, restoration: Restoration, checkpoints: Checkpoints) -> None:
+        self._connection = connection
+        self._restoration = restoration
+        self._checkpoints = checkpoints
+
+    async def differences(self) -> AsyncIterator[Difference]:
+        """What history knows better. What the store knows better is on its way to history."""
+        async for batch in self._batches():
+            for difference in batch:
+                yield difference
+
+    async def run(
+        self, facts: StoreFacts, checkpoint: Checkpoint, on_difference: Callable[[Difference], None] = lambda _: None
+    ) -> str:
+        """Mend every difference and open the store under a new epoch, which is returned."""
+        epoch = max(checkpoint.epoch, int(facts.epoch)) + 1
+        sealed = await self._restoration.seal(facts.epoch)
+        entered = Checkpoint(epoch, facts.last_entry_id, checkpoint.now_ms, checkpoint.event_count)
+        await self._checkpoints.enter_epoch(self._connection, entered)
+        async for batch in self._batches():
+            for difference in batch:
+                on_difference(difference)
+            await self._mend([difference.task_id for difference in batch])
+        await self._restoration.enter(sealed, str(epoch), checkpoint.now_ms)
+        return str(epoch)
+
+    async def _mend(self, task_ids: Sequence[str]) -> None:
+        if not task_ids:
+            return
+        rows = await (await self._connection.execute(statement("some_tasks"), (task_ids,))).fetchall()
+        await put_back(self._connection, self._restoration, rows)
+
+    async def _batches(self) -> AsyncIterator[list[Difference]]:
+        """First what the store has of an older version, then what it has not at all."""
+        known = await self._restoration.known_ids()
+        for start in range(0, len(known), FETCH_COUNT):
+            ids = known[start : start + FETCH_COUNT]
+            rows = await (await self._connection.execute(statement("standings"), (ids,))).fetchall()
+            yield [each for each in await self._compare(rows) if each.in_store is not None]
+        rows = await (await self._connection.execute(statement("live_standings"), (LIVE,))).fetchall()
+        for start in range(0, len(rows), FETCH_COUNT):
+            missing = await self._compare(rows[start : start + FETCH_COUNT])
+            yield [each for each in missing if each.in_store is None]
+
+    async def _compare(self, rows: Sequence[tuple[Any, ...]]) -> list[Difference]:
+        if not rows:
+            return []
+        records = await self._restoration.records([task_id for task_id, _, _ in rows])
+        found: list[Difference] = []
+        for task_id, state, version in rows:
+            record = records.get(task_id)
+            in_store = Standing(record.text("state"), record.number("version")) if record else None
+            if in_store is None or in_store.version < version:
+                found.append(Difference(task_id, in_store, Standing(state, version)))
+        return found

@@ -1,0 +1,162 @@
+"""The replicator: outbox entries → batches → rows, then acknowledged, for ever.
+
+At least once from the stream, exactly once into history: the checkpoint moves in the transaction that writes the rows,
+and only from where it was. Any number may run; one at a time has the lock and works, the others wait for it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import structlog
+
+from tideq.persistence.changes import STATE, Change, changes_in
+from tideq.persistence.checkpoints import Checkpoint, CheckpointMoved, Checkpoints
+from tideq.persistence.database import Connection, Database, statement
+from tideq.persistence.rows import DEAD, PURGED, finished_in
+from tideq.persistence.writer import Batch, Writer
+from tideq.queue_core.background import end
+from tideq.queue_core.engine.belongings import read_belongings
+from tideq.queue_core.engine.engine import Engine
+from tideq.queue_core.engine.feed import FIRST_ID, READ_COUNT, Entry, Feed
+from tideq.queue_core.errors import QueueError
+
+LOCK = 7_305_003
+BLOCK_MS = 1_000
+MAX_EVENTS = 20_000
+"""Of one batch. More would only wait longer for their commit."""
+KEPT_ENTRIES = 1_000
+"""Left in the stream although history has them, so that a listener who lost its connection can go on."""
+ACKNOWLEDGE_LIMIT = 1_000
+RETRY_SECONDS = 0.5
+COPY_SECONDS = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+class Gathered(NamedTuple):
+    entries: Sequence[Entry]
+    changes: Sequence[Change]
+    definitions: dict[bytes, bytes]
+
+
+class Replicator:
+    def __init__(
+        self,
+        database: Database,
+        engine: Engine,
+        feed: Feed,
+        partition: int = 0,
+        on_batch: Callable[[Batch], None] = lambda _: None,
+    ) -> None:
+        self._database = database
+        self._queue = engine.queue
+        self._scripts = engine.scripts
+        self._feed = feed
+        self._partition = partition
+        self._lock_name = f"{database.schema}:{partition}"
+        self._checkpoints = Checkpoints(database, partition)
+        self._on_batch = on_batch
+        self._kept: deque[str] = deque(maxlen=KEPT_ENTRIES)
+        self._copied: dict[str, bytes] = {}
+
+    async def run_for_ever(self) -> None:
+        """Whatever fails is tried again: the stream keeps what history does not have."""
+        while True:
+            try:
+                async with self._database.session() as connection:
+                    await self._work_when_alone(connection)
+            except CheckpointMoved as error:
+                log.info("replicator gives way", reason=str(error))
+            except QueueError as error:
+                log.warning("replicator waits", error=str(error))
+            except Exception:
+                log.exception("replicator stumbles, and begins again at its checkpoint")
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _work_when_alone(self, connection: Connection) -> None:
+        await connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", (LOCK, self._lock_name))
+        writer = Writer(connection, self._checkpoints, self._partition, self._feed.definitions)
+        await writer.prepare()
+        checkpoint = await self._checkpoints.read_with(connection)
+        if checkpoint is None:
+            raise CheckpointMoved("there is no checkpoint yet")
+        await self._acknowledge_again(checkpoint, writer)
+        await self._work(connection, writer, checkpoint)
+
+    async def _work(self, connection: Connection, writer: Writer, checkpoint: Checkpoint) -> None:
+        """While one batch is being written the next is being read."""
+        copied_at = 0.0
+        gathering = asyncio.create_task(self._gather(checkpoint.entry_id))
+        try:
+            while True:
+                gathered = await gathering
+                if gathered.entries:
+                    gathering = asyncio.create_task(self._gather(gathered.entries[-1].entry_id))
+                    checkpoint = await self._write(writer, checkpoint, gathered)
+                else:
+                    gathering = asyncio.create_task(self._gather(checkpoint.entry_id))
+                if asyncio.get_running_loop().time() - copied_at > COPY_SECONDS:
+                    await self._copy_belongings(connection)
+                    copied_at = asyncio.get_running_loop().time()
+        finally:
+            await end(gathering)
+
+    async def _gather(self, after: str) -> Gathered:
+        """Waits for a first entry, then takes all there are, up to a batch."""
+        entries = await self._feed.read(after, block_ms=BLOCK_MS)
+        changes = [change for entry in entries for change in changes_in(entry)]
+        while entries and len(entries) % READ_COUNT == 0 and len(changes) < MAX_EVENTS:
+            more = await self._feed.read(entries[-1].entry_id)
+            if not more:
+                break
+            entries += more
+            changes += [change for entry in more for change in changes_in(entry)]
+        return await self._with_definitions(entries, changes)
+
+    async def _with_definitions(self, entries: Sequence[Entry], changes: Sequence[Change]) -> Gathered:
+        """A task the store no longer has was purged since: what it went through before is of no interest any more."""
+        wanted = list(dict.fromkeys(each.task_id for each in changes if each.is_birth or each.fields[STATE] == DEAD))
+        definitions = await self._feed.definitions(wanted)
+        if missing := [task_id for task_id in wanted if task_id not in definitions]:
+            gone = await self._feed.absent(missing)
+            changes = [each for each in changes if each.task_id not in gone or each.reason == PURGED]
+        return Gathered(entries, changes, definitions)
+
+    async def _write(self, writer: Writer, before: Checkpoint, gathered: Gathered) -> Checkpoint:
+        last = gathered.entries[-1]
+        epochs = {change.epoch for change in gathered.changes} | {before.epoch}
+        if len(epochs) > 1:
+            raise CheckpointMoved(f"the stream is of epoch {max(epochs)}, history of {before.epoch}")
+        count = before.event_count + len(gathered.changes)
+        after = Checkpoint(before.epoch, last.entry_id, int(last.fields[b"now_ms"]), count)
+        batch = Batch(gathered.changes, gathered.definitions, before, after)
+        await writer.write(batch)
+        await self._acknowledge(gathered.entries, gathered.changes, writer)
+        self._on_batch(batch)
+        return after
+
+    async def _acknowledge(self, entries: Sequence[Entry], changes: Sequence[Change], writer: Writer) -> None:
+        """Tasks with parked events stay in the store, which is then the only one to know all of them."""
+        self._kept.extend(entry.entry_id for entry in entries)
+        first_kept = self._kept[0] if len(self._kept) == KEPT_ENTRIES else FIRST_ID
+        finished = finished_in(changes, writer.parked)
+        while len(finished) > ACKNOWLEDGE_LIMIT:
+            await self._queue.acknowledge(FIRST_ID, finished[:ACKNOWLEDGE_LIMIT])
+            finished = finished[ACKNOWLEDGE_LIMIT:]
+        await self._queue.acknowledge(first_kept, finished)
+
+    async def _acknowledge_again(self, checkpoint: Checkpoint, writer: Writer) -> None:
+        """A replicator that died between commit and acknowledgement left finished tasks that no one would forget."""
+        self._kept.clear()
+        entries = await self._feed.read_up_to(checkpoint.entry_id)
+        changes = [change for entry in entries for change in changes_in(entry)]
+        await self._acknowledge(entries, changes, writer)
+
+    async def _copy_belongings(self, connection: Connection) -> None:
+        present = await read_belongings(self._scripts)
+        for name, content in present.items():
+            if self._copied.get(name) != content:
+                await connection.execute(statement("copy_belongings"), (self._partition, name, content))
+        self._copied = present

@@ -1,0 +1,172 @@
+"""Writing batches: rows and checkpoint in one transaction, whatever it takes to get past an event that will not go in.
+
+A batch that PostgreSQL refuses is halved until the event it refuses is alone. That one is parked, as are all that
+follow of the same task, because a history with a hole in it would lie.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, LiteralString, NamedTuple
+
+import psycopg
+import structlog
+
+from tideq.persistence.changes import VERSION, Change
+from tideq.persistence.checkpoints import Checkpoint, Checkpoints
+from tideq.persistence.database import Connection, statement
+from tideq.persistence.definitions import unpack
+from tideq.persistence.partitions import TABLES, remove_from
+from tideq.persistence.rows import DeadLetter, MissingDefinition, Rows
+
+REFUSALS = (
+    psycopg.DataError,
+    psycopg.IntegrityError,
+    psycopg.errors.ProgramLimitExceeded,
+    MissingDefinition,
+    ValueError,
+)
+"""What is the event's fault, and would happen again. Everything else is the database's, and is tried again."""
+HASHLESS = "SET enable_hashjoin = off; SET enable_mergejoin = off"
+"""Staged rows meet their tasks by primary key: the planner knows nothing of what is staged, and a hash join would read
+every task there is."""
+FindDefinitions = Callable[[Sequence[bytes]], Awaitable[dict[bytes, bytes]]]
+
+log = structlog.get_logger(__name__)
+
+
+class Batch(NamedTuple):
+    changes: Sequence[Change]
+    definitions: Mapping[bytes, bytes]
+    before: Checkpoint
+    after: Checkpoint
+
+
+class Writer:
+    """One connection's worth of writing."""
+
+    def __init__(
+        self, connection: Connection, checkpoints: Checkpoints, partition: int, find_definitions: FindDefinitions
+    ) -> None:
+        self._connection = connection
+        self._checkpoints = checkpoints
+        self._partition = partition
+        self._find_definitions = find_definitions
+        self.parked: set[bytes] = set()
+
+    async def prepare(self) -> None:
+        await self._connection.execute(statement("stage"))
+        await self._connection.execute(HASHLESS)
+        found = await self._connection.execute(
+            "SELECT DISTINCT task_id FROM parked_events WHERE partition = %s", (self._partition,)
+        )
+        self.parked = {task_id.encode() for (task_id,) in await found.fetchall()}
+
+    async def write(self, batch: Batch) -> None:
+        async with self._connection.transaction():
+            await self._checkpoints.move(self._connection, batch.before, batch.after)
+            behind = [change for change in batch.changes if change.task_id in self.parked]
+            for change in behind:
+                await self._park(change, batch.definitions, "an earlier event of this task is parked")
+            rest = (
+                [change for change in batch.changes if change.task_id not in self.parked] if behind else batch.changes
+            )
+            await self._write_or_halve(rest, batch.definitions)
+
+    async def _write_or_halve(self, changes: Sequence[Change], definitions: Mapping[bytes, bytes]) -> None:
+        if not changes:
+            return
+        try:
+            async with self._connection.transaction():
+                await self._apply(Rows().add(changes), definitions)
+        except REFUSALS as error:
+            if len(changes) == 1:
+                await self._park(changes[0], definitions, str(error))
+                return
+            middle = len(changes) // 2
+            await self._write_or_halve(changes[:middle], definitions)
+            later = [change for change in changes[middle:] if change.task_id not in self.parked]
+            for change in changes[middle:]:
+                if change.task_id in self.parked:
+                    await self._park(change, definitions, "an earlier event of this task is parked")
+            await self._write_or_halve(later, definitions)
+
+    async def _park(self, change: Change, definitions: Mapping[bytes, bytes], problem: str) -> None:
+        self.parked.add(change.task_id)
+        task_id, version = change.task_id.decode(errors="replace"), int(change.fields[VERSION])
+        log.error("history parked an event", task_id=task_id, version=version, problem=problem)
+        values = (self._partition, change.epoch, change.entry_id, task_id, version, change.packed, change.body)
+        await self._connection.execute(statement("park"), (*values, definitions.get(change.task_id), problem))
+
+    async def _apply(self, rows: Rows, definitions: Mapping[bytes, bytes]) -> None:
+        await self._purge(rows)
+        await self._copy("COPY tasks FROM STDIN", rows.new_task_lines(definitions))
+        await self._copy("COPY task_events FROM STDIN", rows.event_lines())
+        await self._change(rows, definitions)
+        if terms := rows.terms(definitions):
+            await self._connection.execute(statement("add_terms"), _columns(terms))
+        if rows.revived:
+            await self._remove(rows.revived, "dead_letter_tasks")
+        if rows.deaths:
+            await self._bury(rows, definitions)
+
+    async def _purge(self, rows: Rows) -> None:
+        if rows.purged:
+            await self._remove(rows.purged, *TABLES)
+
+    async def _remove(self, task_ids: set[bytes], *tables: str) -> None:
+        ids = [task_id.decode() for task_id in task_ids]
+        for table in tables:
+            await self._connection.execute(remove_from(table), (ids,))
+
+    async def _change(self, rows: Rows, definitions: Mapping[bytes, bytes]) -> None:
+        changed = rows.changed()
+        if not changed:
+            return
+        await self._copy("COPY staged FROM STDIN", rows.changed_task_lines())
+        applied = await self._connection.execute(statement("apply_staged"))
+        if applied.rowcount < len(changed):
+            await self._add_missing(rows)
+        await self._connection.execute("TRUNCATE staged")
+
+    async def _add_missing(self, rows: Rows) -> None:
+        """A task whose row was cleaned away while it was being revived is written anew, from what the store has of it.
+
+        One that the store does not have either was purged; the event of that is on its way.
+        """
+        found = await self._connection.execute(statement("staged_without_task"))
+        definitions = await self._find_definitions([task_id.encode() for (task_id,) in await found.fetchall()])
+        await self._copy("COPY tasks FROM STDIN", rows.task_lines(definitions))
+
+    async def _bury(self, rows: Rows, definitions: Mapping[bytes, bytes]) -> None:
+        types = {death.task_id: unpack(definitions[death.task_id]).task_type for death in rows.deaths}
+        deaths = rows.dead_letters(types)
+        dead = {letter.task_id: letter for letter in deaths if rows.is_dead(letter.task_id)}
+        await self._connection.execute(statement("count_patterns"), _columns(_by_pattern(deaths)))
+        if dead:
+            await self._connection.execute(statement("add_dead_letters"), _columns(list(dead.values())))
+
+    async def _copy(self, copy: LiteralString, lines: bytes) -> None:
+        if lines:
+            async with self._connection.cursor() as cursor, cursor.copy(copy) as sink:
+                await sink.write(lines)
+
+
+def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _by_pattern(deaths: Sequence[DeadLetter]) -> list[tuple[str, str, str, str, int, int, int]]:
+    groups: dict[str, list[DeadLetter]] = {}
+    for letter in deaths:
+        groups.setdefault(letter.pattern, []).append(letter)
+    return [
+        (
+            pattern,
+            letters[0].task_type,
+            letters[0].reason,
+            letters[0].message,
+            min(letter.died_ms for letter in letters),
+            max(letter.died_ms for letter in letters),
+            len(letters),
+        )
+        for pattern, letters in sorted(groups.items())
+    ]

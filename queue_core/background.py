@@ -1,0 +1,34 @@
+"""Work that runs beside other work, and how it is ended."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Coroutine
+from typing import Any
+
+CANCEL_AGAIN_SECONDS = 0.1
+
+
+async def end(*jobs: asyncio.Future[Any]) -> None:
+    """Cancel until all have ended, whatever they end with.
+
+    Once is not enough: before Python 3.12 `asyncio.wait_for`, which the store's driver sends every command with, loses
+    a cancellation that arrives together with the result it waits for.
+    """
+    left = {job for job in jobs if not job.done()}
+    while left:
+        for job in left:
+            job.cancel()
+        _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_SECONDS)
+    for job in jobs:
+        if not job.cancelled():
+            job.exception()
+
+
+@contextlib.asynccontextmanager
+async def running(work: Coroutine[Any, Any, None]) -> AsyncGenerator[asyncio.Task[None]]:
+    """For as long as the block lasts."""
+    job = asyncio.create_task(work)
+    try:
+        yield job
+    finally:
+        await end(job)

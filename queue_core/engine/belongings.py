@@ -1,0 +1,49 @@
+"""What the store holds besides tasks: access keys, pauses and limits, the fleet. Read whole, put back whole.
+
+History keeps a copy for the day the store is lost. Statistics of the last hour, rate buckets and unanswered polls are
+not worth keeping.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.engine.replies import accepted, text
+from tideq.queue_core.engine.scripts import Scripts
+
+NAMES = ("access_keys", "controls", "fleet")
+WORKER_FIELDS = ("state", "profile", "capacity", "registered_ms", "d")
+"""What a worker declared and is; its health and its recovery are of the moment."""
+NOTHING = b"\x80"
+
+Fields = dict[str, bytes]
+decode_fields = msgspec.msgpack.Decoder(Fields).decode
+decode_fleet = msgspec.msgpack.Decoder(dict[str, Fields]).decode
+
+
+async def read_belongings(scripts: Scripts) -> dict[str, bytes]:
+    """By name, packed so that equal content is equal bytes."""
+    access_keys, controls, fleet = accepted(await scripts.call("belongings"))
+    workers = {text(fleet[i]): _declared(_fields(fleet[i + 1])) for i in range(0, len(fleet), 2)}
+    contents = (_fields(access_keys), _fields(controls), workers)
+    return {name: msgspec.msgpack.encode(each, order="sorted") for name, each in zip(NAMES, contents, strict=True)}
+
+
+async def put_belongings(client: Any, keys: Keys, belongings: dict[str, bytes], heartbeat_due_ms: int) -> None:
+    """Into a store that has none; every worker has until then to say that it lives."""
+    for name in ("access_keys", "controls"):
+        if content := decode_fields(belongings.get(name, NOTHING)):
+            await client.hset(keys.key(name), mapping=content)
+    for worker_id, fields in decode_fleet(belongings.get("fleet", NOTHING)).items():
+        await client.hset(keys.prefix("worker") + worker_id, mapping=fields)
+        await client.zadd(keys.key("workers"), {worker_id: heartbeat_due_ms})
+
+
+def _fields(flat: Sequence[bytes]) -> Fields:
+    return {text(flat[i]): flat[i + 1] for i in range(0, len(flat), 2)}
+
+
+def _declared(fields: Fields) -> Fields:
+    return {name: value for name, value in fields.items() if name in WORKER_FIELDS}

@@ -1,0 +1,83 @@
+"""The outbox as history reads it: in order, from where it left off, with what the submissions were about.
+
+Watching live is `outbox.py`'s business. Entries stay until `Queue.acknowledge` says that history has them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from redis.exceptions import ResponseError
+
+from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.engine.replies import text
+from tideq.queue_core.engine.store import store_errors
+
+FIRST_ID = "0-0"
+READ_COUNT = 100
+
+
+class Entry(NamedTuple):
+    entry_id: str
+    fields: Mapping[bytes, bytes]
+
+
+class Feed:
+    """`listener` may block for as long as a read takes; commands go to `client`."""
+
+    def __init__(self, client: Any, listener: Any, keys: Keys) -> None:
+        self._client = client
+        self._listener = listener
+        self._stream = keys.key("outbox")
+        self._definitions = keys.key("definitions")
+        self._records = keys.key("records")
+
+    async def read(self, after: str, block_ms: int | None = None) -> list[Entry]:
+        """The next entries, waiting for the first if told to."""
+        with store_errors():
+            reader = self._client if block_ms is None else self._listener
+            answer = await reader.xread({self._stream: after}, count=READ_COUNT, block=block_ms)
+        return [Entry(text(entry_id), fields) for _, entries in answer or () for entry_id, fields in entries]
+
+    async def read_up_to(self, last: str) -> list[Entry]:
+        """What is still there although history has it: the entries up to and including this one."""
+        with store_errors():
+            entries = await self._client.xrange(self._stream, max=last)
+        return [Entry(text(entry_id), fields) for entry_id, fields in entries]
+
+    async def definitions(self, task_ids: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Of those tasks that the store still has."""
+        found = await self._fields(self._definitions, task_ids)
+        return {task_id: each for task_id, each in zip(task_ids, found, strict=True) if each is not None}
+
+    async def absent(self, task_ids: Sequence[bytes]) -> set[bytes]:
+        """Those of these tasks that the store no longer knows."""
+        found = await self._fields(self._records, task_ids)
+        return {task_id for task_id, each in zip(task_ids, found, strict=True) if each is None}
+
+    async def _fields(self, key: str, fields: Sequence[bytes]) -> list[bytes | None]:
+        with store_errors():
+            return await self._client.hmget(key, fields) if fields else []
+
+    async def last_id(self) -> str:
+        """The newest entry ever written, also where it has been trimmed away."""
+        return await last_entry_id(self._client, self._stream)
+
+
+async def last_entry_id(client: Any, stream: str) -> str:
+    with store_errors():
+        try:
+            return text((await client.xinfo_stream(stream))["last-generated-id"])
+        except ResponseError as error:
+            if "no such key" in str(error):
+                return FIRST_ID
+            raise
+
+
+def entry_order(entry_id: str) -> tuple[int, int]:
+    milliseconds, _, sequence = entry_id.partition("-")
+    return int(milliseconds), int(sequence or 0)
+
+
+def entry_after(entry_id: str) -> str:
+    milliseconds, sequence = entry_order(entry_id)
+    return f"{milliseconds}-{sequence + 1}"

@@ -1,0 +1,72 @@
+-- restore: tasks as history knows them, whatever the store has of them
+-- Only while the store is closed for it. No event is written: history is where this comes from. A task that ended is
+-- taken out, because history answers for it. What a worker held it holds again, at least for the grace.
+--
+-- @key   dead     zset
+-- @key   results  hash
+-- @prefix notes  hash
+-- @arg   grace_ms  int
+-- @row   task_id
+-- @row   packed
+-- @row   definition
+-- @row   signature
+-- @reply OK
+-- @use   load_task, lane_for, count, keep, place, hold, commit
+for i = 1, row_count do
+  local _, _, _, signature = row(i)
+  find_lane(signature)
+end
+local refused = plan_lanes()
+if refused then return refused end
+open_lanes()
+
+local function leave(task_id, task)
+  count_move(task, 'nowhere')
+  if task.state == 'assigned' or task.state == 'executing' then unhold(task_id, task) end
+  if task.state == 'dead_letter' then redis.call('ZREM', dead_key, task_id) end
+end
+
+local function hide(task_id, task, visible_at)
+  task.visible_ms = string.format('%.0f', visible_at)
+  place_hidden(task_id, visible_at, task.visible_ms)
+end
+
+local function put(task_id, task)
+  if task.state ~= 'queued' then
+    hide(task_id, task, math.max(tonumber(task.visible_ms), now + grace_ms))
+    hold(task_id, task)
+  elseif task.visible_ms ~= '' then
+    hide(task_id, task, tonumber(task.visible_ms))
+  else
+    place_ready(task_id, task)
+  end
+end
+
+local function enter(task_id, task)
+  local state = task.state
+  task.state = 'nowhere'
+  count_move(task, state)
+  task.state = state
+  put(task_id, task)
+  keep_record(task_id, pack_record(task))
+  redis.call('HDEL', results_key, task_id)
+end
+
+fetch_tasks(row_ids())
+for i = 1, row_count do
+  local task_id, packed, definition, signature = row(i)
+  local before, task = load_task(task_id), unpack_record(packed)
+  if before then leave(task_id, before) end
+  if LIVE[task.state] then
+    task.lane = tostring(lane_of[signature])
+    keep_definition(task_id, definition)
+    enter(task_id, task)
+  else
+    place_nowhere(task_id)
+    keep_nothing(task_id)
+    redis.call('DEL', notes_keys .. task_id)
+    if task.state == 'dead_letter' then redis.call('ZADD', dead_key, task.ended_ms, task_id) end
+  end
+end
+commit()
+return {'OK', row_count}

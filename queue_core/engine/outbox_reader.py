@@ -1,0 +1,134 @@
+"""One reader a process that passes transitions on as they happen.
+
+A listener that falls behind by more than its share is cut off, never buffered for; so is every listener when the reader
+itself fell behind what the stream keeps. Nobody misses anything unawares: a listener goes on from its last event.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Generator
+
+import structlog
+
+from tideq.queue_core.background import end
+from tideq.queue_core.engine.outbox import BEGINNING, Event, Outbox, Position, end_of
+from tideq.queue_core.errors import StoreUnavailable
+
+BLOCK_MS = 2_000
+"""Less than a command may take: the reader uses the same connections."""
+RECONNECT_SECONDS = 0.5
+MAX_ENTRIES = 200
+
+log = structlog.get_logger(__name__)
+
+
+class Subscription:
+    """Events for one listener."""
+
+    def __init__(self, wants: Callable[[Event], bool], max_waiting: int) -> None:
+        self.cut_off = asyncio.Event()
+        self.wants = wants
+        self._max_waiting = max_waiting
+        self._waiting: deque[Event] = deque()
+        self._bell = asyncio.Event()
+
+    def offer(self, event: Event) -> None:
+        if self.cut_off.is_set() or not self.wants(event):
+            return
+        if len(self._waiting) >= self._max_waiting:
+            self.end()
+        else:
+            self._waiting.append(event)
+            self._bell.set()
+
+    def end(self) -> None:
+        """What waits is dropped with it: the listener can read it again, and memory is what this is about."""
+        self._waiting.clear()
+        self.cut_off.set()
+        self._bell.set()
+
+    async def take(self, seconds: float) -> list[Event]:
+        """All that wait, at least one; none when the time is up or there will be none."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._bell.wait()
+        events = list(self._waiting)
+        self._waiting.clear()
+        if not self.cut_off.is_set():
+            self._bell.clear()
+        return events
+
+
+class OutboxReader:
+    """Use as an async context manager; leaving it ends every subscription."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.newest: Position = BEGINNING
+        """What every subscription was offered at least."""
+        self._outbox = outbox
+        self._subscriptions: set[Subscription] = set()
+        self._started = asyncio.Event()
+        self._job: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "OutboxReader":
+        self._job = asyncio.create_task(self._read_for_ever())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+        if self._job is not None:
+            await end(self._job)
+
+    def close(self) -> None:
+        for subscription in self._subscriptions:
+            subscription.end()
+
+    async def reading(self) -> None:
+        """Returns once it is known where the stream begins for this process: nothing after that is missed."""
+        await self._started.wait()
+
+    @contextlib.contextmanager
+    def subscribe(self, wants: Callable[[Event], bool], max_waiting: int = 1_000) -> Generator[Subscription]:
+        subscription = Subscription(wants, max_waiting)
+        self._subscriptions.add(subscription)
+        try:
+            yield subscription
+        finally:
+            self._subscriptions.discard(subscription)
+
+    async def _read_for_ever(self) -> None:
+        was_away = False
+        while True:
+            try:
+                if not self._started.is_set():
+                    self.newest = await self._outbox.newest()
+                    self._started.set()
+                await self._read_once(may_have_missed=was_away)
+                was_away = False
+            except StoreUnavailable as error:
+                was_away = True
+                log.warning("outbox reader lost its connection", error=str(error))
+                await asyncio.sleep(RECONNECT_SECONDS)
+
+    async def _read_once(self, *, may_have_missed: bool) -> None:
+        since = self.newest
+        entries = await self._outbox.read_after(since, MAX_ENTRIES, BLOCK_MS)
+        if not entries:
+            return
+        if self._subscriptions:
+            if may_have_missed or len(entries) == MAX_ENTRIES:
+                await self._cut_off_if_missed(since)
+            self._pass_on(await self._outbox.parse(entries))
+        self.newest = end_of(entries[-1][0])
+
+    async def _cut_off_if_missed(self, since: Position) -> None:
+        """Behind by a whole reading, or away: entries may have been trimmed before they were read."""
+        if since != BEGINNING and not await self._outbox.holds(since):
+            log.warning("outbox reader fell behind what the stream keeps")
+            self.close()
+
+    def _pass_on(self, events: list[Event]) -> None:
+        for event in events:
+            for subscription in self._subscriptions:
+                subscription.offer(event)

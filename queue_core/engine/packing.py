@@ -1,0 +1,30 @@
+"""Commands packed by hiredis. The driver does it in Python, argument by argument: 372 µs for a batch of 100, not 60."""
+
+import functools
+from typing import Any
+
+import hiredis
+
+untyped: Any = hiredis
+
+
+def packing(pool: Any) -> Any:
+    """The same pool, whose connections pack in C. A cluster's client makes its connections itself and is left alone."""
+    pool.connection_class = _packing(pool.connection_class)
+    return pool
+
+
+@functools.cache
+def _packing(kind: Any) -> Any:
+    class Packing(kind):
+        def pack_command(self, *args: Any) -> list[bytes]:
+            """Commands of two words, and values of other types, are left to the driver."""
+            driver: Any = super()
+            if " " in args[0]:
+                return driver.pack_command(*args)
+            try:
+                return [untyped.pack_command(args)]
+            except TypeError:
+                return driver.pack_command(*args)
+
+    return Packing

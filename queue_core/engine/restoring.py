@@ -1,0 +1,156 @@
+"""Putting the store in order while it is closed: emptied, filled from history, opened under a new epoch.
+
+The store is closed by an epoch that no one else has, and opened by the last step. Whoever is killed in between leaves
+it closed, and the next one begins anew.
+"""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tideq.queue_core.engine.belongings import put_belongings
+from tideq.queue_core.engine.feed import last_entry_id
+from tideq.queue_core.engine.identity import identity_of
+from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.engine.policy import scripts_for
+from tideq.queue_core.engine.record import Record, parse_record
+from tideq.queue_core.engine.replies import accepted, text
+from tideq.queue_core.engine.store import store_errors
+from tideq.queue_core.settings import QueueSettings
+
+SEAL = "closed:"
+LANES_PER_EPOCH = 1_000_000
+WIPE_COUNT = 1_000
+
+
+class StoreFacts(NamedTuple):
+    """What a store says of itself. A sealed store has no epoch: it is half empty or half filled."""
+
+    epoch: str
+    identity: str
+    known_identity: str
+    """The run that was last found sound."""
+    last_entry_id: str
+
+    @property
+    def is_usable(self) -> bool:
+        return bool(self.epoch) and not self.epoch.startswith(SEAL)
+
+
+class RestoredTask(NamedTuple):
+    """A row of `restore.lua`."""
+
+    task_id: str
+    record: bytes
+    definition: bytes
+    signature: str
+
+
+class KeptKey(NamedTuple):
+    """An idempotency key: its name, and what the store keeps under it."""
+
+    name: str
+    value: str
+    expires_at_ms: int
+
+
+class Restoration:
+    def __init__(self, client: Any, settings: QueueSettings, *, sends_flags: bool = True) -> None:
+        self._client = client
+        self._settings = settings
+        self._keys = Keys(settings.queue_name, settings.partition)
+        self._scripts = scripts_for(client, settings, sends_flags=sends_flags)
+
+    async def facts(self) -> StoreFacts:
+        with store_errors():
+            epoch, identity = await self._client.hmget(self._keys.key("meta"), "epoch", "identity")
+            return StoreFacts(
+                epoch=text(epoch or b""),
+                identity=await identity_of(self._client),
+                known_identity=text(identity or b""),
+                last_entry_id=await last_entry_id(self._client, self._keys.key("outbox")),
+            )
+
+    async def enter(self, present: str, epoch: str, least_now_ms: int = 0) -> None:
+        """Open the store under this epoch; who sees another one present is refused."""
+        await self._enter(present, epoch, least_now_ms)
+        self._scripts.epoch = epoch
+
+    async def seal(self, present: str) -> str:
+        """Close the store to everyone but this process; returns the epoch that it then has."""
+        sealed = SEAL + secrets.token_hex(8)
+        await self._enter(present, sealed, 0)
+        self._scripts.epoch = sealed
+        return sealed
+
+    async def _enter(self, present: str, epoch: str, least_now_ms: int) -> None:
+        number = int(epoch) if epoch.isdigit() else 0
+        with store_errors():
+            identity = await identity_of(self._client)
+        reply = await self._scripts.call(
+            "enter_epoch",
+            present_epoch=present,
+            next_epoch=epoch,
+            identity=identity,
+            least_now_ms=least_now_ms,
+            least_lanes_version=number * LANES_PER_EPOCH,
+        )
+        accepted(reply)
+
+    async def wipe(self) -> None:
+        """Everything but the seal."""
+        pattern, meta = self._keys.tag.replace("{", "[{]") + "*", self._keys.key("meta")
+        with store_errors():
+            keys = [text(key) async for key in self._client.scan_iter(match=pattern, count=WIPE_COUNT)]
+            found = [key for key in keys if key != meta]
+            for start in range(0, len(found), WIPE_COUNT):
+                await self._client.unlink(*found[start : start + WIPE_COUNT])
+
+    async def put_tasks(self, tasks: Sequence[RestoredTask]) -> None:
+        rows = [value for task in tasks for value in task]
+        grace_ms = self._settings.leases.assignment_ms
+        reply = await self._scripts.call(
+            "restore", rows=rows, grace_ms=grace_ms, client_id="history", max_new_lanes=2_047
+        )
+        accepted(reply)
+
+    async def put_errors(self, errors: Mapping[str, Mapping[int, bytes]]) -> None:
+        """What earlier attempts failed with, by task and attempt."""
+        pipeline = self._client.pipeline(transaction=False)
+        for task_id, by_attempt in errors.items():
+            notes = {f"e{attempt}": error for attempt, error in by_attempt.items()}
+            pipeline.hset(self._keys.prefix("notes") + task_id, mapping=notes)
+        with store_errors():
+            await pipeline.execute()
+
+    async def put_dead_letters(self, died_ms_by_id: Mapping[str, int]) -> None:
+        if died_ms_by_id:
+            with store_errors():
+                await self._client.zadd(self._keys.key("dead"), died_ms_by_id)
+
+    async def put_keys(self, keys: Sequence[KeptKey]) -> None:
+        pipeline = self._client.pipeline(transaction=False)
+        for key in keys:
+            value = f"{key.value} {key.expires_at_ms}"
+            pipeline.set(self._keys.prefix("idempotency") + key.name, value, pxat=key.expires_at_ms)
+        with store_errors():
+            await pipeline.execute()
+
+    async def put_belongings(self, belongings: dict[str, bytes], heartbeat_due_ms: int) -> None:
+        with store_errors():
+            await put_belongings(self._client, self._keys, belongings, heartbeat_due_ms)
+
+    async def now_ms(self) -> int:
+        with store_errors():
+            seconds, microseconds = await self._client.time()
+        return int(seconds) * 1_000 + int(microseconds) // 1_000
+
+    async def records(self, task_ids: Sequence[str]) -> dict[str, Record]:
+        with store_errors():
+            packed = await self._client.hmget(self._keys.key("records"), task_ids)
+        return {task_id: parse_record(each) for task_id, each in zip(task_ids, packed, strict=True) if each}
+
+    async def known_ids(self) -> list[str]:
+        """Every task the store has, live or finished lately."""
+        with store_errors():
+            return [text(task_id) for task_id in await self._client.hkeys(self._keys.key("records"))]

@@ -1,0 +1,47 @@
+"""Ending work that runs beside other work."""
+
+import asyncio
+
+from tideq.queue_core.background import end, running
+
+
+async def test_a_job_that_misses_its_first_cancellation_is_ended_all_the_same() -> None:
+    missed = asyncio.Event()
+
+    async def deaf_once() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            missed.set()
+        await asyncio.Event().wait()
+
+    job = asyncio.create_task(deaf_once())
+    await asyncio.sleep(0)
+
+    await end(job)
+
+    assert missed.is_set()
+    assert job.cancelled()
+
+
+async def test_a_job_that_failed_is_not_raised_again() -> None:
+    async def fail() -> None:
+        raise ValueError("no")
+
+    job = asyncio.create_task(fail())
+    await asyncio.wait([job])
+
+    await end(job)
+
+    assert isinstance(job.exception(), ValueError)
+
+
+async def test_work_beside_a_block_ends_with_it() -> None:
+    async with running(_for_ever()) as job:
+        assert not job.done()
+
+    assert job.cancelled()
+
+
+async def _for_ever() -> None:
+    await asyncio.Event().wait()

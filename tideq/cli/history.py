@@ -1,0 +1,200 @@
+"""`tideq migrate`, `replicate`, `rebuild`, `reconcile` and `prune`: history and the way back from it."""
+
+import asyncio
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from typing import Any, Literal, TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tideq.api.settings import ServiceSettings
+from tideq.cli.running import environ_with, log_to_stderr, say, settings_from
+from tideq.persistence.custody import Custodian, Verdict
+from tideq.persistence.database import Database
+from tideq.persistence.kept_store import open_kept_store
+from tideq.persistence.migrations import MigrationError, migrate_when_reachable, missing_migrations
+from tideq.persistence.partitions import Partitions
+from tideq.persistence.replicating import replicator_on
+from tideq.queue_core.engine.engine import assemble_engine
+from tideq.queue_core.engine.identity import StoreIdentity
+from tideq.queue_core.engine.restoring import Restoration
+from tideq.queue_core.engine.store import StoreUrlError, connect
+from tideq.queue_core.errors import QueueError
+
+T = TypeVar("T")
+OnProgress = Callable[[int, int], None]
+
+
+def migrate(action: Literal["run", "status"] = "run", *, wait: float = 0) -> None:
+    """Bring the database's schema up to date; safe to run from many places at once.
+
+    Parameters
+    ----------
+    action
+        `status` only says what is missing, and fails if anything is.
+    wait
+        Seconds to wait for a database that is still starting.
+    """
+    settings = _settings(needs_store=False)
+    missing = _run(_migrate(settings, action, wait))
+    for migration in missing:
+        say(f"{'missing' if action == 'status' else 'applied'}: {migration.number:04} {migration.name}")
+    if not missing:
+        say("the schema is up to date")
+    elif action == "status":
+        sys.exit(1)
+
+
+def replicate() -> None:
+    """Copy what happens in the queue to history, until SIGTERM or Ctrl-C. Any number may run."""
+    log_to_stderr()
+    settings = _settings()
+    say("replicating")
+    _run(_until_signal(_replicate(settings)))
+
+
+def rebuild(*, dry_run: bool = False, force: bool = False) -> None:
+    """Fill an empty store from history. The service does this by itself when it starts.
+
+    Parameters
+    ----------
+    dry_run
+        Only say what would be put back.
+    force
+        Also where the store has everything: empty it first.
+    """
+    settings = _settings()
+    _run(_rebuild(settings, dry_run=dry_run, force=force))
+
+
+def reconcile(*, dry_run: bool = False) -> None:
+    """List and mend what a store that lost writes does not know. The service does this by itself when it notices.
+
+    Parameters
+    ----------
+    dry_run
+        Only list.
+    """
+    settings = _settings()
+    _run(_reconcile(settings, dry_run=dry_run))
+
+
+def prune() -> None:
+    """Make partitions ahead, and drop those older than TIDEQ_HISTORY_RETENTION_DAYS."""
+    _run(_prune(_settings(needs_store=False)))
+
+
+async def _migrate(settings: ServiceSettings, action: str, wait: float) -> Any:
+    async with _database(settings) as database:
+        if action == "status":
+            return await missing_migrations(database)
+        applied = await migrate_when_reachable(database, wait)
+        await Partitions(database, settings.history).make_ahead(_now_ms())
+        return applied
+
+
+async def _replicate(settings: ServiceSettings) -> None:
+    async with (
+        open_kept_store(settings.redis_url, settings.queue, settings.history) as store,
+        replicator_on(store, settings.redis_url, settings.queue) as replicator,
+    ):
+        await replicator.run_for_ever()
+
+
+async def _rebuild(settings: ServiceSettings, *, dry_run: bool, force: bool) -> None:
+    epoch = ""
+    with _bar("restoring tasks") as on_progress:
+        async with _custodian(settings, on_progress) as custodian:
+            verdict, plan = await custodian.verdict(), await custodian.plan()
+            is_needed = force or verdict is not Verdict.SOUND
+            if not dry_run and is_needed:
+                epoch = await custodian.rebuild()
+    counts = ", ".join(f"{count} {state}" for state, count in sorted(plan.live_by_state.items())) or "none"
+    say(f"store: {verdict.value}")
+    say(f"history: {plan.live_count} live tasks ({counts})")
+    say(f"         {plan.dead_letter_count} dead letters, {plan.key_count} idempotency keys")
+    if dry_run:
+        say("would rebuild" if is_needed else "would do nothing; --force rebuilds all the same")
+    else:
+        say(f"rebuilt under epoch {epoch}" if is_needed else "nothing to do; --force rebuilds all the same")
+
+
+async def _reconcile(settings: ServiceSettings, *, dry_run: bool) -> None:
+    async with _custodian(settings) as custodian:
+        count = 0
+        async for each in custodian.differences():
+            count += 1
+            in_store = f"{each.in_store.state} v{each.in_store.version}" if each.in_store else "nothing"
+            say(f"{each.task_id}  store: {in_store}  history: {each.in_history.state} v{each.in_history.version}")
+        if count and not dry_run:
+            say(f"mended under epoch {await custodian.reconcile()}")
+        say(f"{count} differences")
+
+
+async def _prune(settings: ServiceSettings) -> None:
+    async with _database(settings) as database:
+        partitions = Partitions(database, settings.history)
+        made = await partitions.make_ahead(_now_ms())
+        dropped = await partitions.prune(_now_ms(), settings.queue.retention.dead_letter_ttl_ms)
+    say(f"{len(made)} partitions made, {len(dropped)} dropped")
+
+
+def _database(settings: ServiceSettings) -> Database:
+    return Database(settings.history.database_url, settings.queue.queue_name)
+
+
+@contextlib.asynccontextmanager
+async def _custodian(
+    settings: ServiceSettings, on_progress: OnProgress = lambda done, total: None
+) -> AsyncGenerator[Custodian]:
+    client = connect(settings.redis_url)
+    async with contextlib.aclosing(client), _database(settings) as database:
+        scripts = assemble_engine(client, settings.queue).scripts
+        restoration = Restoration(client, settings.queue)
+        yield Custodian(database, restoration, settings.queue, scripts, StoreIdentity(), on_progress)
+
+
+@contextlib.contextmanager
+def _bar(title: str) -> Generator[OnProgress]:
+    """On a terminal only, and not on standard output."""
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        bar = progress.add_task(title, total=None)
+
+        def show(done: int, total: int) -> None:
+            progress.update(bar, completed=done, total=total)
+
+        yield show
+
+
+async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
+    task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def _settings(*, needs_store: bool = True) -> ServiceSettings:
+    settings = settings_from(environ_with())
+    if not settings.history.database_url:
+        sys.exit("error: set DATABASE_URL, for example DATABASE_URL=postgresql://tideq@127.0.0.1/tideq")
+    if needs_store and not settings.redis_url:
+        sys.exit("error: set REDIS_URL to the service's store")
+    return settings
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    try:
+        return asyncio.run(work)
+    except (QueueError, MigrationError, StoreUrlError) as error:
+        sys.exit(f"error: {error}")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
