@@ -5,6 +5,7 @@ leave a default in place. Times are written in seconds outside and kept in milli
 """
 
 import difflib
+import ipaddress
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
@@ -60,6 +61,12 @@ class Retention(msgspec.Struct, frozen=True):
     """With history, a finished task stays in the store until history has it; without, only for its time."""
 
 
+class Probing(msgspec.Struct, frozen=True):
+    interval_ms: int = 60_000
+    allowed_cidrs: tuple[str, ...] = ()
+    """Where probes of workers' health may go; nowhere unless the operator says so."""
+
+
 class QueueSettings(msgspec.Struct, frozen=True):
     queue_name: str = "default"
     partition: int = 0
@@ -69,6 +76,7 @@ class QueueSettings(msgspec.Struct, frozen=True):
     admission: Admission = Admission()
     retention: Retention = Retention()
     backoff: Backoff = Backoff()
+    probing: Probing = Probing()
 
 
 class Setting(NamedTuple):
@@ -109,6 +117,10 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
+def _cidrs(text: str) -> tuple[str, ...]:
+    return tuple(str(ipaddress.ip_network(name)) for name in _names(text))
+
+
 def _priorities(text: str) -> dict[str, Priority]:
     """`name=offset_seconds:max_retries:timeout_seconds`, comma-separated, added to or replacing the defaults."""
     levels = dict(DEFAULT_PRIORITIES)
@@ -141,6 +153,8 @@ QUEUE_SETTINGS: dict[str, Setting] = {
     "TIDEQ_RESULT_TTL_SECONDS": Setting("retention", "result_ttl_ms", _seconds),
     "TIDEQ_IDEMPOTENCY_TTL_SECONDS": Setting("retention", "idempotency_ttl_ms", _seconds),
     "TIDEQ_DEAD_LETTER_TTL_SECONDS": Setting("retention", "dead_letter_ttl_ms", _seconds),
+    "TIDEQ_PROBE_INTERVAL_SECONDS": Setting("probing", "interval_ms", _seconds),
+    "TIDEQ_PROBE_ALLOWED_CIDRS": Setting("probing", "allowed_cidrs", _cidrs),
     "TIDEQ_RETRY_BASE_SECONDS": Setting("backoff", "base_ms", _seconds),
     "TIDEQ_RETRY_MULTIPLIER": Setting("backoff", "multiplier", _rate),
     "TIDEQ_RETRY_CAP_SECONDS": Setting("backoff", "cap_ms", _seconds),

@@ -3,7 +3,7 @@
 Recovering what a dead worker held is not here: whichever script finds it due does it.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -87,6 +87,17 @@ class Fleet:
         reply = await self._scripts.call("fleet", after=after, states=",".join(states), limit=limit)
         now, next_after, rows = accepted(reply)
         return FleetPage(number(now), tuple(_member(row) for row in rows), text(next_after))
+
+    async def everyone(self, states: Collection[str] = ()) -> AsyncIterator[Member]:
+        """All pages, one worker after the other."""
+        after = ""
+        while True:
+            page = await self.members(states, after=after, limit=MAX_PAGE)
+            for member in page.members:
+                yield member
+            if not page.next_after:
+                return
+            after = page.next_after
 
     async def dismiss(self, worker_id: str) -> int:
         """The worker leaves; all it holds goes back free of charge. Returns how many tasks that were."""

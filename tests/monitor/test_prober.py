@@ -1,0 +1,184 @@
+"""Probing workers: who is asked, who never is, and what a verdict changes."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+import pytest
+
+from tests.kit import Kit
+from tideq.queue_core.task import Worker
+from tideq.workers.monitor.addresses import NotAllowed, allowed_address
+from tideq.workers.monitor.probe import MAX_BYTES, is_well
+from tideq.workers.monitor.prober import Prober
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+SICK = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\n{}"
+Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+HOSTILE = [
+    "0",
+    "0.0.0.0",  # noqa: S104
+    "2130706433",
+    "0x7f000001",
+    "0x7f.1",
+    "017700000001",
+    "127.1",
+    "127.0.1",
+    "127.0.0.1.",
+    "127.0.0.2",
+    "[::1]",
+    "::1",
+    "::",
+    "::ffff:127.0.0.1",
+    "::ffff:169.254.169.254",
+    "64:ff9b::a9fe:a9fe",
+    "2002:7f00:1::",
+    "fe80::1",
+    "fe80::1%lo",
+    "fd00:ec2::254",
+    "169.254.169.254",
+    "224.0.0.1",
+    "255.255.255.255",
+    "10.0.0.1",
+    "user@127.0.0.1",
+    "127.0.0.1:80",
+    "127.0.0.1/health",
+    "http://127.0.0.1",
+    "metadata.google.internal\r\nHost: x",
+    "",
+    "..",
+    "-a.example",
+]
+"""Ways to write an address that must not be asked while 127.0.0.1 itself may be."""
+
+
+@pytest.mark.parametrize("host", HOSTILE)
+async def test_a_hostile_address_is_never_contacted(host: str) -> None:
+    with pytest.raises(NotAllowed):
+        await allowed_address(host, [ip_network("127.0.0.1/32")])
+
+
+async def test_a_name_that_resolves_to_something_else_as_well_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def two_faced(*_: Any, **__: Any) -> list[Any]:
+        return [(2, 1, 6, "", ("127.0.0.1", 0)), (2, 1, 6, "", ("169.254.169.254", 0))]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", two_faced)
+
+    with pytest.raises(NotAllowed):
+        await allowed_address("worker.example", [ip_network("127.0.0.1/32")])
+
+
+async def test_a_name_is_resolved_once_and_what_was_checked_is_what_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter(["127.0.0.1", "10.0.0.9"])
+
+    async def flipping(*_: Any, **__: Any) -> list[Any]:
+        return [(2, 1, 6, "", (next(answers), 0))]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", flipping)
+
+    assert await allowed_address("worker.example", [ip_network("127.0.0.1/32")]) == ip_address("127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_healthy"),
+    [
+        (OK, True),
+        (b"HTTP/1.0 200 OK\r\n\r\n", True),
+        (SICK, False),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/\r\n\r\n", False),
+        (b"HTTP/1.1 2000 OK\r\n\r\n", False),
+        (b"200 OK\r\n\r\n", False),
+        (b"", False),
+        (b"A" * (MAX_BYTES * 10_000), False),
+    ],
+)
+async def test_only_a_plain_200_is_health(answer: bytes, is_healthy: bool) -> None:
+    async with listening(_saying(answer)) as port:
+        assert await is_well(ip_address("127.0.0.1"), port) is is_healthy
+
+
+async def test_an_answer_that_never_comes_is_not_waited_for() -> None:
+    async def say_nothing(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with listening(say_nothing) as port:
+        assert await is_well(ip_address("127.0.0.1"), port) is False
+
+
+async def test_two_failures_stop_new_work_and_release_nothing_and_one_success_brings_it_back(kit: Kit) -> None:
+    health = [SICK]
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _saying(health[0])(reader, writer)
+
+    async with listening(answer) as port:
+        await kit.fleet.register(Worker(worker_id="w1", host="127.0.0.1", health_port=port, capacity=5))
+        await kit.submit()
+        held = await kit.started()
+        await kit.submit()
+        prober = Prober(kit.fleet, ["127.0.0.1/32"])
+
+        await prober.probe_all()
+        after_one = await _state(kit)
+        await prober.probe_all()
+        after_two = await _state(kit)
+        refused = await kit.queue.claim("w1")
+        task = await kit.read(held.task_id)
+        health[0] = OK
+        await prober.probe_all()
+
+        assert (after_one, after_two) == ("active", "unhealthy")
+        assert refused.tasks == ()
+        assert task.state == "executing"
+        assert await _state(kit) == "active"
+        assert len((await kit.queue.claim("w1")).tasks) == 1
+
+
+async def test_a_worker_at_an_address_nobody_allowed_is_left_alone(kit: Kit) -> None:
+    asked: list[int] = []
+
+    async def note(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        asked.append(1)
+
+    async with listening(note) as port:
+        await kit.fleet.register(Worker(worker_id="w1", host="127.0.0.1", health_port=port))
+        prober = Prober(kit.fleet, ["10.0.0.0/8"])
+        await prober.probe_all()
+        await prober.probe_all()
+
+    assert asked == []
+    assert await _state(kit) == "active"
+
+
+async def _state(kit: Kit) -> str:
+    (member,) = [member async for member in kit.fleet.everyone()]
+    return member.state
+
+
+def _saying(answer: bytes) -> Answer:
+    async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer)
+            await writer.drain()
+
+    return say
+
+
+@contextlib.asynccontextmanager
+async def listening(answer: Answer) -> AsyncGenerator[int]:
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await answer(reader, writer)
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(once, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        await server.wait_closed()

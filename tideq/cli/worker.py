@@ -1,0 +1,89 @@
+"""`tideq worker`: run an application's handlers."""
+
+import importlib
+import os
+import sys
+from typing import Annotated
+
+import cyclopts
+
+from tideq.cli.reloading import run_with_reload
+from tideq.cli.running import log_to_stderr, say
+from tideq.workers.runtime.arguments import HandlerError
+from tideq.workers.runtime.registry import registered
+from tideq.workers.runtime.worker import WorkerSettings, run_until_signal
+
+Env = cyclopts.Parameter
+
+
+def worker(
+    *,
+    handlers: str,
+    url: Annotated[str, Env(env_var="TIDEQ_URL")] = "http://127.0.0.1:8080",
+    api_key: Annotated[str | None, Env(env_var="TIDEQ_API_KEY")] = None,
+    concurrency: int = 10,
+    capabilities: str = "",
+    name: str = "worker",
+    drain_seconds: float = 30.0,
+    health_host: str = "127.0.0.1",
+    health_port: int | None = None,
+    reload: bool = False,
+) -> None:
+    """Claim tasks and run their handlers, until SIGTERM or Ctrl-C; a second signal does not wait for what runs.
+
+    Parameters
+    ----------
+    handlers
+        Modules to import, comma-separated: their @task functions and tq(…) workers are what this worker can do.
+    url
+        Where the service answers.
+    api_key
+        A key with the role worker.
+    concurrency
+        Tasks at once, of all handlers that have no concurrency of their own.
+    capabilities
+        What this worker has, comma-separated: gpu,large.
+    name
+        How it shows in lists; an id is made of it.
+    drain_seconds
+        How long running tasks may take to finish after the first signal.
+    health_host
+        Where the health page listens, and where the service is told to find it.
+    health_port
+        The page's port; 0 takes any. Left out, there is no page.
+    reload
+        Start anew when a source file of the application changes. For development.
+    """
+    log_to_stderr()
+    if reload:
+        sys.exit(run_with_reload())
+    modules = tuple(part.strip() for part in handlers.split(",") if part.strip())
+    _import(modules)
+    settings = WorkerSettings(
+        url=url,
+        api_key=api_key,
+        concurrency=concurrency,
+        capabilities=tuple(part.strip() for part in capabilities.split(",") if part.strip()),
+        name=name,
+        modules=modules,
+        drain_seconds=drain_seconds,
+        health_host=health_host,
+        health_port=health_port,
+    )
+    say(f"working for {url}: {', '.join(sorted(handler.task_type for handler in registered)) or 'nothing'}")
+    try:
+        run_until_signal(settings, registered)
+    except HandlerError as error:
+        sys.exit(f"error: {error}")
+
+
+def _import(modules: tuple[str, ...]) -> None:
+    """From the folder the command is run in, as `python -m` would."""
+    sys.path.insert(0, os.getcwd())
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name is None or not module.startswith(error.name):
+                raise
+            sys.exit(f"error: no module {error.name!r} here; --handlers takes names as `import` does")

@@ -1,0 +1,76 @@
+"""The prober: asks every worker that names a health address how it is.
+
+Two failures in a row make a worker unhealthy: it gets no new work and keeps what it holds. One success makes it healthy
+again. A prober that is cut off can therefore stop new work, and never releases a task.
+"""
+
+import asyncio
+import ipaddress
+from collections.abc import Sequence
+
+import structlog
+
+from tideq.queue_core.engine.fleet import Fleet, Member
+from tideq.queue_core.errors import QueueError
+from tideq.workers.monitor.addresses import NotAllowed, allowed_address
+from tideq.workers.monitor.probe import is_well
+
+FAILURES = 2
+AT_ONCE = 20
+
+log = structlog.get_logger(__name__)
+
+
+class Prober:
+    def __init__(self, fleet: Fleet, allowed_cidrs: Sequence[str]) -> None:
+        self._fleet = fleet
+        self._networks = [ipaddress.ip_network(cidr) for cidr in allowed_cidrs]
+        self._failures: dict[str, int] = {}
+        self._refused: set[str] = set()
+        self._turns = asyncio.Semaphore(AT_ONCE)
+
+    async def probe_for_ever(self, interval_seconds: float) -> None:
+        if not self._networks:
+            log.info("no worker is probed: TIDEQ_PROBE_ALLOWED_CIDRS allows no address")
+            return
+        while True:
+            try:
+                await self.probe_all()
+            except QueueError as error:
+                log.warning("probing failed", error=str(error))
+            await asyncio.sleep(interval_seconds)
+
+    async def probe_all(self) -> None:
+        members = [member async for member in self._fleet.everyone(("active", "unhealthy")) if _has_address(member)]
+        await asyncio.gather(*(self._probe(member) for member in members))
+        known = {member.worker.worker_id for member in members}
+        self._failures = {worker_id: count for worker_id, count in self._failures.items() if worker_id in known}
+        self._refused &= known
+
+    async def _probe(self, member: Member) -> None:
+        worker, port = member.worker, member.worker.health_port or 0
+        async with self._turns:
+            try:
+                address = await allowed_address(worker.host, self._networks)
+            except NotAllowed as error:
+                self._tell_once(worker.worker_id, error)
+                return
+            await self._judge(member, await is_well(address, port))
+
+    async def _judge(self, member: Member, is_healthy: bool) -> None:
+        worker_id = member.worker.worker_id
+        self._failures[worker_id] = 0 if is_healthy else self._failures.get(worker_id, 0) + 1
+        should_be = "active" if is_healthy else "unhealthy"
+        if member.state == should_be or (not is_healthy and self._failures[worker_id] < FAILURES):
+            return
+        state = await self._fleet.judge_health(worker_id, is_healthy)
+        log.warning("worker judged", worker_id=worker_id, state=state)
+
+    def _tell_once(self, worker_id: str, error: NotAllowed) -> None:
+        if worker_id not in self._refused:
+            self._refused.add(worker_id)
+            log.warning("worker is not probed", worker_id=worker_id, reason=str(error))
+
+
+def _has_address(member: Member) -> bool:
+    return bool(member.worker.host and member.worker.health_port)

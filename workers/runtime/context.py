@@ -1,0 +1,68 @@
+"""What a handler may ask and say about the task it runs. Safe to use from any thread."""
+
+import threading
+import time
+from typing import Any, Protocol
+
+import structlog
+
+from tideq.workers.runtime.failures import Cancelled
+
+
+class Voice(Protocol):
+    """Where a context's words go."""
+
+    def progress(self, task_id: str, lease: str, percent: float, message: str) -> None: ...
+    def extend(self, task_id: str, lease: str, seconds: float) -> None: ...
+
+
+class TaskContext:
+    """Annotate an argument of a handler with it to be given one."""
+
+    def __init__(
+        self, task_id: str, task_type: str, attempt: int, lease: str, timeout_seconds: float, voice: Voice
+    ) -> None:
+        self.task_id = task_id
+        self.task_type = task_type
+        self.attempt = attempt
+        self.log: Any = structlog.get_logger("tideq.task").bind(task_id=task_id, task_type=task_type, attempt=attempt)
+        self._lease = lease
+        self._voice = voice
+        self._stop = threading.Event()
+        self._deadline = time.monotonic() + timeout_seconds
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the task was called off, timed out or given to another worker: its result would be refused."""
+        return self._stop.is_set()
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the execution deadline, which only `extend` moves."""
+        return max(self._deadline - time.monotonic(), 0.0)
+
+    @property
+    def overdue_seconds(self) -> float:
+        return time.monotonic() - self._deadline
+
+    def check_cancelled(self) -> None:
+        """Raise if the task was cancelled: call it now and then in long work."""
+        if self._stop.is_set():
+            raise Cancelled("the task was cancelled while it ran")
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep, unless the task is cancelled; returns whether it was."""
+        return self._stop.wait(seconds)
+
+    def progress(self, percent: float, message: str = "") -> None:
+        """Tell how far the work has come. Reports are sent together, the latest wins."""
+        self._voice.progress(self.task_id, self._lease, min(max(percent, 0.0), 100.0), message[:1_000])
+
+    def extend(self, seconds: float) -> None:
+        """Ask for more time, from now on. Heartbeats never do this: a handler that hangs still times out."""
+        self._deadline = max(self._deadline, time.monotonic() + seconds)
+        self._voice.extend(self.task_id, self._lease, seconds)
+
+    def cancel(self) -> None:
+        """What the runtime does when the service says so."""
+        self._stop.set()

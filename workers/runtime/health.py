@@ -1,0 +1,108 @@
+"""`/health`: what really decides whether this worker can work, each check by name; 200 if all are well, else 503."""
+
+import os
+import resource
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+MAX_MEMORY_PERCENT = 95.0
+MAX_LOOP_LAG_SECONDS = 5.0
+CGROUP = Path("/sys/fs/cgroup")
+
+
+class Check(msgspec.Struct, frozen=True):
+    ok: bool
+    value: Any
+    limit: Any = None
+
+
+class Health(msgspec.Struct, frozen=True):
+    status: str
+    checks: dict[str, Check]
+
+    @property
+    def is_well(self) -> bool:
+        return self.status == "healthy"
+
+
+def judged(checks: dict[str, Check]) -> Health:
+    return Health("healthy" if all(check.ok for check in checks.values()) else "unhealthy", checks)
+
+
+def memory_check() -> Check:
+    percent = round(100 * _resident_bytes() / _memory_limit_bytes(), 1)
+    return Check(percent < MAX_MEMORY_PERCENT, percent, MAX_MEMORY_PERCENT)
+
+
+def _resident_bytes() -> int:
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        # Elsewhere the most it ever had has to do; macOS counts it in bytes.
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _memory_limit_bytes() -> int:
+    """The container's, where there is one."""
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        try:
+            text = (CGROUP / name).read_text().strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            return min(int(text), whole)
+    return whole
+
+
+class CpuMeter:
+    """Per cent of one core, since it was last asked."""
+
+    def __init__(self) -> None:
+        self._at, self._used = time.monotonic(), time.process_time()
+
+    def percent(self) -> float:
+        now, used = time.monotonic(), time.process_time()
+        share = (used - self._used) / max(now - self._at, 1e-6)
+        self._at, self._used = now, used
+        return round(100 * share, 1)
+
+
+class HealthServer:
+    """Answers from threads of its own, so that a loop that hangs is told of."""
+
+    def __init__(self, host: str, port: int, look: Callable[[], Health]) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                if self.path.partition("?")[0] not in ("/health", "/healthz"):
+                    self.send_error(404)
+                    return
+                health = look()
+                body = msgspec.json.encode(health)
+                self.send_response(200 if health.is_well else 503)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+                """Probes are no news."""
+
+        self._server = ThreadingHTTPServer((host, port), Handler)
+        self._server.daemon_threads = True
+        self.port: int = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, name="tideq-health", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()

@@ -1,0 +1,91 @@
+"""Heartbeats from a thread of their own, so that no handler starves them. They prove the worker alive, nothing else."""
+
+import contextlib
+import http.client
+import threading
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import structlog
+
+from tideq.workers.runtime.protocol import Answer, Problem, decode_answer, decode_problem, encode, headers
+
+TIMEOUT_SECONDS = 10.0
+
+log = structlog.get_logger("tideq.worker")
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """What one worker says of itself."""
+
+    worker_id: str
+    current_load: int
+    status: str
+    health: dict[str, Any]
+
+
+class Pulse(threading.Thread):
+    """`beats` is asked before every round; both callbacks are called in this thread."""
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str | None,
+        beats: Callable[[], list[Beat]],
+        interval_seconds: Callable[[], float],
+        on_answer: Callable[[str, Answer], None],
+        on_unknown: Callable[[str], None],
+    ) -> None:
+        super().__init__(name="tideq-pulse", daemon=True)
+        self.failure_count = 0
+        """Rounds in a row in which the service did not answer."""
+        self._url = urlsplit(url)
+        self._headers = headers(api_key)
+        self._beats = beats
+        self._interval_seconds = interval_seconds
+        self._on_answer = on_answer
+        self._on_unknown = on_unknown
+        self._stop = threading.Event()
+
+    def end(self) -> None:
+        self._stop.set()
+
+    def run(self) -> None:
+        while not self._stop.wait(self._interval_seconds()):
+            try:
+                for beat in self._beats():
+                    self._send(beat)
+                self.failure_count = 0
+            except (OSError, http.client.HTTPException) as error:
+                self.failure_count += 1
+                log.warning("heartbeat failed", error=str(error), in_a_row=self.failure_count)
+
+    def _send(self, beat: Beat) -> None:
+        """A connection each: a heartbeat is rare, and must not meet one that died since."""
+        body = encode({"current_load": beat.current_load, "status": beat.status, "health": beat.health})
+        with contextlib.closing(self._connect()) as connection:
+            connection.request("POST", self._path(beat.worker_id), body, self._headers)
+            response = connection.getresponse()
+            content = response.read()
+        if response.status == 200:
+            self._on_answer(beat.worker_id, decode_answer(content))
+        elif response.status == 404:
+            self._on_unknown(beat.worker_id)
+        else:
+            raise http.client.HTTPException(f"{response.status} {_problem(content).code}")
+
+    def _path(self, worker_id: str) -> str:
+        return f"{self._url.path.rstrip('/')}/internal/workers/{worker_id}/heartbeat"
+
+    def _connect(self) -> http.client.HTTPConnection:
+        kind = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
+        return kind(self._url.hostname or "", self._url.port, timeout=TIMEOUT_SECONDS)
+
+
+def _problem(content: bytes) -> Problem:
+    try:
+        return decode_problem(content)
+    except msgspec.DecodeError:
+        return Problem()

@@ -1,0 +1,28 @@
+"""A token bucket on this process's clock: so many a second, as many at once as one second allows."""
+
+import time
+from collections.abc import Callable
+
+
+class Rate:
+    def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
+        if per_second <= 0:
+            raise ValueError(f"a rate of {per_second} a second never lets anything through")
+        self._per_second = per_second
+        self._burst = max(per_second, 1.0)
+        self._clock = clock
+        self._tokens = self._burst
+        self._filled_at = clock()
+
+    def available(self) -> int:
+        """How many may go now."""
+        now = self._clock()
+        self._tokens = min(self._tokens + (now - self._filled_at) * self._per_second, self._burst)
+        self._filled_at = now
+        return int(self._tokens)
+
+    def spend(self, count: int) -> None:
+        self._tokens -= count
+
+    def seconds_until_one(self) -> float:
+        return 0.0 if self.available() >= 1 else (1 - self._tokens) / self._per_second

@@ -1,0 +1,6 @@
+"""Every handler this process knows: what decorators and `tq` add to, and workers read."""
+
+from tideq.workers.runtime.handlers import Handlers
+
+registered = Handlers()
+"""One a process, because decorators run when modules are imported and have nobody to be given one by."""

@@ -1,0 +1,204 @@
+"""A worker process: crews, heartbeats and health put together, from start to the last result delivered.
+
+On the first signal it stops claiming, finishes what runs as far as the time allows, and hands the rest back without
+cost; a second signal skips the waiting.
+"""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import time
+from collections.abc import Generator
+from typing import Any
+
+import msgspec
+import structlog
+
+from tideq.queue_core.background import end, running
+from tideq.workers.runtime.crew import Crew
+from tideq.workers.runtime.handlers import Handler, HandlerError, Handlers
+from tideq.workers.runtime.health import (
+    MAX_LOOP_LAG_SECONDS,
+    Check,
+    CpuMeter,
+    Health,
+    HealthServer,
+    judged,
+    memory_check,
+)
+from tideq.workers.runtime.protocol import Answer, Protocol
+from tideq.workers.runtime.pulse import Beat, Pulse
+from tideq.workers.runtime.rate import Rate
+
+TICK_SECONDS = 0.5
+MAX_SILENT_BEATS = 2
+
+log = structlog.get_logger("tideq.worker")
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    url: str
+    api_key: str | None = None
+    concurrency: int = 10
+    capabilities: tuple[str, ...] = ()
+    name: str = "worker"
+    version: str = ""
+    modules: tuple[str, ...] = ()
+    """What a child process imports to know the handlers."""
+    drain_seconds: float = 30.0
+    health_host: str = "127.0.0.1"
+    health_port: int | None = None
+    """None for no health page, 0 for any free port."""
+
+
+class Worker:
+    def __init__(self, settings: WorkerSettings, handlers: Handlers) -> None:
+        if not len(handlers):
+            raise HandlerError("there is no handler: decorate a function with @task, or give tq(…) a worker")
+        self._settings = settings
+        self._handlers = handlers
+        self._crews: list[Crew] = []
+        self._ticked_at = time.monotonic()
+        self._cpu = CpuMeter()
+        self._pulse: Pulse | None = None
+        self._stop_asked = asyncio.Event()
+        self._stop_now = asyncio.Event()
+
+    def stop(self) -> None:
+        """Drain; called a second time, do not wait."""
+        if self._stop_asked.is_set():
+            self._stop_now.set()
+        self._stop_asked.set()
+
+    async def run(self) -> None:
+        """Until `stop`, or until the service asks every crew to drain."""
+        async with Protocol(self._settings.url, self._settings.api_key) as protocol:
+            with self._health_page() as health_port:
+                self._crews = self._make_crews(protocol, health_port)
+                with self._heartbeats():
+                    await self._work()
+
+    async def _work(self) -> None:
+        jobs = [asyncio.create_task(crew.run()) for crew in self._crews]
+        try:
+            async with running(self._tick()):
+                stopping = asyncio.create_task(self._stop_asked.wait())
+                await asyncio.wait([stopping, *jobs], return_when=asyncio.FIRST_COMPLETED)
+                await end(stopping)
+                for job in (job for job in jobs if job.done()):
+                    job.result()
+                await self._drain()
+        finally:
+            await end(*jobs)
+            for crew in self._crews:
+                crew.end()
+
+    async def _drain(self) -> None:
+        log.info("draining", running=sum(len(crew.runs) for crew in self._crews))
+        for crew in self._crews:
+            crew.is_draining = True
+        draining = asyncio.gather(*(crew.drain(self._settings.drain_seconds) for crew in self._crews))
+        hurrying = asyncio.create_task(self._stop_now.wait())
+        await asyncio.wait([draining, hurrying], return_when=asyncio.FIRST_COMPLETED)
+        if hurrying.done():
+            await end(draining)
+            await asyncio.gather(*(crew.drain(0) for crew in self._crews))
+        await end(hurrying)
+
+    def _make_crews(self, protocol: Protocol, health_port: int | None) -> list[Crew]:
+        description = self._description(health_port)
+        shared, modules = self._handlers.shared(), self._settings.modules
+        crews = [self._crew_apart(handler, protocol, description) for handler in self._handlers.apart()]
+        if shared:
+            concurrency = self._settings.concurrency
+            crews.append(Crew(shared, concurrency, protocol, description, modules, on_drain=self._stop_if_drained))
+        return crews
+
+    def _crew_apart(self, handler: Handler, protocol: Protocol, description: dict[str, Any]) -> Crew:
+        options = handler.options
+        rate = Rate(options.rate_per_second) if options.rate_per_second else None
+        capacity = options.concurrency or self._settings.concurrency
+        modules, on_drain = self._settings.modules, self._stop_if_drained
+        return Crew([handler], capacity, protocol, description, modules, rate, on_drain)
+
+    def _stop_if_drained(self) -> None:
+        if all(crew.is_draining for crew in self._crews):
+            self._stop_asked.set()
+
+    def _description(self, health_port: int | None) -> dict[str, Any]:
+        settings = self._settings
+        probed = {"host": settings.health_host, "health_port": health_port} if health_port else {}
+        host = probed or {"host": socket.gethostname()[:255]}
+        return {"name": settings.name, "version": settings.version, "capabilities": list(settings.capabilities), **host}
+
+    @contextlib.contextmanager
+    def _health_page(self) -> Generator[int | None]:
+        if self._settings.health_port is None:
+            yield None
+            return
+        server = HealthServer(self._settings.health_host, self._settings.health_port, self.health)
+        server.start()
+        try:
+            yield server.port
+        finally:
+            server.end()
+
+    @contextlib.contextmanager
+    def _heartbeats(self) -> Generator[None]:
+        loop = asyncio.get_running_loop()
+
+        def hear(worker_id: str, answer: Answer) -> None:
+            loop.call_soon_threadsafe(lambda: [c.hear(answer) for c in self._crews if c.worker_id == worker_id])
+
+        def forget(worker_id: str) -> None:
+            loop.call_soon_threadsafe(lambda: [c.forget() for c in self._crews if c.worker_id == worker_id])
+
+        url, key = self._settings.url, self._settings.api_key
+        self._pulse = Pulse(url, key, self._beats, self._beat_seconds, hear, forget)
+        self._pulse.start()
+        try:
+            yield
+        finally:
+            self._pulse.end()
+
+    def _beat_seconds(self) -> float:
+        return min((crew.heartbeat_seconds for crew in self._crews), default=30.0)
+
+    def _beats(self) -> list[Beat]:
+        """Called from the heartbeat's thread: reads, never writes."""
+        health = self.health()
+        told = {name: check.value for name, check in health.checks.items()}
+        status = "active" if health.is_well else "unhealthy"
+        return [Beat(crew.worker_id, len(crew.runs), status, told) for crew in self._crews if crew.worker_id]
+
+    def health(self) -> Health:
+        lag = max(time.monotonic() - self._ticked_at - TICK_SECONDS, 0.0)
+        stuck = sum(crew.stuck_count for crew in self._crews)
+        silent = self._pulse.failure_count if self._pulse else 0
+        return judged(
+            {
+                "memory_usage_percent": memory_check(),
+                "cpu_usage_percent": Check(True, self._cpu.percent()),
+                "event_loop_lag_seconds": Check(lag < MAX_LOOP_LAG_SECONDS, round(lag, 3), MAX_LOOP_LAG_SECONDS),
+                "stuck_threads": Check(stuck == 0, stuck, 0),
+                "failed_heartbeats": Check(silent < MAX_SILENT_BEATS, silent, MAX_SILENT_BEATS),
+                "tasks_held": Check(True, sum(len(crew.runs) for crew in self._crews)),
+                "unsent_reports": Check(True, sum(crew.unsent_count for crew in self._crews)),
+            }
+        )
+
+    async def _tick(self) -> None:
+        while True:
+            self._ticked_at = time.monotonic()
+            await asyncio.sleep(TICK_SECONDS)
+
+
+def run_until_signal(settings: WorkerSettings, handlers: Handlers) -> None:
+    async def main() -> None:
+        worker, loop = Worker(settings, handlers), asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, worker.stop)
+        await worker.run()
+
+    asyncio.run(main())
