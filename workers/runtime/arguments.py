@@ -1,5 +1,6 @@
 """From a task's parameters to a handler's arguments, checked against its type hints before it runs."""
 
+import functools
 import inspect
 import typing
 from collections.abc import Callable
@@ -22,34 +23,33 @@ class HandlerError(TypeError):
 def argument_decoder(function: Callable[..., Any]) -> tuple[Decode, str | None]:
     """How parameters become keyword arguments, and the name of the argument that takes the context, if any."""
     hints, context_name, fields = _hints(function), None, list[Any]()
-    is_open = False
+    rest: Any = None
     for parameter in inspect.signature(function).parameters.values():
         hint = hints.get(parameter.name, Any)
-        if hint is TaskContext:
+        if _is_context(hint):
             context_name = parameter.name
         elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            is_open = True
+            rest = hint
         elif parameter.kind in NAMED:
             fields.append(_field(parameter, hint))
         else:
-            raise HandlerError(f"{function.__qualname__}: parameters come by name, and {parameter} takes none")
-    if is_open:
-        return _open_decoder(fields), context_name
-    kind = msgspec.defstruct("Parameters", fields, forbid_unknown_fields=True)
-    names = kind.__struct_fields__
-    decode = msgspec.json.Decoder(kind).decode
-    return _explained(
-        lambda text: {name: getattr(value, name) for value in (decode(text),) for name in names}
-    ), context_name
+            raise HandlerError(f"{_name(function)}: parameters come by name, and {parameter} takes none")
+    try:
+        return _explained(_closed_decoder(fields) if rest is None else _open_decoder(fields, rest)), context_name
+    except TypeError as error:
+        raise HandlerError(f"{_name(function)}: {error}") from error
 
 
 def payload_decoder(function: Callable[..., Any]) -> tuple[Decode, str | None]:
     """The parameters whole, as the type of the first argument; a second one may take the context."""
     hints, parameters = _hints(function), list(inspect.signature(function).parameters)
     if not parameters:
-        raise HandlerError(f"{function.__qualname__}: a worker function takes the payload")
-    decode = msgspec.json.Decoder(hints.get(parameters[0], Any)).decode
-    context_name = next((name for name in parameters[1:] if hints.get(name) is TaskContext), None)
+        raise HandlerError(f"{_name(function)}: a worker function takes the payload")
+    try:
+        decode = msgspec.json.Decoder(hints.get(parameters[0], Any)).decode
+    except TypeError as error:
+        raise HandlerError(f"{_name(function)}: {error}") from error
+    context_name = next((name for name in parameters[1:] if _is_context(hints.get(name))), None)
     return _explained(lambda text: {parameters[0]: decode(text)}), context_name
 
 
@@ -59,31 +59,61 @@ def _field(parameter: inspect.Parameter, hint: Any) -> Any:
     return (parameter.name, hint, msgspec.field(default_factory=lambda: parameter.default))
 
 
-def _open_decoder(fields: list[Any]) -> Decode:
-    """A function that takes anything by name gets what its hints name checked, and the rest as it is."""
-    kind = msgspec.defstruct("Parameters", fields)
+def _closed_decoder(fields: list[Any]) -> Decode:
+    kind = msgspec.defstruct("Parameters", fields, forbid_unknown_fields=True, kw_only=True)
+    names, decode = kind.__struct_fields__, msgspec.json.Decoder(kind).decode
+
+    def named(text: bytes) -> Arguments:
+        known = decode(text)
+        return {name: getattr(known, name) for name in names}
+
+    return named
+
+
+def _open_decoder(fields: list[Any], rest: Any) -> Decode:
+    """For a function that takes anything by name: the rest is checked against the one hint it has."""
+    kind = msgspec.defstruct("Parameters", fields, kw_only=True)
     names = kind.__struct_fields__
     decode, decode_all = msgspec.json.Decoder(kind).decode, msgspec.json.Decoder(dict[str, Any]).decode
 
     def both(text: bytes) -> Arguments:
         known = decode(text)
-        return decode_all(text) | {name: getattr(known, name) for name in names}
+        others = {name: _checked(name, value, rest) for name, value in decode_all(text).items() if name not in names}
+        return others | {name: getattr(known, name) for name in names}
 
-    return _explained(both)
+    return both
+
+
+def _checked(name: str, value: Any, hint: Any) -> Any:
+    try:
+        return msgspec.convert(value, hint)
+    except msgspec.ValidationError as error:
+        problem, _, place = str(error).partition(" - at `$")
+        raise msgspec.ValidationError(f"{problem} - at `$.{name}{place.rstrip('`')}`") from error
 
 
 def _explained(decode: Decode) -> Decode:
     def checked(text: bytes) -> Any:
         try:
             return decode(text)
-        except msgspec.ValidationError as error:
+        except msgspec.DecodeError as error:
             raise InvalidArguments(str(error), code="INVALID_ARGUMENTS") from error
 
     return checked
 
 
+def _is_context(hint: Any) -> bool:
+    return hint is TaskContext or TaskContext in typing.get_args(hint)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", repr(function))
+
+
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Those of a partial function are its function's."""
+    plain = function.func if isinstance(function, functools.partial) else function
     try:
-        return typing.get_type_hints(function, include_extras=True)
+        return typing.get_type_hints(plain, include_extras=True)
     except NameError as error:
-        raise HandlerError(f"{function.__qualname__}: {error}; a type hint must be importable") from error
+        raise HandlerError(f"{_name(function)}: {error}; a type hint must be importable") from error

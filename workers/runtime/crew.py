@@ -58,6 +58,8 @@ class Crew:
         self._reporter = Reporter(protocol, self.hear, self._lose)
         self._execution = Execution(capacity, modules, self._done)
         self._slot_freed = asyncio.Event()
+        self._may_claim, self._is_paused = asyncio.Event(), asyncio.Event()
+        self._may_claim.set()
         self._claimed_count = 0
         self._claiming: asyncio.Task[None] | None = None
 
@@ -75,7 +77,7 @@ class Crew:
 
     async def run(self) -> None:
         """For ever: what was claimed is reported also when nothing more is claimed."""
-        self._claiming = asyncio.create_task(self._claim_for_ever())
+        self._claiming = asyncio.create_task(self._claim_unless_paused())
         async with running(self._watch_deadlines()):
             try:
                 await self._reporter.run()
@@ -145,6 +147,24 @@ class Crew:
             self.worker_id = self._reporter.worker_id = registration.worker_id
             self.heartbeat_seconds = registration.heartbeat_interval_ms / 1000
             log.info("registered", worker_id=self.worker_id, task_types=sorted(self._handlers))
+
+    def pause(self) -> None:
+        """Claim nothing more until `resume`; what runs goes on."""
+        self._may_claim.clear()
+        self._is_paused.set()
+
+    def resume(self) -> None:
+        self._is_paused.clear()
+        self._may_claim.set()
+
+    async def _claim_unless_paused(self) -> None:
+        """A poll that waits is broken off by a pause: the service notices, and claims nothing for it."""
+        while not self.is_draining:
+            await self._may_claim.wait()
+            async with running(self._claim_for_ever()) as claiming, running(_wait_for(self._is_paused)) as pausing:
+                await asyncio.wait((claiming, pausing), return_when=asyncio.FIRST_COMPLETED)
+                if claiming.done():
+                    claiming.result()
 
     async def _wanted(self) -> int:
         """At least one slot and one token; then as many as both allow."""
@@ -226,6 +246,10 @@ class Crew:
                 await self._protocol.leave(self.worker_id)
             except (Unreachable, Refused) as error:
                 log.warning("could not say goodbye: held tasks come back by themselves", error=str(error))
+
+
+async def _wait_for(event: asyncio.Event) -> None:
+    await event.wait()
 
 
 def _code(outcome: Outcome) -> str:

@@ -1,12 +1,17 @@
 """How a handler says what kind of failure it is, and how any exception is told to the service."""
 
+import contextlib
 import traceback
 from typing import Any
 
 import msgspec
 
-MAX_TRACEBACK_CHARACTERS = 16_000
-MAX_MESSAGE_CHARACTERS = 4_000
+MAX_TRACEBACK_BYTES = 16_000
+MAX_MESSAGE_BYTES = 4_000
+MAX_DETAILS_BYTES = 16_000
+"""As JSON, which may take six bytes for a character. Together they stay below what the service takes."""
+MAX_CODE_CHARACTERS = 64
+MAX_DETAILS_NESTING = 16
 
 
 class TaskFailure(Exception):
@@ -39,21 +44,69 @@ class Cancelled(TaskFailure):
 
 
 def error_document(error: BaseException) -> bytes:
-    """As the service takes it: message, code, whether to try again, and the traceback."""
+    """As the service takes it: message, code, whether to try again, and the traceback. Never raises, never too long."""
     is_ours = isinstance(error, TaskFailure)
-    details = {"traceback": _traceback(error)}
+    name = type(error).__name__
+    details: dict[str, Any] = {"traceback": _traceback(error)}
     if is_ours and error.details is not None:
-        details["details"] = error.details
+        details["details"] = _tellable(error.details)
     document = {
-        "message": (str(error) or type(error).__name__)[:MAX_MESSAGE_CHARACTERS],
-        "code": (error.code if is_ours and error.code else type(error).__name__)[:64],
+        "message": _first(_words(error), MAX_MESSAGE_BYTES) or name,
+        "code": plain(str((is_ours and error.code) or name))[:MAX_CODE_CHARACTERS],
         "retriable": error.is_retriable if is_ours else True,
         "details": details,
     }
-    return msgspec.json.encode(document, enc_hook=repr)
+    return msgspec.json.encode(document)
+
+
+def plain(text: str) -> str:
+    """Without what no JSON and no database can hold: lone surrogates and NUL."""
+    return text.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return plain(str(error))
+    except Exception:
+        return ""
 
 
 def _traceback(error: BaseException) -> str:
     """Its end is what matters when there is too much of it."""
-    text = "".join(traceback.format_exception(error))
-    return text if len(text) <= MAX_TRACEBACK_CHARACTERS else "…" + text[-MAX_TRACEBACK_CHARACTERS:]
+    text = plain("".join(traceback.format_exception(error)))
+    return text if _size(text) <= MAX_TRACEBACK_BYTES else "…" + _first(text[::-1], MAX_TRACEBACK_BYTES)[::-1]
+
+
+def _first(text: str, max_bytes: int) -> str:
+    """As much of the beginning as takes so many bytes as JSON."""
+    text = text[:max_bytes]
+    while (excess := _size(text) - max_bytes) > 0:
+        # No character takes more than six bytes, so this much at least has to go.
+        text = text[: len(text) - max(excess // 6, 1)]
+    return text
+
+
+def _size(text: str) -> int:
+    return len(msgspec.json.encode(text))
+
+
+def _tellable(details: Any) -> Any:
+    """As JSON if it can be, else what Python would print of it."""
+    with contextlib.suppress(Exception):
+        document = msgspec.json.encode(details, enc_hook=repr)
+        is_fit = len(document) <= MAX_DETAILS_BYTES and b"\\u0000" not in document
+        if is_fit and _is_flat(msgspec.json.decode(document), MAX_DETAILS_NESTING):
+            return msgspec.Raw(document)
+    return _first(_printed(details), MAX_DETAILS_BYTES)
+
+
+def _is_flat(value: Any, levels: int) -> bool:
+    parts: Any = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels > 0 and all(_is_flat(part, levels - 1) for part in parts)
+
+
+def _printed(details: Any) -> str:
+    try:
+        return plain(repr(details))
+    except Exception:
+        return f"details of type {type(details).__name__} that cannot be printed"

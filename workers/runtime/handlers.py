@@ -66,6 +66,14 @@ class Handlers:
             raise HandlerError(f"{handler.task_type} has a handler already: {known.function.__qualname__}")
         self._by_type[handler.task_type] = handler
 
+    def replace(self, handler: Handler) -> None:
+        """The same type with other settings."""
+        self._by_type[handler.task_type] = handler
+
+    def clear(self) -> None:
+        """For tests: what one registers is not for the next."""
+        self._by_type.clear()
+
     def get(self, task_type: str) -> Handler | None:
         return self._by_type.get(task_type)
 

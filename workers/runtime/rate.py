@@ -3,6 +3,9 @@
 import time
 from collections.abc import Callable
 
+NEARLY = 1e-9
+"""Sums of fractions come out short: what is missing so little is there."""
+
 
 class Rate:
     def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -19,7 +22,7 @@ class Rate:
         now = self._clock()
         self._tokens = min(self._tokens + (now - self._filled_at) * self._per_second, self._burst)
         self._filled_at = now
-        return int(self._tokens)
+        return int(self._tokens + NEARLY)
 
     def spend(self, count: int) -> None:
         self._tokens -= count

@@ -62,6 +62,7 @@ class Worker:
         self._ticked_at = time.monotonic()
         self._cpu = CpuMeter()
         self._pulse: Pulse | None = None
+        self.is_paused = False
         self._stop_asked = asyncio.Event()
         self._stop_now = asyncio.Event()
 
@@ -70,6 +71,25 @@ class Worker:
         if self._stop_asked.is_set():
             self._stop_now.set()
         self._stop_asked.set()
+
+    @property
+    def running_count(self) -> int:
+        return sum(len(crew.runs) for crew in self._crews)
+
+    @property
+    def unsent_count(self) -> int:
+        return sum(crew.unsent_count for crew in self._crews)
+
+    def pause(self) -> None:
+        """Claim nothing more until `resume`; what runs goes on."""
+        self.is_paused = True
+        for crew in self._crews:
+            crew.pause()
+
+    def resume(self) -> None:
+        self.is_paused = False
+        for crew in self._crews:
+            crew.resume()
 
     async def run(self) -> None:
         """Until `stop`, or until the service asks every crew to drain."""

@@ -1,0 +1,26 @@
+"""A real service, a client of it as the process's default, and handlers that do not outlive their test."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tideq
+from tests.api.running import environ, serving
+from tests.stores import StoreUnderTest
+from tideq.application import chain
+from tideq.client import Client
+from tideq.workers.runtime.registry import registered
+
+
+@pytest.fixture
+def client(store: StoreUnderTest, tmp_path: Path) -> Iterator[Client]:
+    with serving(environ(store.url, tmp_path.name.replace("_", "-")[:40]), tmp_path) as service:
+        yield tideq.init(service.url)
+
+
+@pytest.fixture(autouse=True)
+def own_handlers() -> Iterator[None]:
+    yield
+    registered.clear()
+    chain.forget_all()

@@ -1,0 +1,26 @@
+"""The client that decorators and chains use: one a process, made when it is first needed."""
+
+import threading
+
+from tideq.client import Client
+
+_lock = threading.Lock()
+_client: Client | None = None
+
+
+def init(url: str | None = None, api_key: str | None = None) -> Client:
+    """Say where the service is, instead of TIDEQ_URL and TIDEQ_API_KEY; returns the client, which all calls share."""
+    global _client
+    with _lock:
+        if _client is not None:
+            _client.close()
+        _client = Client(url, api_key)
+        return _client
+
+
+def default_client() -> Client:
+    global _client
+    with _lock:
+        if _client is None:
+            _client = Client()
+        return _client

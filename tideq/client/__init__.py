@@ -1,0 +1,110 @@
+"""TideQ's client: `Client` for blocking code, `AsyncClient` for asynchronous code, the same in all else.
+
+Runs in other people's processes: it speaks HTTP and knows nothing of stores and databases. `tideq.client.bulk` takes
+tasks out of the queue by hand; writing workers is the business of `tideq.workers`.
+"""
+
+from tideq.client._async.client import AsyncClient
+from tideq.client._async.events import AsyncEventStream
+from tideq.client._async.listing import AsyncListing
+from tideq.client._sync.client import Client
+from tideq.client._sync.events import EventStream
+from tideq.client._sync.listing import Listing
+from tideq.client.connection import Timeouts
+from tideq.client.errors import (
+    BadAnswer,
+    CannotConnect,
+    Conflict,
+    DurabilityNotReached,
+    FieldProblem,
+    Forbidden,
+    IdempotencyConflict,
+    InvalidRequest,
+    NoAnswer,
+    NotFound,
+    NotHeld,
+    PayloadTooLarge,
+    Problem,
+    Refusal,
+    ServerError,
+    StaleLease,
+    TideqError,
+    TooManyRequests,
+    Unauthorized,
+    Unavailable,
+    UnknownWorker,
+    UntrustedServer,
+)
+from tideq.client.models.dead_letters import DeadLetter, Pattern, Replayed
+from tideq.client.models.events import Event, Gap, Transition
+from tideq.client.models.fleet import Drained, Worker
+from tideq.client.models.pages import Page
+from tideq.client.models.queue import Limit, QueueStats
+from tideq.client.models.tasks import (
+    Backoff,
+    Cancelled,
+    Explanation,
+    NewTask,
+    Progress,
+    Retried,
+    StateChange,
+    Submitted,
+    Task,
+    TaskError,
+)
+from tideq.client.retrying import NO_RETRIES, RetryPolicy
+
+__all__ = [
+    "NO_RETRIES",
+    "AsyncClient",
+    "AsyncEventStream",
+    "AsyncListing",
+    "Backoff",
+    "BadAnswer",
+    "Cancelled",
+    "CannotConnect",
+    "Client",
+    "Conflict",
+    "DeadLetter",
+    "Drained",
+    "DurabilityNotReached",
+    "Event",
+    "EventStream",
+    "Explanation",
+    "FieldProblem",
+    "Forbidden",
+    "Gap",
+    "IdempotencyConflict",
+    "InvalidRequest",
+    "Limit",
+    "Listing",
+    "NewTask",
+    "NoAnswer",
+    "NotFound",
+    "NotHeld",
+    "Page",
+    "Pattern",
+    "PayloadTooLarge",
+    "Problem",
+    "Progress",
+    "QueueStats",
+    "Refusal",
+    "Replayed",
+    "Retried",
+    "RetryPolicy",
+    "ServerError",
+    "StaleLease",
+    "StateChange",
+    "Submitted",
+    "Task",
+    "TaskError",
+    "TideqError",
+    "Timeouts",
+    "TooManyRequests",
+    "Transition",
+    "Unauthorized",
+    "Unavailable",
+    "UnknownWorker",
+    "UntrustedServer",
+    "Worker",
+]

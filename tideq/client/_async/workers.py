@@ -1,0 +1,26 @@
+"""`client.workers`: the fleet."""
+
+from collections.abc import Sequence
+
+from tideq.client._async.listing import AsyncListing
+from tideq.client._async.transport import AsyncTransport
+from tideq.client.calls import workers as calls
+from tideq.client.calls.listing import several
+from tideq.client.models.fleet import Drained, Worker
+
+
+class AsyncWorkers:
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    def list(self, state: str | Sequence[str] = (), *, page_size: int = 100) -> AsyncListing[Worker]:
+        """The fleet, those that died within the hour included; only `active`, `draining`, `unhealthy` or `dead` ones.
+
+        >>> [worker.name async for worker in client.workers.list("active")]
+        []
+        """
+        return AsyncListing(self._transport, lambda cursor: calls.workers(several(state), page_size, cursor))
+
+    async def drain(self, worker_id: str) -> Drained:
+        """Give a worker nothing new: it finishes what it holds and leaves. Admins only."""
+        return await self._transport.ask(calls.drain(worker_id))

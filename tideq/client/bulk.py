@@ -1,0 +1,7 @@
+"""Taking tasks out of the queue by hand, many at a time: `PullQueue` and `AsyncPullQueue`."""
+
+from tideq.client._async.pull import AsyncPullQueue
+from tideq.client._sync.pull import PullQueue
+from tideq.client.models.pulled import PulledTask
+
+__all__ = ["AsyncPullQueue", "PullQueue", "PulledTask"]

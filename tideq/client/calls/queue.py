@@ -1,0 +1,43 @@
+"""What may be asked of the queue as a whole."""
+
+from datetime import datetime
+
+from tideq.client.calls.base import Call, answers, get, instant, post, then
+from tideq.client.encoding import encode
+from tideq.client.models.queue import Limit, Limits, Paused, QueueStats
+
+QUEUE = "/api/v1/queue"
+
+
+def stats() -> Call[QueueStats]:
+    return get(f"{QUEUE}/stats", answers(QueueStats))
+
+
+def pause(task_type: str | None, reason: str, resume_at: datetime | None) -> Call[Paused]:
+    fields = {
+        "task_type": task_type,
+        "reason": reason,
+        "resume_at": None if resume_at is None else instant(resume_at),
+    }
+    return post(f"{QUEUE}/pause", answers(Paused), fields)
+
+
+def resume(task_type: str | None) -> Call[Paused]:
+    return post(f"{QUEUE}/resume", answers(Paused), {"task_type": task_type})
+
+
+def limits() -> Call[tuple[Limit, ...]]:
+    return get(f"{QUEUE}/limits", then(answers(Limits), lambda answer: answer.limits))
+
+
+def set_limits(
+    task_type: str | None, tasks_per_second: float | None, max_executing: int | None
+) -> Call[tuple[Limit, ...]]:
+    """Both at once: what is left out is no limit."""
+    fields = {"task_type": task_type, "tasks_per_second": tasks_per_second or 0, "max_executing": max_executing}
+    return Call(
+        method="PUT",
+        path=f"{QUEUE}/limits",
+        read=then(answers(Limits), lambda answer: answer.limits),
+        body=encode(fields),
+    )

@@ -1,0 +1,87 @@
+"""Handing in tasks, one or many."""
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from tideq.client.calls.base import Call, answers, then
+from tideq.client.encoding import encode
+from tideq.client.errors import FieldProblem, InvalidRequest
+from tideq.client.models.tasks import NewTask, Submitted
+
+TASKS = "/api/v1/tasks"
+MAX_BATCH = 1_000
+MAX_BATCH_BYTES = 15 * 1024 * 1024
+"""A little less than the service takes in one body."""
+
+
+class SubmittedBatch(msgspec.Struct, frozen=True):
+    tasks: tuple[Submitted, ...]
+
+
+class Batch(NamedTuple):
+    first: int
+    """The place of its first task among all that were given."""
+    bodies: list[bytes]
+
+
+def submit(task: NewTask, trace: Mapping[str, str]) -> Call[Submitted]:
+    """The key makes it safe to send again; the body's own goes before the header's."""
+    return Call(
+        method="POST",
+        path=TASKS,
+        read=answers(Submitted),
+        body=encode(task),
+        headers={**trace, **key_header(new_key())},
+        # An answer may have to wait for a replica, a disk or history.
+        waits_seconds=0.0 if task.durability == "store" else 10.0,
+    )
+
+
+def submit_batch(batch: Batch, key: str, trace: Mapping[str, str]) -> Call[tuple[Submitted, ...]]:
+    return Call(
+        method="POST",
+        path=f"{TASKS}/batch",
+        read=then(answers(SubmittedBatch), lambda answer: answer.tasks),
+        body=b'{"tasks":[%b]}' % b",".join(batch.bodies),
+        headers={**trace, **key_header(f"{key}.{batch.first}")},
+        waits_seconds=30.0,
+    )
+
+
+def batches(tasks: Iterable[NewTask]) -> Iterator[Batch]:
+    """As few as can be, cut by number and by size. The same tasks are always cut the same way."""
+    first, bodies, size = 0, list[bytes](), 0
+    for body in map(encode, tasks):
+        if bodies and (len(bodies) == MAX_BATCH or size + len(body) > MAX_BATCH_BYTES):
+            yield Batch(first, bodies)
+            first, bodies, size = first + len(bodies), [], 0
+        bodies.append(body)
+        size += len(body) + 1
+    if bodies:
+        yield Batch(first, bodies)
+
+
+def new_key() -> str:
+    return uuid.uuid4().hex
+
+
+def key_header(key: str) -> dict[str, str]:
+    """Headers hold no more than ASCII, and the key is quoted in them."""
+    if not (key.isascii() and key.isprintable()) or '"' in key or "\\" in key:
+        raise ValueError(f"{key!r} cannot be an idempotency key of a batch: printable ASCII without quotes")
+    return {"Idempotency-Key": f'"{key}"'}
+
+
+def placed(error: InvalidRequest, first: int) -> None:
+    """Point at the tasks as the caller numbered them, not as they were cut."""
+    error.fields = tuple(FieldProblem(_placed(field.pointer, first), field.detail) for field in error.fields)
+
+
+def _placed(pointer: str, first: int) -> str:
+    root, *rest = pointer.removeprefix("/").split("/")
+    if root != "tasks" or not rest or not rest[0].isdecimal():
+        return pointer
+    return "/".join(("", root, str(int(rest[0]) + first), *rest[1:]))

@@ -1,0 +1,21 @@
+"""What may be asked of the fleet."""
+
+from collections.abc import Sequence
+
+from tideq.client.calls.base import Call, answers, get, params, post, segment, then
+from tideq.client.models.fleet import Drained, Worker, WorkerPage
+from tideq.client.models.pages import Page
+
+WORKERS = "/api/v1/workers"
+
+
+def workers(state: Sequence[str], page_size: int, cursor: str | None) -> Call[Page[Worker]]:
+    return get(
+        WORKERS,
+        then(answers(WorkerPage), lambda answer: Page(answer.workers, answer.next_cursor)),
+        params(state=state, limit=page_size, cursor=cursor),
+    )
+
+
+def drain(worker_id: str) -> Call[Drained]:
+    return post(f"{WORKERS}/{segment('worker_id', worker_id)}/drain", answers(Drained))

@@ -1,0 +1,53 @@
+"""Python values to JSON and back, so that numbers keep their digits.
+
+Whole numbers of any size are `int`. A fraction becomes a `float` where that stands for the very digits that were
+written, else a `Decimal`; a `Decimal` is written as a number.
+"""
+
+import functools
+import math
+from decimal import Decimal
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+def encode(value: Any) -> bytes:
+    """Also takes dataclasses, msgspec structs, datetimes, UUIDs. Raises TypeError or ValueError for what JSON lacks."""
+    body = _encode(value)
+    # msgspec writes NaN and infinities as null. To look for them costs time, and most bodies hold no null.
+    if b"null" in body and _is_lossy(value):
+        raise ValueError("JSON has no number for NaN or infinity")
+    return body
+
+
+def decode(body: bytes | msgspec.Raw) -> Any:
+    return _decoder(Any).decode(body)
+
+
+def decode_as(body: bytes | msgspec.Raw, kind: type[T]) -> T:
+    return _decoder(kind).decode(body)
+
+
+@functools.cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind, float_hook=_number)
+
+
+def _number(digits: str) -> float | Decimal:
+    number, exact = float(digits), Decimal(digits)
+    return number if Decimal(repr(number)) == exact else exact
+
+
+def _is_lossy(value: Any) -> bool:
+    if isinstance(value, (float, Decimal)):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(map(_is_lossy, value.values()))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return any(map(_is_lossy, value))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return isinstance(value, msgspec.Struct) and any(map(_is_lossy, msgspec.structs.astuple(value)))

@@ -1,0 +1,39 @@
+"""Workers as operators see them."""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+
+class Worker(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker as it registered, and how it is."""
+
+    worker_id: str
+    state: str
+    name: str = ""
+    task_types: tuple[str, ...] | None = None
+    """None is anything."""
+    capabilities: tuple[str, ...] = ()
+    capacity: int = 0
+    held: int = 0
+    version: str = ""
+    host: str = ""
+    health_port: int | None = None
+    registered_at: datetime | None = None
+    last_heartbeat_at: datetime | None = None
+    heartbeat_due_at: datetime | None = None
+    died_at: datetime | None = None
+    health: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+
+
+class WorkerPage(msgspec.Struct, frozen=True, kw_only=True):
+    workers: tuple[Worker, ...]
+    next_cursor: str | None = None
+
+
+class Drained(msgspec.Struct, frozen=True, kw_only=True):
+    """The worker gets nothing new."""
+
+    worker_id: str
+    state: str = "draining"

@@ -1,0 +1,52 @@
+"""Tasks taken out of the queue, to be finished by whoever took them."""
+
+import functools
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from tideq.client.encoding import decode
+
+
+class Registered(msgspec.Struct, frozen=True, kw_only=True):
+    worker_id: str
+    heartbeat_interval_ms: int = 30_000
+
+
+class PulledTask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """A task that is yours until its time is up."""
+
+    task_id: str
+    task_type: str
+    raw_parameters: msgspec.Raw = msgspec.field(name="parameters")
+    lease: str
+    attempt: int = 1
+    """Counts its claims."""
+    timeout_seconds: float = 0.0
+    visible_at: datetime
+    """When it goes to another, unless something was said about it."""
+    trace_id: str | None = None
+    traceparent: str | None = None
+
+    @functools.cached_property
+    def parameters(self) -> Any:
+        return decode(self.raw_parameters)
+
+
+class Polled(msgspec.Struct, frozen=True, kw_only=True):
+    tasks: tuple[PulledTask, ...] = ()
+
+
+class Acknowledged(msgspec.Struct, frozen=True, kw_only=True):
+    visible_at: datetime | None = None
+    status: str | None = None
+    """Where a result led to."""
+
+
+class Beat(msgspec.Struct, frozen=True, kw_only=True):
+    cancel: tuple[str, ...] = ()
+
+
+class Left(msgspec.Struct, frozen=True, kw_only=True):
+    released: int = 0
