@@ -1,7 +1,7 @@
 """`tq("type")…`: the chainable form. A chain names a type of task, who does it, and hands work to it."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar, Unpack, cast
+from typing import Any, Generic, TypeVar, Unpack, cast, overload
 
 from tideq.application.connection import default_client
 from tideq.client.models.tasks import NewTask, Submitted, TaskOptions
@@ -66,7 +66,11 @@ def forget_all() -> None:
     _chains.clear()
 
 
-def tq(task_type: str, payload: type[Payload] = dict) -> Chain[Payload]:
+@overload
+def tq(task_type: str) -> Chain[dict[str, Any]]: ...
+@overload
+def tq(task_type: str, payload: type[Payload]) -> Chain[Payload]: ...
+def tq(task_type: str, payload: type[Any] = dict) -> Chain[Any]:
     """The chain of a type; the same one wherever it is asked for. `payload` is for the type checker."""
     del payload
     return _chains.setdefault(task_type, Chain(task_type))

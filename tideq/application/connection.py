@@ -1,6 +1,8 @@
 """The client that decorators and chains use: one a process, made when it is first needed."""
 
+import contextlib
 import threading
+from collections.abc import Generator
 
 from tideq.client import Client
 
@@ -24,3 +26,14 @@ def default_client() -> Client:
         if _client is None:
             _client = Client()
         return _client
+
+
+@contextlib.contextmanager
+def use(client: Client) -> Generator[None]:
+    """This client instead, for as long as the block lasts."""
+    global _client
+    before, _client = _client, client
+    try:
+        yield
+    finally:
+        _client = before

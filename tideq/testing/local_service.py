@@ -1,0 +1,114 @@
+"""A service on fakeredis, served on loopback by a thread of this process."""
+
+import asyncio
+import contextlib
+import threading
+import uuid
+from collections.abc import AsyncGenerator, Coroutine, Generator
+from typing import Any, TypeVar
+
+import fakeredis
+import msgspec
+
+from tideq.api.app import create_app
+from tideq.api.server import address_of, listen, server_for
+from tideq.api.service import Service
+from tideq.api.settings import ServiceSettings
+from tideq.client import Client
+from tideq.client.models.tasks import Task
+from tideq.persistence.kept_store import KeptStore
+from tideq.queue_core.engine.clock import StoreClock
+from tideq.queue_core.engine.engine import assemble_engine
+from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.settings import QueueSettings
+from tideq.testing.inline_worker import InlineWorker
+from tideq.workers.runtime.handlers import Handlers
+from tideq.workers.runtime.registry import registered
+
+T = TypeVar("T")
+
+
+class LocalService:
+    """`url` is where it answers; `client` is a client of it."""
+
+    def __init__(self, url: str, service: Service, loop: asyncio.AbstractEventLoop) -> None:
+        self.url = url
+        self.client = Client(url)
+        self._service = service
+        self._loop = loop
+        queue = service.settings.queue
+        self._clock = StoreClock(service.client, Keys(queue.queue_name, queue.partition))
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass at once: backoffs end, delays fall due, leases lapse, silent workers are given up."""
+        self._wait_for(self._clock.advance(round(seconds * 1000)))
+        self._wait_for(self._service.engine.queue.sweep())
+
+    def run_pending(self, handlers: Handlers = registered, *, limit: int = 1_000) -> list[Task]:
+        """Run what is ready here and now, one task after the other, until nothing is; returns each as it then is.
+
+        A task that failed and waits for its retry is not run again before time has passed.
+        """
+        worker = InlineWorker(self.url, handlers)
+        try:
+            return [self.client.get(task_id) for task_id in worker.run(limit)]
+        finally:
+            worker.leave()
+
+    def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+@contextlib.contextmanager
+def local_service(settings: QueueSettings | None = None) -> Generator[LocalService]:
+    """A queue of its own, empty, for as long as the block lasts."""
+    ready, loop = threading.Event(), asyncio.new_event_loop()
+    started: list[LocalService] = []
+    stop = asyncio.Event()
+
+    async def main() -> None:
+        async with _serving(settings or QueueSettings(), stop) as (url, service):
+            started.append(LocalService(url, service, loop))
+            ready.set()
+            await stop.wait()
+
+    def run() -> None:
+        with contextlib.closing(loop):
+            loop.run_until_complete(main())
+
+    thread = threading.Thread(target=run, name="tideq-testing", daemon=True)
+    thread.start()
+    while not ready.wait(0.01):
+        if not thread.is_alive():
+            raise RuntimeError("the service did not start; its traceback is above")
+    try:
+        yield started[0]
+    finally:
+        started[0].client.close()
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()
+
+
+@contextlib.asynccontextmanager
+async def _serving(queue: QueueSettings, stop: asyncio.Event) -> AsyncGenerator[tuple[str, Service]]:
+    named = msgspec.structs.replace(queue, queue_name=uuid.uuid4().hex[:12])
+    retention = msgspec.structs.replace(named.retention, has_history=False)
+    settings = ServiceSettings(auth="off", queue=msgspec.structs.replace(named, retention=retention))
+    store = fakeredis.FakeServer()
+    client: Any = fakeredis.FakeAsyncRedis(server=store)
+    engine = assemble_engine(client, settings.queue, sends_flags=False)
+    await engine.queue.open()
+    service = Service(
+        settings, KeptStore(client, engine, None, None, client), lambda: fakeredis.FakeAsyncRedis(server=store)
+    )
+    with contextlib.closing(listen("127.0.0.1", 0)) as listener:
+        async with contextlib.aclosing(client), service.wakeups, service.outbox_reader:
+            server = server_for(create_app(service))
+            serving = asyncio.create_task(server.serve(sockets=[listener]))
+            try:
+                yield address_of(listener), service
+            finally:
+                service.close()
+                await service.pace.close()
+                server.should_exit = True
+                await serving
