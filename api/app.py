@@ -13,13 +13,16 @@ from litestar.middleware import AbstractAuthenticationMiddleware, Authentication
 from litestar.types import ASGIApp
 
 from tideq.api import problems
-from tideq.api.auth import Gate, allowed_roles, check_role
+from tideq.api.auth import Gate, MethodsAsked, allowed_roles, check_role
+from tideq.api.meters import RequestMeter
+from tideq.api.openapi.documentation import Documentation
 from tideq.api.presence import CallerGone
-from tideq.api.routes import events, health, queue, tasks, worker_protocol
+from tideq.api.queries import check_query
+from tideq.api.routes import dlq, documentation, events, health, metrics, queue, tasks, worker_protocol, workers
 from tideq.api.service import Service
 from tideq.queue_core.errors import QueueError
 
-PUBLIC_PATHS = ("^/livez$", "^/readyz$")
+PUBLIC_PATHS = ("^/livez$", "^/readyz$", r"^/openapi\.json$", r"^/docs(/page\.(js|css))?$")
 
 log = structlog.get_logger(__name__)
 
@@ -28,15 +31,32 @@ def create_app(service: Service) -> Litestar:
     async def provide_service() -> Service:
         return service
 
+    async def provide_documentation() -> Documentation:
+        return described
+
     app = Litestar(
-        route_handlers=[tasks.router, worker_protocol.router, queue.router, events.router, health.router],
-        dependencies={"service": Provide(provide_service)},
-        middleware=[DefineMiddleware(Door, gate=service.gate, exclude=list(PUBLIC_PATHS))],
-        guards=[check_role],
+        route_handlers=[
+            tasks.router,
+            dlq.router,
+            worker_protocol.router,
+            workers.router,
+            queue.router,
+            events.router,
+            health.router,
+            metrics.router,
+            documentation.router,
+        ],
+        dependencies={"service": Provide(provide_service), "documentation": Provide(provide_documentation)},
+        middleware=[
+            DefineMiddleware(RequestMeter, meters=service.meters),
+            DefineMiddleware(Door, gate=service.gate, exclude=list(PUBLIC_PATHS)),
+        ],
+        guards=[check_role, check_query],
         exception_handlers={
             QueueError: problems.respond,
             problems.RequestError: problems.respond,
             HTTPException: problems.respond,
+            MethodsAsked: _methods_told,
             CallerGone: _nobody_there,
             Exception: _unforeseen,
         },
@@ -46,15 +66,26 @@ def create_app(service: Service) -> Litestar:
     )
     for handler in handlers(app):
         allowed_roles(handler)
+    described = Documentation(lambda: routes(app), service.settings.queue)
     return app
 
 
 def handlers(app: Litestar) -> Iterator[HTTPRouteHandler]:
-    """Every route of ours; Litestar adds its own for OPTIONS, which tell no more than the methods."""
+    for _, handler in routes(app):
+        yield handler
+
+
+def routes(app: Litestar) -> Iterator[tuple[str, HTTPRouteHandler]]:
+    """Every path of ours and what answers there; Litestar adds its own for OPTIONS, which tell only the methods."""
     for route in app.routes:
-        for handler in getattr(route, "route_handlers", ()):
+        # Litestar keeps those of one path in a set: without sorting, every start would tell them in another order.
+        for handler in sorted(getattr(route, "route_handlers", ()), key=_methods, reverse=True):
             if handler.http_methods != {"OPTIONS"}:
-                yield handler
+                yield route.path_format, handler
+
+
+def _methods(handler: HTTPRouteHandler) -> list[str]:
+    return sorted(handler.http_methods)
 
 
 class Door(AbstractAuthenticationMiddleware):
@@ -67,6 +98,10 @@ class Door(AbstractAuthenticationMiddleware):
     async def authenticate_request(self, connection: ASGIConnection[Any, Any, Any, Any]) -> AuthenticationResult:
         caller = await self._gate.caller(connection.headers.get("authorization", ""))
         return AuthenticationResult(user=caller, auth=None)
+
+
+def _methods_told(_request: Request[Any, Any, Any], asked: MethodsAsked) -> Response[None]:
+    return Response(None, status_code=204, headers={"Allow": ", ".join(asked.methods)})
 
 
 def _nobody_there(_request: Request[Any, Any, Any], _error: Exception) -> Response[bytes]:

@@ -1,28 +1,44 @@
 """`explain` in words: what stands between a task and its execution, the most telling thing first."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from tideq.api import schemas
 from tideq.queue_core.engine.controls import Control
 from tideq.queue_core.engine.insight import Explanation
 from tideq.queue_core.score import shown_score
 from tideq.queue_core.states import TaskState
+from tideq.queue_core.task import Task
 
 
-def explanation_out(found: Explanation) -> dict[str, Any]:
-    return {
-        "task_id": found.task_id,
-        "status": found.state,
-        "reason": found.reason,
-        "queue_score": shown_score(found.rank, found.now_ms) if found.state is TaskState.QUEUED else None,
-        "queue_position": found.lane_position,
-        "global_position": found.global_position,
-        "visible_at": schemas.maybe_rfc3339(found.visible_at_ms),
-        "serving_workers": found.serving_worker_count,
-        "can_start_at": schemas.maybe_rfc3339(_can_start_at(found)),
-        "held_back_by": list(_obstacles(found)),
-    }
+def explanation_out(found: Explanation) -> schemas.ExplanationOut:
+    return schemas.ExplanationOut(
+        task_id=found.task_id,
+        status=found.state,
+        reason=found.reason,
+        queue_score=shown_score(found.rank, found.now_ms) if found.state is TaskState.QUEUED else None,
+        queue_position=found.lane_position,
+        global_position=found.global_position,
+        visible_at=schemas.maybe_rfc3339(found.visible_at_ms),
+        serving_workers=found.serving_worker_count,
+        can_start_at=schemas.maybe_rfc3339(_can_start_at(found)),
+        held_back_by=list(_obstacles(found)),
+    )
+
+
+def forgotten_out(task: Task) -> schemas.ExplanationOut:
+    """A task that history alone has stands nowhere: it has ended."""
+    return schemas.ExplanationOut(
+        task_id=task.task_id,
+        status=task.state,
+        reason=task.reason,
+        queue_score=None,
+        queue_position=None,
+        global_position=None,
+        visible_at=None,
+        serving_workers=0,
+        can_start_at=None,
+        held_back_by=[],
+    )
 
 
 def _can_start_at(found: Explanation) -> int | None:

@@ -5,19 +5,24 @@ never choke on it later.
 """
 
 import re
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
 
 from tideq.api.problems import BadRequest, UnprocessableContent
+from tideq.persistence.terms import MAX_VALUE_LENGTH
 
 MAX_NESTING = 32
 
 T = TypeVar("T")
 
-_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*+"?+', re.DOTALL)
+decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_NO_MARKS = bytes(set(range(256)) - set(b'[]{}"'))
+_TOO_DEEP = b"[" * (MAX_NESTING + 1)
+_CHUNK = 65_536
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -57,12 +62,42 @@ def check_no_nul(name: str, body: bytes) -> None:
 def check_nesting(body: bytes) -> None:
     """Counted on the bytes: a parser that recurses must not be the one to find out.
 
-    Texts and everything but brackets are dropped; each round then takes out the innermost level.
+    Texts and everything but brackets are dropped; each round then takes out the innermost level. Nothing looks at
+    single bytes in Python: 25 µs for a batch of 100 tasks, where a pattern that steps over texts took 490.
     """
     if body.count(b"[") + body.count(b"{") <= MAX_NESTING:
         return
-    brackets = _TEXTS.sub(b"", body).translate(_ONE_KIND, _NO_BRACKETS)
+    if b"\\" in body:
+        body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    brackets = _outside_texts(body.translate(_ONE_KIND, _NO_MARKS).replace(b'""', b""))
     for _ in range(MAX_NESTING):
+        if _TOO_DEEP in brackets:
+            break
         brackets = brackets.replace(b"[]", b"")
-    if brackets:
-        raise BadRequest(f"the body nests deeper than {MAX_NESTING} levels, or its brackets do not match")
+        if not brackets:
+            return
+    raise BadRequest(f"the body nests deeper than {MAX_NESTING} levels, or its brackets do not match")
+
+
+def _outside_texts(marks: bytes) -> bytes:
+    """A chunk at a time: a body full of quotes must not become a list of millions."""
+    outside: list[bytes] = []
+    is_inside = 0
+    for start in range(0, len(marks), _CHUNK):
+        pieces = marks[start : start + _CHUNK].split(b'"')
+        outside.append(b"".join(pieces[is_inside::2]))
+        is_inside ^= (len(pieces) - 1) & 1
+    return b"".join(outside)
+
+
+def searchable_in(parameters: bytes, names: Sequence[str]) -> dict[str, str]:
+    """Those parameters that are texts, numbers or truth values: texts as they are, the others as JSON writes them."""
+    found = decode_object(parameters)
+    values = {name: bytes(found[name]) for name in names if name in found}
+    return {name: _as_text(value) for name, value in values.items() if value[:1] not in b"[{n"}
+
+
+def _as_text(value: bytes) -> str:
+    """As much of it as history looks at."""
+    text = msgspec.json.decode(value, type=str) if value[:1] == b'"' else value.decode()
+    return text[:MAX_VALUE_LENGTH]

@@ -5,6 +5,9 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from litestar import Request
+from litestar.types import Receive
+
+from tideq.queue_core.background import end
 
 T = TypeVar("T")
 
@@ -15,19 +18,17 @@ class CallerGone(Exception):
 
 async def while_present(request: Request[Any, Any, Any], work: Coroutine[Any, Any, T]) -> T:
     """Run to the end, unless the caller goes first: then the work is cancelled and may clean up."""
-    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_gone(request))
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(gone(request.receive))
     try:
         await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
             raise CallerGone
         return await working
     finally:
-        for task in (working, leaving):
-            task.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)
+        await end(working, leaving)
 
 
-async def _gone(request: Request[Any, Any, Any]) -> None:
-    """The body has been read, so the next message is the end of the connection."""
-    while (await request.receive())["type"] != "http.disconnect":
+async def gone(receive: Receive) -> None:
+    """Once the body has been read, the next message is the end of the connection."""
+    while (await receive())["type"] != "http.disconnect":
         pass

@@ -11,6 +11,7 @@ import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
 
+from tideq.api.rate_limits import rate_limit_headers
 from tideq.queue_core import errors
 
 TYPE_PREFIX = "https://tideq.dev/problems/"
@@ -32,6 +33,8 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     state: str = ""
     """The state a task is in, where that is what stands in the way."""
     task_id: str = ""
+    durability: str = ""
+    """What a task that stands has reached, where it asked for more."""
     errors: tuple[FieldProblem, ...] = ()
 
 
@@ -49,6 +52,12 @@ class RequestError(Exception):
 
 class BadRequest(RequestError):
     pass
+
+
+class HeadTooLarge(RequestError):
+    status = 431
+    code = "head-too-large"
+    title = "The request's head is too large"
 
 
 class Unauthorized(RequestError):
@@ -101,6 +110,9 @@ STATUSES: dict[type[errors.QueueError], tuple[int, str]] = {
     errors.WorkerExists: (409, "The worker exists already"),
     errors.StoreReplaced: (503, "The store is being replaced"),
     errors.StoreUnavailable: (503, "The store cannot be reached"),
+    errors.HistoryUnavailable: (503, "History cannot be reached"),
+    errors.DurabilityUnavailable: (422, "That durability cannot be had"),
+    errors.DurabilityNotReached: (504, "The durability was not reached in time"),
 }
 
 DEFAULT_RETRY_AFTER_SECONDS = 1
@@ -109,7 +121,7 @@ DEFAULT_RETRY_AFTER_SECONDS = 1
 def problem_of(error: Exception, path: str = "") -> tuple[Problem, dict[str, str]]:
     """The document and the headers an error becomes."""
     if isinstance(error, errors.QueueError):
-        return _of_queue_error(error, path), _retry_after(error)
+        return _of_queue_error(error, path), _retry_after(error) | rate_limit_headers(getattr(error, "bucket", None))
     if isinstance(error, RequestError):
         fields = (FieldProblem(error.pointer, str(error)),) if error.pointer else ()
         document = Problem(TYPE_PREFIX + error.code, error.title, error.status, str(error), path, errors=fields)
@@ -139,6 +151,7 @@ def _of_queue_error(error: errors.QueueError, path: str) -> Problem:
         instance=path,
         state=getattr(error, "state", ""),
         task_id=getattr(error, "task_id", ""),
+        durability=getattr(error, "reached", ""),
         errors=(FieldProblem(_pointer(error, field, path), str(error)),) if field else (),
     )
 

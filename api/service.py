@@ -2,22 +2,30 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 from litestar.di import NamedDependency
 
 from tideq.api.auth import Gate
+from tideq.api.durability import DurabilityDesk
+from tideq.api.meters import Meters
+from tideq.api.pace import Pace
 from tideq.api.settings import ServiceSettings
+from tideq.persistence.archive import Archive
+from tideq.persistence.kept_store import KeptStore, open_kept_store, unconnected
 from tideq.queue_core.engine.access_keys import AccessKeys
+from tideq.queue_core.engine.assurance import Assurance
 from tideq.queue_core.engine.attempts import Held
-from tideq.queue_core.engine.engine import Engine, assemble_engine
+from tideq.queue_core.engine.engine import Engine
 from tideq.queue_core.engine.keys import Keys
-from tideq.queue_core.engine.outbox import OutboxReader
-from tideq.queue_core.engine.store import connect, connect_listener
+from tideq.queue_core.engine.outbox import Outbox
+from tideq.queue_core.engine.outbox_reader import OutboxReader
+from tideq.queue_core.engine.store import connect_listener
 from tideq.queue_core.engine.waiting_room import Waiter
 from tideq.queue_core.engine.wakeups import Wakeups
-from tideq.queue_core.task import Claim, ClaimedTask, Task
+from tideq.queue_core.task import Claim, Task
 from tideq.queue_core.transitions import TERMINAL
 
 LOOK_AGAIN_SECONDS = 2.0
@@ -28,16 +36,25 @@ class NoKeys(RuntimeError):
 
 
 class Service:
-    def __init__(self, settings: ServiceSettings, client: Any, open_listener: Callable[[], Any]) -> None:
-        queue = settings.queue
+    def __init__(self, settings: ServiceSettings, store: KeptStore, open_listener: Callable[[], Any]) -> None:
+        queue, client = settings.queue, store.client
         self.settings = settings
+        self.store = store
         self.client = client
-        self.engine: Engine = assemble_engine(client, queue)
+        self.engine: Engine = store.engine
         keys = Keys(queue.queue_name, queue.partition)
         self.access_keys = AccessKeys(client, keys)
         self.gate = Gate(self.access_keys, is_open=settings.auth == "off")
         self.wakeups = Wakeups(self.engine.scripts, client, keys, open_listener)
-        self.outbox = OutboxReader(keys, open_listener)
+        self.outbox = Outbox(client, keys)
+        self.outbox_reader = OutboxReader(self.outbox)
+        self.history = (
+            Archive(store.database, store.engine, client, queue, settings.history) if store.database else None
+        )
+        freshness = self.history.freshness if self.history else None
+        self.durability = DurabilityDesk(Assurance(client, keys), freshness, settings.durability_timeout_ms)
+        self.pace = Pace(self.engine.insight)
+        self.meters = Meters()
         self.is_closing = False
 
     async def check_keys(self) -> None:
@@ -51,7 +68,7 @@ class Service:
         """Waiting polls are answered empty and nothing new is claimed; what is under way may finish."""
         self.is_closing = True
         self.wakeups.close()
-        self.outbox.close()
+        self.outbox_reader.close()
 
     async def poll(
         self, worker_id: str, wanted: int, wait_seconds: float, poll_id: str, capabilities: list[str] | None
@@ -59,38 +76,56 @@ class Service:
         """A long poll: claims the moment there is something for this worker."""
         waiter = Waiter(worker_id, "", wanted)
 
-        def claim() -> Awaitable[Claim]:
-            return self.engine.queue.claim(worker_id, wanted, poll_id=poll_id, capabilities=capabilities)
+        async def claim() -> Claim:
+            began = time.perf_counter()
+            got = await self.engine.queue.claim(worker_id, wanted, poll_id=poll_id, capabilities=capabilities)
+            self.meters.note_claim(len(got.tasks), time.perf_counter() - began)
+            return got
 
-        async def hand_back(tasks: tuple[ClaimedTask, ...]) -> None:
-            await self.engine.attempts.release(worker_id, [Held(task.task_id, task.lease) for task in tasks])
+        def hand_back(got: Claim) -> Awaitable[None]:
+            return self.take_back(worker_id, poll_id, got)
 
         return await self.wakeups.poll(waiter, claim, hand_back, 0 if self.is_closing else wait_seconds)
+
+    async def take_back(self, worker_id: str, poll_id: str, claim: Claim) -> None:
+        """What an answer nobody heard handed out, unless a later answer to the same poll holds the same tasks."""
+        self.meters.undelivered_count += 1
+        if poll_id:
+            await self.engine.queue.withdraw(worker_id, poll_id, claim.answer)
+        else:
+            await self.engine.attempts.release(worker_id, [Held(task.task_id, task.lease) for task in claim.tasks])
 
     async def wait(self, task_id: str, seconds: float) -> Task:
         """The task when it is finished, or as it is when the time is up or the service closes."""
         deadline = asyncio.get_running_loop().time() + seconds
-        with self.outbox.subscribe(lambda event: event.task_id == task_id) as events:
-            while True:
+        while True:
+            with self.outbox_reader.subscribe(lambda event: event.task_id == task_id) as events:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.outbox_reader.reading(), LOOK_AGAIN_SECONDS)
                 task = await self.engine.queue.read(task_id)
                 left = deadline - asyncio.get_running_loop().time()
                 if task.state in TERMINAL or left <= 0 or self.is_closing:
                     return task
                 # A lost event must not cost the whole wait: look again now and then.
-                await events.next(min(left, LOOK_AGAIN_SECONDS))
+                await events.take(min(left, LOOK_AGAIN_SECONDS))
 
 
 @contextlib.asynccontextmanager
 async def open_service(settings: ServiceSettings) -> AsyncGenerator[Service]:
-    client = connect(settings.redis_url)
-    service = Service(settings, client, lambda: connect_listener(settings.redis_url))
-    try:
-        await service.engine.queue.open()
+    async with open_kept_store(settings.redis_url, settings.queue, settings.history) as store:
+        service = Service(settings, store, lambda: connect_listener(settings.redis_url))
         await service.check_keys()
-        async with service.wakeups, service.outbox:
-            yield service
-    finally:
-        await client.aclose()
+        try:
+            async with service.wakeups, service.outbox_reader:
+                yield service
+        finally:
+            await service.pace.close()
+
+
+def offline_service(settings: ServiceSettings | None = None) -> Service:
+    """Connected to nothing: enough to describe the service."""
+    settings = settings or ServiceSettings()
+    return Service(settings, unconnected(settings.queue), lambda: None)
 
 
 InjectedService = NamedDependency[Service]

@@ -6,9 +6,14 @@ from typing import Any, Literal
 
 import msgspec
 
+from tideq.persistence.settings import HISTORY_SETTINGS, HistorySettings
+from tideq.queue_core.engine.store import COMMAND_TIMEOUT_SECONDS
 from tideq.queue_core.settings import QueueSettings, Setting, SettingsError, parse_setting, read_settings
 
 Auth = Literal["keys", "off"]
+MAX_BULK_BODY_BYTES = 16 * 1024 * 1024
+"""Of a call about many tasks."""
+BESIDE_THE_PAYLOAD_BYTES = 64 * 1024
 
 
 class ServiceSettings(msgspec.Struct, frozen=True):
@@ -16,8 +21,15 @@ class ServiceSettings(msgspec.Struct, frozen=True):
     port: int = 8080
     auth: Auth = "keys"
     redis_url: str = ""
-    max_body_bytes: int = 16 * 1024 * 1024
+    durability_timeout_ms: int = 2_000
+    """How long a submission may wait to be as safe as it asked for; below the store's own timeout."""
+    history: HistorySettings = HistorySettings()
     queue: QueueSettings = QueueSettings()
+
+    @property
+    def max_body_bytes(self) -> int:
+        """Of a call about one task: its payload and everything else there is to say about it."""
+        return self.queue.admission.max_payload_bytes + BESIDE_THE_PAYLOAD_BYTES
 
     @property
     def is_loopback(self) -> bool:
@@ -40,21 +52,36 @@ def _auth(text: str) -> str:
     return text
 
 
+def _short_time(text: str) -> int:
+    seconds = float(text)
+    if not 0 < seconds < COMMAND_TIMEOUT_SECONDS:
+        raise ValueError(f"must lie between 0 and {COMMAND_TIMEOUT_SECONDS:g} seconds")
+    return round(seconds * 1000)
+
+
 SERVICE_SETTINGS: dict[str, Setting] = {
     "TIDEQ_HOST": Setting("", "host", str),
     "TIDEQ_PORT": Setting("", "port", _port),
     "TIDEQ_AUTH": Setting("", "auth", _auth),
+    "TIDEQ_DURABILITY_TIMEOUT_SECONDS": Setting("", "durability_timeout_ms", _short_time),
     "REDIS_URL": Setting("", "redis_url", str),
 }
 
 
 def read_service_settings(environ: Mapping[str, str]) -> ServiceSettings:
-    chosen: dict[str, Any] = {
-        setting.field: parse_setting(name, setting, environ[name])
-        for name, setting in SERVICE_SETTINGS.items()
-        if environ.get(name)
-    }
-    settings = ServiceSettings(**chosen, queue=read_settings(environ, known_elsewhere=SERVICE_SETTINGS))
+    settings = ServiceSettings(
+        **_chosen(environ, SERVICE_SETTINGS),
+        history=HistorySettings(**_chosen(environ, HISTORY_SETTINGS)),
+        queue=read_settings(environ, known_elsewhere={**SERVICE_SETTINGS, **HISTORY_SETTINGS}),
+    )
     if settings.auth == "off" and not settings.is_loopback:
         raise SettingsError(f"TIDEQ_AUTH=off is for loopback only, and TIDEQ_HOST is {settings.host}")
     return settings
+
+
+def _chosen(environ: Mapping[str, str], known: Mapping[str, Setting]) -> dict[str, Any]:
+    return {
+        setting.field: parse_setting(name, setting, environ[name])
+        for name, setting in known.items()
+        if environ.get(name)
+    }

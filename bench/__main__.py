@@ -9,8 +9,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import lanes, layouts, lifecycle, memory, reference, report, variants
+from bench import http, lanes, layouts, lifecycle, memory, reference, report, variants
 from bench.figures import FULL, QUICK, Findings, Plan
+from bench.http import servers as http_servers
 from bench.server import Servers
 
 BENCHES: dict[str, Callable[[Servers, Plan], Awaitable[Findings]]] = {
@@ -20,12 +21,17 @@ BENCHES: dict[str, Callable[[Servers, Plan], Awaitable[Findings]]] = {
     "lanes": lanes.measure,
     "layouts": layouts.measure,
     "allocators": variants.measure_allocators,
+    "http": http.measure,
+    "http-servers": http_servers.measure,
 }
+ASKED_FOR = {"http-servers"}
+"""Not part of a run that names none: it compares programs that are mostly not there."""
 
 
 def main() -> None:
     arguments = _parser().parse_args()
-    names = ["reference", *(name for name in arguments.only or BENCHES if name != "reference")]
+    chosen = arguments.only or [name for name in BENCHES if name not in ASKED_FOR]
+    names = ["reference", *(name for name in chosen if name != "reference")]
     findings = asyncio.run(_run(names, arguments.store, QUICK if arguments.quick else FULL))
     report.show(Console(width=None if sys.stdout.isatty() else 140), findings)
     if arguments.json:

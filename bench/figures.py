@@ -63,6 +63,9 @@ class Plan(msgspec.Struct, frozen=True):
     stored_tasks: int
     churn_rounds: int
     churn_tasks: int
+    http_requests: int
+    http_tasks: int
+    http_deliveries: int
 
 
 FULL = Plan(
@@ -74,6 +77,9 @@ FULL = Plan(
     stored_tasks=100_000,
     churn_rounds=12,
     churn_tasks=10_000,
+    http_requests=5_000,
+    http_tasks=20_000,
+    http_deliveries=300,
 )
 QUICK = Plan(
     rounds=3,
@@ -84,6 +90,9 @@ QUICK = Plan(
     stored_tasks=20_000,
     churn_rounds=3,
     churn_tasks=2_000,
+    http_requests=1_000,
+    http_tasks=5_000,
+    http_deliveries=100,
 )
 
 

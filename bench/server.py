@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tideq.embedded import EmbeddedStores, ServerNotInstalled, ValkeyOptions, bundled_valkey
+from tideq.embedded import EmbeddedStores, PostgresOptions, ServerNotInstalled, ValkeyOptions, bundled_valkey
 from tideq.queue_core.engine.engine import Engine, assemble_engine
 from tideq.queue_core.engine.store import connect
 from tideq.queue_core.settings import Admission, QueueSettings
@@ -41,8 +41,10 @@ class Cost(NamedTuple):
 
 
 class BenchServer:
-    def __init__(self, name: str, url: str) -> None:
+    def __init__(self, name: str, url: str, database_url: str = "") -> None:
         self.name = name
+        self.url = url
+        self.database_url = database_url
         self.client: Any = connect(url)
 
     async def cpu(self) -> Cpu:
@@ -88,14 +90,19 @@ class Servers:
 
     @contextmanager
     def start(
-        self, name: str = "", *, flags: tuple[str, ...] = (), environ: Mapping[str, str] | None = None
+        self,
+        name: str = "",
+        *,
+        flags: tuple[str, ...] = (),
+        environ: Mapping[str, str] | None = None,
+        postgres: PostgresOptions | None = None,
     ) -> Generator[BenchServer]:
         self._count += 1
         folder = self._folder / str(self._count)
         binary = _with_environ(self._binary, environ, self._folder / f"{self._count}.sh") if environ else self._binary
         options = ValkeyOptions(binary=binary, flags=(*QUIET, *flags))
-        with EmbeddedStores(folder, valkey=options, postgres=None) as stores:
-            yield BenchServer(name or self.kind, stores.redis_url)
+        with EmbeddedStores(folder, valkey=options, postgres=postgres) as stores:
+            yield BenchServer(name or self.kind, stores.redis_url, stores.database_url if postgres else "")
         shutil.rmtree(folder, ignore_errors=True)
 
 

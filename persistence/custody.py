@@ -88,7 +88,7 @@ class Custodian:
             facts, checkpoint = await self._restoration.facts(), await self._checkpoints.read_with(connection)
             if checkpoint is None:
                 raise HistoryUnavailable("history has nothing to rebuild from")
-            return await self._rebuild(connection).run(facts.epoch, checkpoint)
+            return await self._rebuild(connection).run(facts, checkpoint)
 
     async def plan(self) -> Plan:
         """What a rebuild would put back."""
@@ -102,7 +102,7 @@ class Custodian:
 
     async def differences(self) -> AsyncGenerator[Difference]:
         async with self._database.session() as connection:
-            async for each in Reconciliation(connection, self._restoration, self._checkpoints).differences():
+            async for each in self._reconciliation(connection).differences():
                 yield each
 
     async def reconcile(self) -> str:
@@ -123,6 +123,9 @@ class Custodian:
             except QueueError as error:
                 log.warning("store in doubt, closed until it is settled", error=str(error))
                 await asyncio.sleep(RETRY_SECONDS)
+            except Exception:
+                log.exception("store in doubt, closed until it is settled, which fails for an unknown reason")
+                await asyncio.sleep(RETRY_SECONDS)
 
     @contextlib.asynccontextmanager
     async def _alone(self) -> AsyncGenerator[Connection]:
@@ -140,37 +143,41 @@ class Custodian:
         elif verdict is not Verdict.SOUND:
             log.warning("store is not what history expects", verdict=verdict.name, meaning=verdict.value)
         epoch = await self._mend(connection, verdict, facts, checkpoint or Checkpoint(0, FIRST_ID, 0, 0))
-        await self._let_in(epoch)
+        self._let_in(epoch, facts)
         return verdict
 
     async def _mend(self, connection: Connection, verdict: Verdict, facts: StoreFacts, checkpoint: Checkpoint) -> str:
         if verdict is Verdict.REBUILD:
-            return await self._rebuild(connection).run(facts.epoch, checkpoint)
+            return await self._rebuild(connection).run(facts, checkpoint)
         if verdict is Verdict.RECONCILE:
-            mending = Reconciliation(connection, self._restoration, self._checkpoints)
-            return await mending.run(facts, checkpoint, _log_difference)
+            return await self._reconciliation(connection).run(facts, checkpoint, _log_difference)
         epoch = facts.epoch if facts.is_usable else str(FIRST_EPOCH)
         if verdict is Verdict.NEW:
+            facts = await self._restoration.seal(facts)
             await self._restoration.wipe()
         if verdict is not Verdict.SOUND:
             await self._checkpoints.enter_epoch(connection, Checkpoint(int(epoch), FIRST_ID, 0, checkpoint.event_count))
-        await self._restoration.enter(facts.epoch, epoch)
+        await self._restoration.enter(facts, epoch)
         return epoch
 
     def _rebuild(self, connection: Connection) -> Rebuild:
         return Rebuild(connection, self._restoration, self._checkpoints, self._settings, self._on_progress)
+
+    def _reconciliation(self, connection: Connection) -> Reconciliation:
+        return Reconciliation(connection, self._restoration, self._checkpoints, self._settings.retention)
 
     async def _is_unchanged(self) -> bool:
         """History is away, but this very run of the server was found sound before: the queue goes on."""
         facts = await self._restoration.facts()
         if not facts.is_usable or facts.identity != facts.known_identity:
             return False
-        await self._let_in(facts.epoch)
+        self._let_in(facts.epoch, facts)
         return True
 
-    async def _let_in(self, epoch: str) -> None:
+    def _let_in(self, epoch: str, facts: StoreFacts) -> None:
+        """To the server that was compared, and no other."""
         self._scripts.epoch = epoch
-        self._identity.trust((await self._restoration.facts()).identity)
+        self._identity.trust(facts.identity)
 
 
 def _log_difference(difference: Difference) -> None:

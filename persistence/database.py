@@ -22,7 +22,8 @@ WAIT_SECONDS = 5.0
 READ_TIMEOUT = "10s"
 BY_INDEX = (
     "SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_seqscan = off; SET enable_bitmapscan = off; "
-    "SET enable_sort = off; SET enable_incremental_sort = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
+    "SET enable_sort = off; SET enable_incremental_sort = off; SET enable_hashjoin = off; SET enable_mergejoin = off; "
+    "SET max_parallel_workers_per_gather = 0"
 )
 """Whatever a reader asks for comes a page at a time in the order of an index. Planning that anew for every partition
 would take longer than reading it, and a plan for unknown values is a bad guess unless it has no choice."""

@@ -13,8 +13,8 @@ from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Connection, statement
 from tideq.persistence.definitions import joined, pack_definition, packed_record
 from tideq.queue_core.engine.feed import FIRST_ID
-from tideq.queue_core.engine.restoring import KeptKey, Restoration, RestoredTask
-from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.engine.restoring import KeptKey, Restoration, RestoredTask, StoreFacts
+from tideq.queue_core.settings import QueueSettings, Retention
 
 FETCH_COUNT = 500
 LIVE = ["queued", "assigned", "executing"]
@@ -58,10 +58,10 @@ class Rebuild:
         ((dead, keys),) = await self._rows("other_counts", (retention.dead_letter_ttl_ms, retention.idempotency_ttl_ms))
         return Plan(live, dead, keys)
 
-    async def run(self, present_epoch: str, checkpoint: Checkpoint) -> str:
-        """From the epoch the store has now, if any; returns the one it is opened under."""
-        epoch = max(checkpoint.epoch, int(present_epoch) if present_epoch.isdigit() else 0) + 1
-        sealed = await self._restoration.seal(present_epoch)
+    async def run(self, facts: StoreFacts, checkpoint: Checkpoint) -> str:
+        """Whatever the store has now is replaced; returns the epoch it is opened under."""
+        epoch = max(checkpoint.epoch, int(facts.epoch) if facts.is_usable else 0) + 1
+        sealed = await self._restoration.seal(facts)
         await self._checkpoints.enter_epoch(
             self._connection, Checkpoint(epoch, FIRST_ID, checkpoint.now_ms, checkpoint.event_count)
         )
@@ -87,17 +87,24 @@ class Rebuild:
 
     async def _put_rest(self) -> None:
         """Keys first: nobody can submit yet, and whoever repeats a submission later must meet its key."""
-        retention = self._settings.retention
-        for keys in _slices(await self._rows("kept_keys", (retention.idempotency_ttl_ms,))):
-            await self._restoration.put_keys([_kept_key(row, retention.idempotency_ttl_ms) for row in keys])
-        for dead in _slices(await self._rows("dead_ids", (retention.dead_letter_ttl_ms,))):
-            await self._restoration.put_dead_letters(dict(dead))
+        await put_keys_and_dead_letters(self._connection, self._restoration, self._settings.retention)
         belongings = dict(await self._rows("belongings", (self._settings.partition,)))
         due_ms = await self._restoration.now_ms() + self._settings.leases.heartbeat_timeout_ms
         await self._restoration.put_belongings(belongings, due_ms)
 
     async def _rows(self, name: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        return await (await self._connection.execute(statement(name), parameters)).fetchall()
+        return await rows_of(self._connection, name, parameters)
+
+
+async def rows_of(connection: Connection, name: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    return await (await connection.execute(statement(name), parameters)).fetchall()
+
+
+async def put_keys_and_dead_letters(connection: Connection, restoration: Restoration, retention: Retention) -> None:
+    for keys in _slices(await rows_of(connection, "kept_keys", (retention.idempotency_ttl_ms,))):
+        await restoration.put_keys([_kept_key(row, retention.idempotency_ttl_ms) for row in keys])
+    for dead in _slices(await rows_of(connection, "dead_ids", (retention.dead_letter_ttl_ms,))):
+        await restoration.put_dead_letters(dict(dead))
 
 
 async def put_back(connection: Connection, restoration: Restoration, rows: Sequence[tuple[Any, ...]]) -> None:

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Connection, statement
-from tideq.persistence.rebuild import FETCH_COUNT, LIVE, put_back
+from tideq.persistence.rebuild import FETCH_COUNT, LIVE, put_back, put_keys_and_dead_letters
+from tideq.queue_core.engine.feed import FIRST_ID, entry_order
 from tideq.queue_core.engine.restoring import Restoration, StoreFacts
+from tideq.queue_core.settings import Retention
 
 
 class Standing(NamedTuple):
@@ -27,10 +29,13 @@ class Difference(NamedTuple):
 
 
 class Reconciliation:
-    def __init__(self, connection: Connection, restoration: Restoration, checkpoints: Checkpoints) -> None:
+    def __init__(
+        self, connection: Connection, restoration: Restoration, checkpoints: Checkpoints, retention: Retention
+    ) -> None:
         self._connection = connection
         self._restoration = restoration
         self._checkpoints = checkpoints
+        self._retention = retention
 
     async def differences(self) -> AsyncIterator[Difference]:
         """What history knows better. What the store knows better is on its way to history."""
@@ -43,13 +48,14 @@ class Reconciliation:
     ) -> str:
         """Mend every difference and open the store under a new epoch, which is returned."""
         epoch = max(checkpoint.epoch, int(facts.epoch)) + 1
-        sealed = await self._restoration.seal(facts.epoch)
-        entered = Checkpoint(epoch, facts.last_entry_id, checkpoint.now_ms, checkpoint.event_count)
+        sealed = await self._restoration.seal(facts)
+        entered = Checkpoint(epoch, _replicated(facts, checkpoint), checkpoint.now_ms, checkpoint.event_count)
         await self._checkpoints.enter_epoch(self._connection, entered)
         async for batch in self._batches():
             for difference in batch:
                 on_difference(difference)
             await self._mend([difference.task_id for difference in batch])
+        await put_keys_and_dead_letters(self._connection, self._restoration, self._retention)
         await self._restoration.enter(sealed, str(epoch), checkpoint.now_ms)
         return str(epoch)
 
@@ -82,3 +88,10 @@ class Reconciliation:
             if in_store is None or in_store.version < version:
                 found.append(Difference(task_id, in_store, Standing(state, version)))
         return found
+
+
+def _replicated(facts: StoreFacts, checkpoint: Checkpoint) -> str:
+    """Up to which entry of the stream history has everything: a sound store may be ahead of it."""
+    if int(facts.epoch) > checkpoint.epoch:
+        return FIRST_ID
+    return min(facts.last_entry_id, checkpoint.entry_id, key=entry_order)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import structlog
 
-from tideq.persistence.changes import STATE, Change, changes_in
+from tideq.persistence.changes import Change, changes_in
 from tideq.persistence.checkpoints import Checkpoint, CheckpointMoved, Checkpoints
 from tideq.persistence.database import Connection, Database, statement
 from tideq.persistence.rows import DEAD, PURGED, finished_in
@@ -79,6 +79,7 @@ class Replicator:
         await connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", (LOCK, self._lock_name))
         writer = Writer(connection, self._checkpoints, self._partition, self._feed.definitions)
         await writer.prepare()
+        self._copied = {}
         checkpoint = await self._checkpoints.read_with(connection)
         if checkpoint is None:
             raise CheckpointMoved("there is no checkpoint yet")
@@ -117,7 +118,7 @@ class Replicator:
 
     async def _with_definitions(self, entries: Sequence[Entry], changes: Sequence[Change]) -> Gathered:
         """A task the store no longer has was purged since: what it went through before is of no interest any more."""
-        wanted = list(dict.fromkeys(each.task_id for each in changes if each.is_birth or each.fields[STATE] == DEAD))
+        wanted = list(dict.fromkeys(each.task_id for each in changes if each.is_birth or each.state == DEAD))
         definitions = await self._feed.definitions(wanted)
         if missing := [task_id for task_id in wanted if task_id not in definitions]:
             gone = await self._feed.absent(missing)
@@ -126,9 +127,9 @@ class Replicator:
 
     async def _write(self, writer: Writer, before: Checkpoint, gathered: Gathered) -> Checkpoint:
         last = gathered.entries[-1]
-        epochs = {change.epoch for change in gathered.changes} | {before.epoch}
-        if len(epochs) > 1:
-            raise CheckpointMoved(f"the stream is of epoch {max(epochs)}, history of {before.epoch}")
+        newest = max((change.epoch for change in gathered.changes), default=before.epoch)
+        if newest > before.epoch:
+            raise CheckpointMoved(f"the stream is of epoch {newest}, history of {before.epoch}")
         count = before.event_count + len(gathered.changes)
         after = Checkpoint(before.epoch, last.entry_id, int(last.fields[b"now_ms"]), count)
         batch = Batch(gathered.changes, gathered.definitions, before, after)

@@ -7,19 +7,7 @@ keeping up. Rows that COPY takes are made as its text format; COPY takes a seven
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from tideq.persistence.changes import (
-    AGE_BUCKET,
-    ATTEMPT,
-    CREATED,
-    ENDED,
-    IDEMPOTENCY,
-    REASON,
-    STATE,
-    VERSION,
-    WORKER,
-    Change,
-    timestamp,
-)
+from tideq.persistence.changes import CREATED, IDEMPOTENCY, Change, timestamp
 from tideq.persistence.definitions import NOTHING, attributes_text, unpack
 from tideq.persistence.patterns import normalised, pattern_of
 from tideq.persistence.terms import definition_terms, error_terms, read_error
@@ -27,8 +15,10 @@ from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.task import Definition
 
 NULL = rb"\N"
+BACKSLASH, NEWLINE, TAB, RETURN = b"\\\n\t\r"
 PURGED = Reason.PURGED.encode()
 REVIVED = (Reason.RETRIED.encode(), Reason.REPLAYED.encode())
+SEPARATED = bytes.maketrans(b"\0", b"\x1f")
 COMPLETED = TaskState.COMPLETED.encode()
 DEAD = TaskState.DEAD_LETTER.encode()
 TERMINAL = {state.encode() for state in (TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELLED)} | {DEAD}
@@ -56,37 +46,42 @@ class Rows:
         self.events: dict[bytes, list[bytes]] = {}
         self.latest: dict[bytes, Change] = {}
         self.errors: dict[bytes, list[bytes]] = {}
-        self.born: set[bytes] = set()
+        self.born: dict[bytes, None] = {}
+        """In the order of their ids, nearly. As a set, making their lines took half as long again."""
         self.purged: set[bytes] = set()
         self.revived: set[bytes] = set()
         self.deaths: list[Change] = []
 
     def add(self, changes: Iterable[Change]) -> "Rows":
         for change in changes:
-            if change.fields[REASON] == PURGED:
+            if change.reason == PURGED:
                 self._purge(change.task_id)
             else:
                 self._add(change)
         return self
 
     def _add(self, change: Change) -> None:
-        task_id, fields = change.task_id, change.fields
-        is_error = change.body is not None and fields[STATE] != COMPLETED
+        task_id, state, error = change.task_id, change.state, None
         if change.is_birth:
-            self.born.add(task_id)
-        if fields[STATE] == DEAD:
+            self.born[task_id] = None
+        if state == DEAD:
             self.deaths.append(change)
         if change.reason in REVIVED:
             self.revived.add(task_id)
-        if is_error:
-            self.errors.setdefault(task_id, []).append(change.body or b"")
+        if change.body is not None and state != COMPLETED:
+            error = change.body
+            self.errors.setdefault(task_id, []).append(error)
         self.latest[task_id] = change
-        self.events.setdefault(task_id, []).append(_event_line(change, change.body if is_error else None))
+        line = _event_line(change, error)
+        if task_id in self.events:
+            self.events[task_id].append(line)
+        else:
+            self.events[task_id] = [line]
 
     def _purge(self, task_id: bytes) -> None:
         """Whatever came before is gone with it; the same id may be submitted anew."""
         self.purged.add(task_id)
-        self.born.discard(task_id)
+        self.born.pop(task_id, None)
         self.revived.discard(task_id)
         self.events.pop(task_id, None)
         self.latest.pop(task_id, None)
@@ -109,72 +104,74 @@ class Rows:
     def changed(self) -> list[bytes]:
         return [task_id for task_id in self.latest if task_id not in self.born]
 
-    def terms(self, definitions: Mapping[bytes, bytes]) -> list[tuple[str, str]]:
-        """Each once, in an order in which two writers cannot lock each other out."""
-        found = {
-            (term, task_id.decode())
-            for task_id in self.born
-            for term in definition_terms(_definition(definitions, task_id))
-        }
-        for task_id, documents in self.errors.items():
-            for error in map(read_error, documents):
-                found.update((term, task_id.decode()) for term in error_terms(f"{error.message} {error.code}"))
-        return sorted(found)
+    def new_term_lines(self, definitions: Mapping[bytes, bytes]) -> bytes:
+        """Terms of new tasks, of which history has none yet."""
+        found: dict[str, list[bytes]] = {}
+        for task_id in self.born:
+            definition = _definition(definitions, task_id)
+            if definition.tags or definition.searchable or task_id in self.errors:
+                for term in dict.fromkeys((*definition_terms(definition), *self._error_terms(task_id))):
+                    found.setdefault(term, []).append(task_id)
+        return b"".join([_term_lines(term, found[term]) for term in sorted(found)])
+
+    def later_terms(self) -> list[tuple[str, str]]:
+        """Terms of known tasks: words of their errors, some of which history may have.
+
+        Each once, in an order in which two writers cannot lock each other out.
+        """
+        known = [task_id for task_id in self.errors if task_id not in self.born]
+        return sorted({(term, task_id.decode()) for task_id in known for term in self._error_terms(task_id)})
+
+    def _error_terms(self, task_id: bytes) -> list[str]:
+        errors = map(read_error, self.errors.get(task_id, ()))
+        return [term for error in errors for term in error_terms(f"{error.message} {error.code}")]
 
     def dead_letters(self, task_types: Mapping[bytes, str]) -> list[DeadLetter]:
         return [_dead_letter(death, task_types[death.task_id]) for death in self.deaths]
 
     def is_dead(self, task_id: str) -> bool:
         change = self.latest.get(task_id.encode())
-        return change is not None and change.fields[STATE] == DEAD
+        return change is not None and change.state == DEAD
 
     def _new_task_line(self, task_id: bytes, definition: Definition) -> bytes:
         change = self.latest[task_id]
-        fields = change.fields
+        cold = change.cold.split(b"\0")
         is_plain = definition == Definition(definition.task_type, definition.parameters)
-        return (
-            b"\t".join(
-                (
-                    *_identity(change),
-                    definition.task_type.encode(),
-                    fields[AGE_BUCKET].rpartition(b":")[0],
-                    fields[WORKER] or NULL,
-                    _trace_id(definition),
-                    fields[IDEMPOTENCY] or NULL,
-                    timestamp(int(fields[CREATED])),
-                    timestamp(int(fields[ENDED])) if fields[ENDED] else NULL,
-                    copy_text(definition.parameters),
-                    NOTHING if is_plain else copy_text(attributes_text(definition)),
-                    *self._content(task_id, change),
-                )
+        return b"\t".join(
+            (
+                *_identity(change),
+                definition.task_type.encode(),
+                change.priority,
+                change.worker or NULL,
+                _trace_id(definition),
+                cold[IDEMPOTENCY] or NULL,
+                timestamp(int(cold[CREATED])),
+                timestamp(int(change.ended_ms)) if change.ended_ms else NULL,
+                copy_text(definition.parameters),
+                NOTHING if is_plain else copy_text(attributes_text(definition)),
+                *self._content(task_id, change),
             )
-            + b"\n"
         )
 
     def _changed_task_line(self, task_id: bytes) -> bytes:
         change = self.latest[task_id]
-        fields = change.fields
-        return (
-            b"\t".join(
-                (
-                    *_identity(change),
-                    fields[AGE_BUCKET].rpartition(b":")[0],
-                    fields[WORKER] or NULL,
-                    timestamp(int(fields[ENDED])) if fields[ENDED] else NULL,
-                    *self._content(task_id, change),
-                )
+        return b"\t".join(
+            (
+                *_identity(change),
+                change.priority,
+                change.worker or NULL,
+                timestamp(int(change.ended_ms)) if change.ended_ms else NULL,
+                *self._content(task_id, change),
             )
-            + b"\n"
         )
 
     def _content(self, task_id: bytes, change: Change) -> tuple[bytes, bytes, bytes]:
         """Record, result and the latest error."""
-        has_result = change.fields[STATE] == COMPLETED and change.body is not None
         errors = self.errors.get(task_id)
         return (
-            change.packed.replace(b"\0", b"\x1f"),
-            copy_text(change.body or b"") if has_result else NULL,
-            copy_text(errors[-1]) if errors else NULL,
+            change.packed.translate(SEPARATED),
+            copy_text(change.body) if change.body is not None and change.state == COMPLETED else NULL,
+            (copy_text(errors[-1]) if errors else NULL) + b"\n",
         )
 
 
@@ -182,38 +179,38 @@ def finished_in(changes: Iterable[Change], but_not: Collection[bytes]) -> list[t
     """Tasks that ended, with the version they ended in."""
     latest = {change.task_id: change for change in changes}
     return [
-        (task_id.decode(), int(change.fields[VERSION]))
+        (task_id.decode(), int(change.version))
         for task_id, change in latest.items()
-        if change.fields[STATE] in TERMINAL and change.fields[REASON] != PURGED and task_id not in but_not
+        if change.state in TERMINAL and change.reason != PURGED and task_id not in but_not
     ]
 
 
 def copy_text(text: bytes) -> bytes:
-    """Escaped as COPY's text format wants it."""
-    if b"\\" in text:
+    """Escaped as COPY's text format wants it. Looking for a number is ten times as fast as looking for a text."""
+    if BACKSLASH in text:
         text = text.replace(b"\\", rb"\\")
-    if b"\n" in text or b"\t" in text or b"\r" in text:
+    if NEWLINE in text or TAB in text or RETURN in text:
         text = text.replace(b"\n", rb"\n").replace(b"\t", rb"\t").replace(b"\r", rb"\r")
     return text
 
 
 def _identity(change: Change) -> tuple[bytes, bytes, bytes, bytes, bytes]:
-    fields = change.fields
-    return change.task_id, b"%d" % change.epoch, fields[VERSION], fields[STATE], change.reason
+    return change.task_id, b"%d" % change.epoch, change.version, change.state, change.reason
 
 
 def _event_line(change: Change, error: bytes | None) -> bytes:
-    fields = change.fields
-    return b"%b\t%d\t%b\t%b\t%b\t%b\t%b\t%b\t%b\n" % (
-        change.task_id,
-        change.epoch,
-        fields[VERSION],
-        timestamp(change.now_ms),
-        fields[STATE],
-        change.reason,
-        fields[ATTEMPT],
-        fields[WORKER] or NULL,
-        NULL if error is None else copy_text(error),
+    return b"\t".join(
+        (
+            change.task_id,
+            b"%d" % change.epoch,
+            change.version,
+            timestamp(change.now_ms),
+            change.state,
+            change.reason,
+            change.attempt,
+            change.worker or NULL,
+            (NULL if error is None else copy_text(error)) + b"\n",
+        )
     )
 
 
@@ -221,6 +218,11 @@ def _definition(definitions: Mapping[bytes, bytes], task_id: bytes) -> Definitio
     if task_id not in definitions:
         raise MissingDefinition(task_id.decode())
     return unpack(definitions[task_id])
+
+
+def _term_lines(term: str, task_ids: Iterable[bytes]) -> bytes:
+    prefix = copy_text(term.encode()) + b"\t"
+    return prefix + (b"\n" + prefix).join(task_ids) + b"\n"
 
 
 def _trace_id(definition: Definition) -> bytes:
@@ -233,9 +235,9 @@ def _dead_letter(death: Change, task_type: str) -> DeadLetter:
     message = normalised(error.message) or reason
     return DeadLetter(
         task_id=death.task_id.decode(),
-        died_ms=int(death.fields[ENDED] or death.now_ms),
+        died_ms=int(death.ended_ms or death.now_ms),
         task_type=task_type,
-        priority=death.fields[AGE_BUCKET].rpartition(b":")[0].decode(),
+        priority=death.priority.decode(),
         reason=reason,
         pattern=pattern_of(task_type, reason, error.message or reason),
         message=message,

@@ -33,7 +33,7 @@ def read_error(document: bytes | None) -> TaskError:
     """An error that is not what workers are asked to send is kept all the same, and found by nothing."""
     try:
         return decode_error(document) if document else NO_ERROR
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return NO_ERROR
 
 

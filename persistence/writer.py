@@ -1,7 +1,7 @@
 """Writing batches: rows and checkpoint in one transaction, whatever it takes to get past an event that will not go in.
 
-A batch that PostgreSQL refuses is halved until the event it refuses is alone. That one is parked, as are all that
-follow of the same task, because a history with a hole in it would lie.
+A batch that PostgreSQL refuses is halved until the event it refuses is alone. If history has it already it is passed
+over, else it is parked, as are all that follow of the same task, because a history with a hole in it would lie.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any, LiteralString, NamedTuple
 import psycopg
 import structlog
 
-from tideq.persistence.changes import VERSION, Change
+from tideq.persistence.changes import Change
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Connection, statement
 from tideq.persistence.definitions import unpack
@@ -79,7 +79,8 @@ class Writer:
                 await self._apply(Rows().add(changes), definitions)
         except REFUSALS as error:
             if len(changes) == 1:
-                await self._park(changes[0], definitions, str(error))
+                if not await self._is_known(changes[0]):
+                    await self._park(changes[0], definitions, str(error))
                 return
             middle = len(changes) // 2
             await self._write_or_halve(changes[:middle], definitions)
@@ -89,9 +90,17 @@ class Writer:
                     await self._park(change, definitions, "an earlier event of this task is parked")
             await self._write_or_halve(later, definitions)
 
+    async def _is_known(self, change: Change) -> bool:
+        """Whether history has this very event: a stream may be read anew, from before what a backup knew."""
+        known = await self._connection.execute(
+            statement("is_known"), (change.task_id.decode(), change.epoch, int(change.version), change.now_ms)
+        )
+        row = await known.fetchone()
+        return bool(row and row[0])
+
     async def _park(self, change: Change, definitions: Mapping[bytes, bytes], problem: str) -> None:
         self.parked.add(change.task_id)
-        task_id, version = change.task_id.decode(errors="replace"), int(change.fields[VERSION])
+        task_id, version = change.task_id.decode(errors="replace"), int(change.version)
         log.error("history parked an event", task_id=task_id, version=version, problem=problem)
         values = (self._partition, change.epoch, change.entry_id, task_id, version, change.packed, change.body)
         await self._connection.execute(statement("park"), (*values, definitions.get(change.task_id), problem))
@@ -101,7 +110,8 @@ class Writer:
         await self._copy("COPY tasks FROM STDIN", rows.new_task_lines(definitions))
         await self._copy("COPY task_events FROM STDIN", rows.event_lines())
         await self._change(rows, definitions)
-        if terms := rows.terms(definitions):
+        await self._copy("COPY task_terms FROM STDIN", rows.new_term_lines(definitions))
+        if terms := rows.later_terms():
             await self._connection.execute(statement("add_terms"), _columns(terms))
         if rows.revived:
             await self._remove(rows.revived, "dead_letter_tasks")

@@ -10,6 +10,7 @@ import pytest
 
 from tests.kit import Kit, make_kit
 from tests.stores import STORES, StoreUnderTest, missing
+from tideq.embedded import EmbeddedStores
 from tideq.queue_core.settings import QueueSettings
 
 
@@ -38,6 +39,13 @@ def running_stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
 def store(request: pytest.FixtureRequest, running_stores: Callable[[str], StoreUnderTest]) -> StoreUnderTest:
     """Valkey, unless a suite asks for others by indirect parametrisation."""
     return running_stores(getattr(request, "param", "valkey"))
+
+
+@pytest.fixture(scope="session")
+def database_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A PostgreSQL for the whole session; a queue of its own is a schema of its own."""
+    with EmbeddedStores(tmp_path_factory.mktemp("postgres"), valkey=None) as stores:
+        yield stores.database_url
 
 
 @pytest.fixture

@@ -1,54 +1,75 @@
 """Transitions as they happen, as server-sent events."""
 
-from collections.abc import AsyncGenerator
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Any
 
-import msgspec
-from litestar import Router, get
+from litestar import Request, Response, Router, get
 from litestar.params import QueryParameter
-from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from tideq.api import schemas
-from tideq.api.auth import for_roles
+from tideq.api.auth import Caller
+from tideq.api.calls import EVENT_ID, LAST_EVENT_ID, call
+from tideq.api.event_stream import EventFilter, EventStream, Listener
+from tideq.api.problems import ServiceClosing, UnprocessableContent
 from tideq.api.service import InjectedService
-from tideq.queue_core.engine.outbox import Event
+from tideq.queue_core.engine.outbox import Position, parse_position
+from tideq.queue_core.states import TaskState
 
-KEEP_ALIVE_SECONDS = 15.0
+Http = Request[Caller, Any, Any]
+Texts = list[str] | None
 
 
-@get("/", opt=for_roles("viewer", "producer"))
+@get(
+    "/",
+    opt=call(
+        "viewer",
+        "producer",
+        answer=(schemas.EventOut, schemas.GapOut),
+        media_type="text/event-stream",
+        headers=(LAST_EVENT_ID,),
+        refuses=(UnprocessableContent, ServiceClosing),
+    ),
+)
 async def events(
+    request: Http,
     service: InjectedService,
-    task_id: Annotated[list[str] | None, QueryParameter(name="task_id")] = None,
-    status: Annotated[list[str] | None, QueryParameter(name="status")] = None,
-) -> ServerSentEvent:
-    """Every transition from now on; `task_id` and `status` may be repeated to see only some."""
+    task_id: Annotated[Texts, QueryParameter(name="task_id", description="Only these tasks.")] = None,
+    status: Annotated[
+        list[TaskState] | None, QueryParameter(name="status", description="Only transitions to these states.")
+    ] = None,
+    task_type: Annotated[Texts, QueryParameter(name="task_type", description="Only these types.")] = None,
+    priority: Annotated[Texts, QueryParameter(name="priority", description="Only these levels.")] = None,
+    worker_id: Annotated[Texts, QueryParameter(name="worker_id", description="Only what these workers hold.")] = None,
+    last_event_id: Annotated[
+        str | None,
+        QueryParameter(
+            name="last_event_id",
+            description="Go on after this event; `Last-Event-ID` goes before it.",
+            schema_extra=EVENT_ID,
+        ),
+    ] = None,
+) -> Response[bytes]:
+    """Every transition, from now on or from the last event a listener has; all filters may be repeated.
 
-    def wants(event: Event) -> bool:
-        return (not task_id or event.task_id in task_id) and (not status or event.record.text("state") in status)
-
-    async def stream() -> AsyncGenerator[ServerSentEventMessage]:
-        with service.outbox.subscribe(wants) as subscription:
-            while not subscription.is_cut_off and not service.is_closing:
-                event = await subscription.next(KEEP_ALIVE_SECONDS)
-                yield _message(event) if event else ServerSentEventMessage(comment="still here", data=None)
-
-    return ServerSentEvent(stream())
+    An event named `gap` says that events are missing, because the last one is no longer kept: read again what you show.
+    """
+    if service.is_closing:
+        raise ServiceClosing("draining")
+    after = _position(request.headers.get("last-event-id") or last_event_id)
+    chosen = EventFilter(*map(_set, (task_id, status, task_type, priority, worker_id)))
+    return EventStream(Listener(service.outbox, service.outbox_reader, chosen.wants, after), service.meters)
 
 
-def _message(event: Event) -> ServerSentEventMessage:
-    record = event.record
-    told = {
-        "task_id": event.task_id,
-        "status": record.text("state"),
-        "reason": record.text("reason"),
-        "version": record.number("version"),
-        "attempt": record.number("attempt"),
-        "priority": record.priority,
-        "worker_id": record.text("worker") or None,
-        "at": schemas.rfc3339(event.now_ms),
-    }
-    return ServerSentEventMessage(id=event.entry_id, event="transition", data=msgspec.json.encode(told).decode())
+def _set(values: Iterable[str] | None) -> frozenset[str]:
+    return frozenset(map(str, values or ()))
+
+
+def _position(written: str | None) -> Position | None:
+    if not written:
+        return None
+    if (position := parse_position(written)) is None:
+        raise UnprocessableContent(f"{written[:40]!r} is no event id of ours")
+    return position
 
 
 router = Router("/api/v1/events", route_handlers=[events])

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import msgspec
 from litestar import Request, Response, Router, get, post, put
 
 from tideq.api import schemas
 from tideq.api.answers import json_answer
-from tideq.api.auth import Caller, for_roles
+from tideq.api.auth import Caller
+from tideq.api.calls import call
 from tideq.api.payloads import decode
 from tideq.api.service import InjectedService
 from tideq.queue_core.engine.controls import WHOLE_QUEUE, Control
@@ -16,13 +18,13 @@ Http = Request[Caller, Any, Any]
 RECOVERIES = ("assignment_timeouts", "execution_timeouts", "worker_losses", "retries", "dead_letters")
 
 
-@get("/stats", opt=for_roles("viewer", "producer"))
+@get("/stats", opt=call("viewer", "producer", answer=schemas.StatsOut))
 async def stats(service: InjectedService) -> Response[bytes]:
     """Depth, ages, workers, throughput and recoveries; costs the same whatever the depth."""
     return json_answer(_stats_out(await service.engine.insight.stats()))
 
 
-@post("/pause", status_code=200, opt=for_roles())
+@post("/pause", status_code=200, opt=call("admin", body=schemas.PauseIn, needs_body=False, answer=schemas.PauseOut))
 async def pause(request: Http, service: InjectedService) -> Response[bytes]:
     """Hand out nothing more, of one type or at all."""
     asked = decode(await request.body() or b"{}", schemas.PauseIn)
@@ -33,22 +35,22 @@ async def pause(request: Http, service: InjectedService) -> Response[bytes]:
     return json_answer(schemas.PauseOut(paused=True))
 
 
-@post("/resume", status_code=200, opt=for_roles())
+@post("/resume", status_code=200, opt=call("admin", body=schemas.ResumeIn, needs_body=False, answer=schemas.PauseOut))
 async def resume(request: Http, service: InjectedService) -> Response[bytes]:
     """Hand out again."""
-    asked = decode(await request.body() or b"{}", schemas.PauseIn)
+    asked = decode(await request.body() or b"{}", schemas.ResumeIn)
     await service.engine.controls.resume(asked.task_type)
     return json_answer(schemas.PauseOut(paused=False))
 
 
-@get("/limits", opt=for_roles("viewer"))
+@get("/limits", opt=call("viewer", answer=schemas.LimitsOut))
 async def limits(service: InjectedService) -> Response[bytes]:
     """What is paused or limited now."""
     controls = (await service.engine.insight.stats()).controls
-    return json_answer({"limits": [_control_out(control) for control in controls.values()]})
+    return json_answer(schemas.LimitsOut(limits=[_control_out(control) for control in controls.values()]))
 
 
-@put("/limits", opt=for_roles())
+@put("/limits", opt=call("admin", body=schemas.LimitsIn, answer=schemas.LimitsOut))
 async def limit(request: Http, service: InjectedService) -> Response[bytes]:
     """Set both limits of one type or of the whole queue."""
     asked = decode(await request.body(), schemas.LimitsIn)
@@ -58,42 +60,42 @@ async def limit(request: Http, service: InjectedService) -> Response[bytes]:
     return await limits.fn(service)
 
 
-def _control_out(control: Control) -> dict[str, Any]:
+def _control_out(control: Control) -> schemas.LimitOut:
     pause = control.pause
-    return {
-        "task_type": None if control.scope == WHOLE_QUEUE else control.scope,
-        "paused": pause is not None,
-        "reason": pause.reason if pause else None,
-        "paused_by": pause.by if pause else None,
-        "resume_at": schemas.maybe_rfc3339(pause.resume_at_ms) if pause else None,
-        "tasks_per_second": control.limits.tasks_per_second or 0,
-        "max_executing": control.limits.max_executing,
-    }
+    return schemas.LimitOut(
+        task_type=None if control.scope == WHOLE_QUEUE else control.scope,
+        paused=pause is not None,
+        reason=pause.reason if pause else None,
+        paused_by=pause.by if pause else None,
+        resume_at=schemas.maybe_rfc3339(pause.resume_at_ms) if pause else None,
+        tasks_per_second=control.limits.tasks_per_second or 0,
+        max_executing=control.limits.max_executing,
+    )
 
 
-def _stats_out(stats: Stats) -> dict[str, Any]:
+def _stats_out(stats: Stats) -> schemas.StatsOut:
     recent, completed = stats.recent, stats.recent.get("completed", 0)
-    return {
-        "queue": {
-            "total_depth": stats.total_depth,
-            "by_priority": stats.by_priority,
-            "by_type": stats.by_type,
-            "by_state": stats.by_state,
-            "oldest_age_seconds": stats.age_ms(1.0) / 1000,
-            "p50_age_seconds": stats.age_ms(0.5) / 1000,
-            "p95_age_seconds": stats.age_ms(0.95) / 1000,
-        },
-        "workers": stats.workers,
-        "throughput": {
-            "completed_last_minute": completed,
-            "failed_last_minute": recent.get("failed", 0),
-            "avg_task_duration_seconds": recent.get("duration_ms", 0) / 1000 / completed if completed else None,
-        },
-        "recovery_stats": {f"{name}_last_hour": recent.get(name, 0) for name in RECOVERIES},
-        "dead_letters": stats.dead_letter_count,
-        "outbox_length": stats.outbox_length,
-        "due": stats.due_count,
-    }
+    return schemas.StatsOut(
+        queue=schemas.DepthOut(
+            total_depth=stats.total_depth,
+            by_priority=stats.by_priority,
+            by_type=stats.by_type,
+            by_state=stats.by_state,
+            oldest_age_seconds=stats.age_ms(1.0) / 1000,
+            p50_age_seconds=stats.age_ms(0.5) / 1000,
+            p95_age_seconds=stats.age_ms(0.95) / 1000,
+        ),
+        workers=schemas.FleetOut(**msgspec.structs.asdict(stats.workers)),
+        throughput=schemas.ThroughputOut(
+            completed_last_minute=completed,
+            failed_last_minute=recent.get("failed", 0),
+            avg_task_duration_seconds=recent.get("duration_ms", 0) / 1000 / completed if completed else None,
+        ),
+        recovery_stats=schemas.RecoveryOut(**{f"{name}_last_hour": recent.get(name, 0) for name in RECOVERIES}),
+        dead_letters=stats.dead_letter_count,
+        outbox_length=stats.outbox_length,
+        due=stats.due_count,
+    )
 
 
 router = Router("/api/v1/queue", route_handlers=[stats, pause, resume, limits, limit])

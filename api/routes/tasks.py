@@ -3,17 +3,42 @@
 import re
 from typing import Annotated, Any
 
+import msgspec
 from litestar import Request, Response, Router, delete, get, post
 from litestar.params import FromPath, QueryParameter
 
-from tideq.api import schemas
+from tideq.api import recall, schemas
 from tideq.api.answers import created, json_answer
-from tideq.api.auth import Caller, for_roles
-from tideq.api.explanations import explanation_out
-from tideq.api.payloads import check_document, decode
+from tideq.api.auth import Caller
+from tideq.api.calls import (
+    ADMISSION,
+    BATCH_KEY,
+    IDEMPOTENCY_KEY,
+    LOCATION,
+    MAX_BATCH_KEY_LENGTH,
+    RATE_LIMIT,
+    TRACE,
+    call,
+    leads_to,
+)
+from tideq.api.explanations import explanation_out, forgotten_out
+from tideq.api.payloads import check_document, decode, searchable_in
 from tideq.api.presence import while_present
 from tideq.api.problems import UnprocessableContent
-from tideq.api.service import InjectedService
+from tideq.api.rate_limits import rate_limit_headers
+from tideq.api.routes import history
+from tideq.api.service import InjectedService, Service
+from tideq.api.settings import MAX_BULK_BODY_BYTES
+from tideq.queue_core.engine.checks import MAX_KEY_LENGTH
+from tideq.queue_core.errors import (
+    HistoryUnavailable,
+    LanesExhausted,
+    RankOutOfRange,
+    TaskNotFound,
+    TooManyNewLanes,
+    UnknownPriority,
+    WrongState,
+)
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import NewTask, TraceContext
 
@@ -21,87 +46,221 @@ Http = Request[Caller, Any, Any]
 TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-@post("/", opt=for_roles("producer"))
+TO_THE_TASK = leads_to(
+    *(f"tasks_{verb}" for verb in ("read", "wait", "explain", "cancel", "retry")), task_id="/task_id"
+)
+TO_THE_FIRST = leads_to("tasks_read", "tasks_explain", "tasks_cancel", task_id="/tasks/0/task_id")
+
+
+@post(
+    "/",
+    opt=call(
+        "producer",
+        body=schemas.SubmitIn,
+        answer=schemas.SubmittedOut,
+        refuses=(*ADMISSION, HistoryUnavailable),
+        headers=(IDEMPOTENCY_KEY, *TRACE),
+        answer_headers=(LOCATION, *RATE_LIMIT),
+        links=TO_THE_TASK,
+    ),
+)
 async def submit(request: Http, service: InjectedService) -> Response[bytes]:
     """Submit one task."""
     submission = decode(await request.body(), schemas.SubmitIn)
-    answer = await service.engine.queue.submit(_new_task(request, submission, _header_key(request)))
-    known = None if answer.is_new else (await service.engine.queue.read_many([answer.task_id]))[0]
-    return created(schemas.submitted_out(answer, known), f"/api/v1/tasks/{answer.task_id}")
+    task = _new_task(request, service, submission, _trace(request), _header_key(request))
+    await service.durability.check({submission.durability})
+    (answer,) = await recall.submit(service, [task], wants_position=True)
+    await service.durability.reach({submission.durability}, answer.task_id)
+    known = (await recall.known_tasks(service, [answer])).get(answer.task_id)
+    wait_seconds = await service.pace.estimate(known.lane_position if known else answer.lane_position)
+    document = schemas.submitted_out(answer, known, wait_seconds, submission.durability)
+    return created(document, f"/api/v1/tasks/{answer.task_id}", rate_limit_headers(answer.bucket))
 
 
-@post("/batch", opt=for_roles("producer"))
+@post(
+    "/batch",
+    request_max_body_size=MAX_BULK_BODY_BYTES,
+    opt=call(
+        "producer",
+        body=schemas.BatchIn,
+        answer=schemas.BatchOut,
+        refuses=(*ADMISSION, HistoryUnavailable),
+        headers=(BATCH_KEY, *TRACE),
+        answer_headers=RATE_LIMIT,
+        links=TO_THE_FIRST,
+    ),
+)
 async def submit_batch(request: Http, service: InjectedService) -> Response[bytes]:
-    """Submit up to 1 000 tasks, all or none."""
-    batch = decode(await request.body(), schemas.BatchIn)
-    tasks = [_new_task(request, submission, None, f"tasks/{row}/") for row, submission in enumerate(batch.tasks)]
-    answers = await service.engine.queue.submit_many(tasks)
-    ids = [answer.task_id for answer in answers if not answer.is_new]
-    known = dict(zip(ids, await service.engine.queue.read_many(ids) if ids else [], strict=True))
+    """Submit up to 1 000 tasks, all or none.
+
+    An `Idempotency-Key` stands for the whole batch: it gives each task without a key of its own one made of it and the
+    task's place. The same batch again is answered with the same tasks; another one, longer or shorter, is refused.
+    """
+    batch, key = decode(await request.body(), schemas.BatchIn), _header_key(request, MAX_BATCH_KEY_LENGTH)
+    trace = _trace(request)
+    tasks = [_new_task(request, service, task, trace, None, f"tasks/{row}/") for row, task in enumerate(batch.tasks)]
+    if key is not None:
+        tasks = [_keyed(task, key, row, len(tasks)) for row, task in enumerate(tasks)]
+    levels = {task.durability for task in batch.tasks}
+    await service.durability.check(levels)
+    answers = await recall.submit(service, tasks)
+    await service.durability.reach(levels, answers[0].task_id)
+    known = await recall.known_tasks(service, answers)
     return created(
-        schemas.BatchOut(tasks=[schemas.submitted_out(answer, known.get(answer.task_id)) for answer in answers])
+        schemas.BatchOut(
+            tasks=[
+                schemas.submitted_out(answer, known.get(answer.task_id), None, asked.durability)
+                for asked, answer in zip(batch.tasks, answers, strict=True)
+            ]
+        ),
+        headers=rate_limit_headers(answers[0].bucket),
     )
 
 
-@get("/{task_id:str}", opt=for_roles("producer", "viewer"))
-async def read(task_id: FromPath[str], service: InjectedService) -> Response[bytes]:
-    """A task as it is now."""
-    return json_answer(schemas.task_out(await service.engine.queue.read(task_id)))
+@get(
+    "/{task_id:str}",
+    opt=call(
+        "producer",
+        "viewer",
+        answer=(schemas.TaskOut, schemas.RecordedTaskOut),
+        refuses=(TaskNotFound, HistoryUnavailable),
+    ),
+)
+async def read(
+    task_id: FromPath[str],
+    service: InjectedService,
+    include_history: Annotated[
+        bool, QueryParameter(name="include_history", description="With every transition it made.")
+    ] = False,
+) -> Response[bytes]:
+    """A task as it is now, however long ago it ended."""
+    task = await recall.find(service, task_id)
+    document = schemas.task_out(task, await service.pace.estimate(task.lane_position))
+    if not include_history:
+        return json_answer(document)
+    way = await recall.archive_of(service).recall.way(task)
+    return json_answer(schemas.recorded_task_out(document, way))
 
 
-@get("/{task_id:str}/wait", opt=for_roles("producer", "viewer"))
+@get(
+    "/{task_id:str}/wait",
+    opt=call("producer", "viewer", answer=schemas.TaskOut, refuses=(TaskNotFound, HistoryUnavailable)),
+)
 async def wait(
     request: Http,
     task_id: FromPath[str],
     service: InjectedService,
-    timeout_seconds: Annotated[float, QueryParameter(name="timeout_seconds", ge=0, le=30)] = 30.0,
+    timeout_seconds: Annotated[
+        float, QueryParameter(name="timeout_seconds", ge=0, le=30, description="How long to wait.")
+    ] = 30.0,
 ) -> Response[bytes]:
     """The task once it is finished, or as it is when the time is up."""
-    return json_answer(schemas.task_out(await while_present(request, service.wait(task_id, timeout_seconds))))
+    task = await while_present(request, recall.wait(service, task_id, timeout_seconds))
+    return json_answer(schemas.task_out(task, await service.pace.estimate(task.lane_position)))
 
 
-@get("/{task_id:str}/explain", opt=for_roles("producer", "viewer"))
+@get(
+    "/{task_id:str}/explain",
+    opt=call("producer", "viewer", answer=schemas.ExplanationOut, refuses=(TaskNotFound, HistoryUnavailable)),
+)
 async def explain(task_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Why the task is where it is."""
-    return json_answer(explanation_out(await service.engine.insight.explain(task_id)))
+    try:
+        return json_answer(explanation_out(await service.engine.insight.explain(task_id)))
+    except TaskNotFound:
+        return json_answer(forgotten_out(await recall.find_forgotten(service, task_id)))
 
 
-@delete("/{task_id:str}", status_code=200, opt=for_roles("producer"))
+@delete(
+    "/{task_id:str}",
+    status_code=200,
+    opt=call(
+        "producer",
+        answer=(schemas.CancelOut, schemas.PurgedOut),
+        refuses=(TaskNotFound, WrongState, HistoryUnavailable),
+        links=TO_THE_TASK,
+    ),
+)
 async def cancel(
-    task_id: FromPath[str], service: InjectedService, purge: Annotated[bool, QueryParameter(name="purge")] = False
+    task_id: FromPath[str],
+    service: InjectedService,
+    purge: Annotated[bool, QueryParameter(name="purge", description="Remove a finished task.")] = False,
 ) -> Response[bytes]:
     """Cancel a live task, or with `purge=true` remove a finished one."""
     if purge:
-        await service.engine.queue.purge(task_id)
-        return json_answer({"task_id": task_id, "purged": True})
-    was, worker = (await service.engine.queue.cancel(task_id)).details
+        await recall.purge(service, task_id)
+        return json_answer(schemas.PurgedOut(task_id=task_id))
+    was, worker = await recall.cancel(service, task_id)
     return json_answer(
         schemas.CancelOut(task_id=task_id, was_executing=was == TaskState.EXECUTING, worker_notified=bool(worker))
     )
 
 
-@post("/{task_id:str}/retry", status_code=200, opt=for_roles("producer"))
+@post(
+    "/{task_id:str}/retry",
+    status_code=200,
+    opt=call(
+        "producer",
+        body=schemas.RetryIn,
+        needs_body=False,
+        answer=schemas.RetryOut,
+        refuses=(
+            TaskNotFound,
+            WrongState,
+            UnknownPriority,
+            RankOutOfRange,
+            TooManyNewLanes,
+            LanesExhausted,
+            HistoryUnavailable,
+        ),
+        links=TO_THE_TASK,
+    ),
+)
 async def retry(request: Http, task_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Run a failed, dead or cancelled task again."""
     options = decode(await request.body() or b"{}", schemas.RetryIn)
-    version = await service.engine.queue.retry(
-        task_id, keeps_budgets=not options.reset_retry_count, priority=options.new_priority
+    version = await recall.revive(
+        service,
+        service.engine.queue.retry,
+        task_id,
+        keeps_budgets=not options.reset_retry_count,
+        priority=options.new_priority,
     )
     return json_answer(schemas.RetryOut(task_id=task_id, version=version))
 
 
-def _new_task(request: Http, submission: schemas.SubmitIn, header_key: str | None, place: str = "") -> NewTask:
+def _new_task(
+    request: Http,
+    service: Service,
+    submission: schemas.SubmitIn,
+    trace: TraceContext,
+    header_key: str | None,
+    place: str = "",
+) -> NewTask:
     field = f"{place}parameters"
     parameters = check_document(field, bytes(submission.parameters))
     if not parameters.startswith(b"{"):
         raise UnprocessableContent("parameters must be an object", pointer=f"/{field}")
-    return submission.to_domain(parameters, request.user.name, header_key, _trace(request))
+    task = submission.to_domain(parameters, request.user.name, header_key, trace)
+    names = service.history.searchable.get(task.task_type) if service.history else None
+    return msgspec.structs.replace(task, searchable=searchable_in(parameters, names)) if names else task
 
 
-def _header_key(request: Http) -> str | None:
-    """A structured-field string, so quoted; the bare form is common and taken too."""
+def _header_key(request: Http, max_length: int = MAX_KEY_LENGTH) -> str | None:
+    """A structured-field string, so quoted; the bare form is common and taken too. Checked even where unused."""
     key = request.headers.get("idempotency-key")
-    return key[1:-1] if key and len(key) >= 2 and key[0] == key[-1] == '"' else key
+    if key is not None and len(key) >= 2 and key[0] == key[-1] == '"':
+        key = key[1:-1]
+    if key is not None and not 1 <= len(key) <= max_length:
+        raise UnprocessableContent(f"Idempotency-Key: must have 1 … {max_length} characters")
+    return key
+
+
+def _keyed(task: NewTask, key: str, row: int, count: int) -> NewTask:
+    """How many there are is part of what the key stands for: a part of the batch is not the batch."""
+    if task.idempotency_key is not None:
+        return task
+    return msgspec.structs.replace(task, idempotency_key=f"{key}/{row}", batch_size=count)
 
 
 def _trace(request: Http) -> TraceContext:
@@ -113,4 +272,7 @@ def _trace(request: Http) -> TraceContext:
     return TraceContext(traceparent, headers.get("tracestate", "")[:512], headers.get("baggage", "")[:8192])
 
 
-router = Router("/api/v1/tasks", route_handlers=[submit, submit_batch, read, wait, explain, cancel, retry])
+router = Router(
+    "/api/v1/tasks",
+    route_handlers=[submit, submit_batch, read, wait, explain, cancel, retry, history.tasks, history.clean_up],
+)

@@ -3,7 +3,6 @@
 `sync` does all of it in one round trip; simple clients need only the single calls.
 """
 
-import secrets
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,14 +11,27 @@ from litestar import Request, Response, Router, delete, post
 from litestar.params import FromPath
 
 from tideq.api import schemas
-from tideq.api.answers import created, json_answer
-from tideq.api.auth import Caller, for_roles
+from tideq.api.answers import created, encode, json_answer
+from tideq.api.auth import Caller, check_worker
+from tideq.api.calls import call
+from tideq.api.delivery import Handover
 from tideq.api.payloads import check_document, decode
 from tideq.api.presence import while_present
 from tideq.api.problems import UnprocessableContent, problem_of
+from tideq.api.routes.worker_links import (
+    HOW_IT_ENDED,
+    NOT_HELD,
+    ONE_ROUND_TRIP,
+    TO_THE_CLAIM,
+    TO_THE_HELD,
+    TO_THE_WORKER,
+)
 from tideq.api.service import InjectedService, Service
+from tideq.api.settings import MAX_BULK_BODY_BYTES
+from tideq.api.worker_ids import make_worker_id
 from tideq.queue_core.engine.attempts import Extension, Failure, Held, ProgressReport, Success
 from tideq.queue_core.engine.replies import Outcome
+from tideq.queue_core.errors import PayloadTooLarge, UnknownWorker, WorkerExists
 from tideq.queue_core.task import Claim, Stop, Worker
 
 Http = Request[Caller, Any, Any]
@@ -27,12 +39,21 @@ POLL_INTERVAL_MS = 1_000
 MAX_HEALTH_BYTES = 4_096
 
 
-@post("/register", opt=for_roles("worker"))
+@post(
+    "/register",
+    opt=call(
+        "worker",
+        body=schemas.RegisterIn,
+        answer=schemas.RegisterOut,
+        refuses=(WorkerExists,),
+        links=TO_THE_WORKER,
+    ),
+)
 async def register(request: Http, service: InjectedService) -> Response[bytes]:
     """Join the fleet. The id is new with every registration, so two processes never share one."""
     asked = decode(await request.body(), schemas.RegisterIn)
     worker = Worker(
-        worker_id=f"{asked.name[:40]}-{secrets.token_hex(6)}",
+        worker_id=make_worker_id(asked.name, request.user.key_digest),
         task_types=None if asked.task_types is None else tuple(asked.task_types),
         capabilities=tuple(asked.capabilities),
         capacity=asked.capacity,
@@ -50,15 +71,23 @@ async def register(request: Http, service: InjectedService) -> Response[bytes]:
     )
 
 
-@post("/{worker_id:str}/poll", status_code=200, opt=for_roles("worker"))
+@post(
+    "/{worker_id:str}/poll",
+    status_code=200,
+    opt=call("worker", body=schemas.PollIn, answer=schemas.PollOut, refuses=(UnknownWorker,), links=TO_THE_CLAIM),
+)
 async def poll(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Ask for work, and wait for it if told to."""
     asked = decode(await request.body(), schemas.PollIn)
     claim = await _poll(request, service, worker_id, asked, asked.capabilities)
-    return json_answer(_poll_out(claim))
+    return _hand_over(service, worker_id, asked, claim, _poll_out(claim))
 
 
-@post("/{worker_id:str}/start", status_code=200, opt=for_roles("worker"))
+@post(
+    "/{worker_id:str}/start",
+    status_code=200,
+    opt=call("worker", body=schemas.HeldIn, answer=schemas.AcknowledgedOut, refuses=NOT_HELD, links=TO_THE_HELD),
+)
 async def start(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Say that a task has begun."""
     held = _held(decode(await request.body(), schemas.HeldIn))
@@ -66,7 +95,11 @@ async def start(request: Http, worker_id: FromPath[str], service: InjectedServic
     return json_answer(_deadline(outcome.unwrap()))
 
 
-@post("/{worker_id:str}/extend", status_code=200, opt=for_roles("worker"))
+@post(
+    "/{worker_id:str}/extend",
+    status_code=200,
+    opt=call("worker", body=schemas.ExtendIn, answer=schemas.AcknowledgedOut, refuses=NOT_HELD, links=TO_THE_HELD),
+)
 async def extend(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Ask for more time."""
     (outcome,) = await service.engine.attempts.extend(
@@ -75,7 +108,11 @@ async def extend(request: Http, worker_id: FromPath[str], service: InjectedServi
     return json_answer(_deadline(outcome.unwrap()))
 
 
-@post("/{worker_id:str}/progress", status_code=200, opt=for_roles("worker"))
+@post(
+    "/{worker_id:str}/progress",
+    status_code=200,
+    opt=call("worker", body=schemas.ProgressIn, answer=schemas.AcknowledgedOut, refuses=NOT_HELD, links=TO_THE_HELD),
+)
 async def progress(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Tell how far it has come."""
     report = decode(await request.body(), schemas.ProgressIn)
@@ -84,7 +121,17 @@ async def progress(request: Http, worker_id: FromPath[str], service: InjectedSer
     return json_answer(schemas.AcknowledgedOut())
 
 
-@post("/{worker_id:str}/result", status_code=200, opt=for_roles("worker"))
+@post(
+    "/{worker_id:str}/result",
+    status_code=200,
+    opt=call(
+        "worker",
+        body=schemas.ResultIn,
+        answer=schemas.AcknowledgedOut,
+        refuses=(PayloadTooLarge, *NOT_HELD),
+        examples=HOW_IT_ENDED,
+    ),
+)
 async def result(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Deliver a result or an error."""
     settled = _settled(service, [decode(await request.body(), schemas.ResultIn)])
@@ -92,7 +139,13 @@ async def result(request: Http, worker_id: FromPath[str], service: InjectedServi
     return json_answer(schemas.AcknowledgedOut(status=outcome.unwrap().details[0]))
 
 
-@post("/{worker_id:str}/heartbeat", status_code=200, opt=for_roles("worker"))
+@post(
+    "/{worker_id:str}/heartbeat",
+    status_code=200,
+    opt=call(
+        "worker", body=schemas.HeartbeatIn, answer=schemas.HeartbeatOut, needs_body=False, refuses=(UnknownWorker,)
+    ),
+)
 async def heartbeat(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Say that the worker is alive; the answer says what to stop."""
     asked = decode(await request.body() or b"{}", schemas.HeartbeatIn)
@@ -103,23 +156,39 @@ async def heartbeat(request: Http, worker_id: FromPath[str], service: InjectedSe
     return json_answer(schemas.HeartbeatOut(should_drain=beat.should_drain, cancel=_task_ids(beat.stops)))
 
 
-@post("/{worker_id:str}/sync", status_code=200, opt=for_roles("worker"))
+@post(
+    "/{worker_id:str}/sync",
+    status_code=200,
+    request_max_body_size=MAX_BULK_BODY_BYTES,
+    opt=call(
+        "worker",
+        body=schemas.SyncIn,
+        answer=schemas.SyncOut,
+        refuses=(PayloadTooLarge, UnknownWorker),
+        links=TO_THE_CLAIM,
+        examples=ONE_ROUND_TRIP,
+    ),
+)
 async def sync(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Everything in one round trip: what was started, done and handed back goes in, new tasks come out."""
     asked = decode(await request.body(), schemas.SyncIn)
     outcomes = await _apply(service, worker_id, asked)
-    answer: dict[str, Any] = {"outcomes": [_outcome_out(outcome) for outcome in outcomes]}
+    told = [_outcome_out(outcome) for outcome in outcomes]
     if asked.available_capacity:
         claim = await _poll(request, service, worker_id, asked, None)
-        return json_answer(answer | msgspec.structs.asdict(_poll_out(claim)))
+        out = _poll_out(claim)
+        answer = schemas.SyncOut(outcomes=told, tasks=out.tasks, cancel=out.cancel, should_drain=out.should_drain)
+        return _hand_over(service, worker_id, asked, claim, answer)
     beat = await service.engine.fleet.heartbeat(worker_id)
-    return json_answer(answer | {"tasks": [], "cancel": _task_ids(beat.stops), "should_drain": beat.should_drain})
+    return json_answer(
+        schemas.SyncOut(outcomes=told, tasks=[], cancel=_task_ids(beat.stops), should_drain=beat.should_drain)
+    )
 
 
-@delete("/{worker_id:str}", status_code=200, opt=for_roles("worker"))
+@delete("/{worker_id:str}", status_code=200, opt=call("worker", answer=schemas.LeftOut, refuses=(UnknownWorker,)))
 async def leave(worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Leave the fleet; what the worker holds goes back free of charge."""
-    return json_answer({"released": await service.engine.fleet.dismiss(worker_id)})
+    return json_answer(schemas.LeftOut(released=await service.engine.fleet.dismiss(worker_id)))
 
 
 async def _poll(
@@ -132,6 +201,15 @@ async def _poll(
     """A caller that goes away while waiting gets nothing claimed for it."""
     polling = service.poll(worker_id, asked.available_capacity, asked.wait_seconds, asked.poll_id or "", capabilities)
     return await while_present(request, polling) if asked.wait_seconds else await polling
+
+
+def _hand_over(
+    service: Service, worker_id: str, asked: schemas.PollIn | schemas.SyncIn, claim: Claim, answer: schemas.Answer
+) -> Response[bytes]:
+    """A caller that is gone by the time of the answer leaves nothing behind either."""
+    if not claim.tasks:
+        return json_answer(answer)
+    return Handover(encode(answer), lambda: service.take_back(worker_id, asked.poll_id or "", claim))
 
 
 async def _apply(service: Service, worker_id: str, asked: schemas.SyncIn) -> list[Outcome]:
@@ -197,11 +275,11 @@ def _deadline(outcome: Outcome) -> schemas.AcknowledgedOut:
     return schemas.AcknowledgedOut(visible_at=schemas.rfc3339(int(outcome.details[0])))
 
 
-def _outcome_out(outcome: Outcome) -> dict[str, Any]:
+def _outcome_out(outcome: Outcome) -> schemas.OutcomeOut:
     if outcome.error is None:
-        return {"task_id": outcome.task_id, "ok": True}
+        return schemas.OutcomeOut(task_id=outcome.task_id, ok=True)
     document, _ = problem_of(outcome.error)
-    return {"task_id": outcome.task_id, "ok": False, "problem": document}
+    return schemas.OutcomeOut(task_id=outcome.task_id, ok=False, problem=document)
 
 
 def _poll_out(claim: Claim) -> schemas.PollOut:
@@ -216,4 +294,5 @@ def _task_ids(stops: Sequence[Stop]) -> list[str]:
 router = Router(
     "/internal/workers",
     route_handlers=[register, poll, start, extend, progress, result, heartbeat, sync, leave],
+    guards=[check_worker],
 )

@@ -5,7 +5,10 @@
 SELECT found.task_id::text
 FROM unnest(%(keys)s::text[]) AS key
 CROSS JOIN LATERAL (
-    SELECT tasks.task_id FROM {source} WHERE {within} AND {wanted} ORDER BY {order} LIMIT {limit}
+    SELECT tasks.task_id
+    FROM (SELECT tasks.* FROM {source} WHERE {within} ORDER BY {order} OFFSET 0) AS tasks
+    WHERE {wanted}
+    LIMIT {limit}
 ) AS found
 ORDER BY found.task_id DESC
 LIMIT {limit};

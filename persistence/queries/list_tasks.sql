@@ -1,4 +1,4 @@
--- A page of tasks found on one path, newest first: the columns of TaskRow.
+-- A page of tasks found on one path, newest first: the columns of TaskRow. The offset keeps conditions off the path.
 --   {source}, {within}, {order}   the path, {wanted} every condition: see paths.py; {limit} the most rows
 --   keys          what to follow the path for
 --   first, below  ids, the upper end excluded
@@ -17,9 +17,8 @@ FROM (
     CROSS JOIN LATERAL (
         SELECT tasks.*,
             octet_length(parameters) + coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0) AS bytes
-        FROM {source}
-        WHERE {within} AND {wanted}
-        ORDER BY {order}
+        FROM (SELECT tasks.* FROM {source} WHERE {within} ORDER BY {order} OFFSET 0) AS tasks
+        WHERE {wanted}
         LIMIT {limit}
     ) AS found
 ) AS page

@@ -16,6 +16,7 @@ from tideq.queue_core.engine.policy import scripts_for
 from tideq.queue_core.engine.record import Record, parse_record
 from tideq.queue_core.engine.replies import accepted, text
 from tideq.queue_core.engine.store import store_errors
+from tideq.queue_core.errors import StoreUnavailable
 from tideq.queue_core.settings import QueueSettings
 
 SEAL = "closed:"
@@ -62,38 +63,42 @@ class Restoration:
         self._scripts = scripts_for(client, settings, sends_flags=sends_flags)
 
     async def facts(self) -> StoreFacts:
+        """The server's identity first: should another one answer what follows, entering an epoch will tell."""
         with store_errors():
-            epoch, identity = await self._client.hmget(self._keys.key("meta"), "epoch", "identity")
+            present = await identity_of(self._client)
+            epoch, known = await self._client.hmget(self._keys.key("meta"), "epoch", "identity")
             return StoreFacts(
                 epoch=text(epoch or b""),
-                identity=await identity_of(self._client),
-                known_identity=text(identity or b""),
+                identity=present,
+                known_identity=text(known or b""),
                 last_entry_id=await last_entry_id(self._client, self._keys.key("outbox")),
             )
 
-    async def enter(self, present: str, epoch: str, least_now_ms: int = 0) -> None:
-        """Open the store under this epoch; who sees another one present is refused."""
+    async def enter(self, present: StoreFacts, epoch: str, least_now_ms: int = 0) -> None:
+        """Open the store under this epoch, if it is still the one whose facts these are."""
         await self._enter(present, epoch, least_now_ms)
         self._scripts.epoch = epoch
 
-    async def seal(self, present: str) -> str:
-        """Close the store to everyone but this process; returns the epoch that it then has."""
-        sealed = SEAL + secrets.token_hex(8)
-        await self._enter(present, sealed, 0)
-        self._scripts.epoch = sealed
+    async def seal(self, present: StoreFacts) -> StoreFacts:
+        """Close the store to everyone but this process; returns its facts as they are then."""
+        sealed = present._replace(epoch=SEAL + secrets.token_hex(8))
+        await self._enter(present, sealed.epoch, 0)
+        self._scripts.epoch = sealed.epoch
         return sealed
 
-    async def _enter(self, present: str, epoch: str, least_now_ms: int) -> None:
-        number = int(epoch) if epoch.isdigit() else 0
+    async def _enter(self, present: StoreFacts, epoch: str, least_now_ms: int) -> None:
+        """A server that restarted meanwhile may have lost what was found or put there: it must be compared anew."""
         with store_errors():
             identity = await identity_of(self._client)
+        if identity != present.identity:
+            raise StoreUnavailable("the store has restarted while it was compared with history")
         reply = await self._scripts.call(
             "enter_epoch",
-            present_epoch=present,
+            present_epoch=present.epoch,
             next_epoch=epoch,
             identity=identity,
             least_now_ms=least_now_ms,
-            least_lanes_version=number * LANES_PER_EPOCH,
+            least_lanes_version=(int(epoch) if epoch.isdigit() else 0) * LANES_PER_EPOCH,
         )
         accepted(reply)
 
@@ -102,9 +107,9 @@ class Restoration:
         pattern, meta = self._keys.tag.replace("{", "[{]") + "*", self._keys.key("meta")
         with store_errors():
             keys = [text(key) async for key in self._client.scan_iter(match=pattern, count=WIPE_COUNT)]
-            found = [key for key in keys if key != meta]
-            for start in range(0, len(found), WIPE_COUNT):
-                await self._client.unlink(*found[start : start + WIPE_COUNT])
+        found = [key for key in keys if key != meta]
+        for start in range(0, len(found), WIPE_COUNT):
+            accepted(await self._scripts.call("wipe", rows=found[start : start + WIPE_COUNT]))
 
     async def put_tasks(self, tasks: Sequence[RestoredTask]) -> None:
         rows = [value for task in tasks for value in task]

@@ -10,12 +10,16 @@ import msgspec
 import pytest
 
 from tests.api.bench import Bench
+from tests.api.replication import Replication
 from tests.api.running import Running, environ, serving
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.api.app import create_app
 from tideq.api.service import Service, open_service
 from tideq.api.settings import Auth, ServiceSettings
+from tideq.persistence.database import Database
+from tideq.persistence.migrations import migrate
+from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.engine.clock import StoreClock
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.settings import QueueSettings
@@ -33,13 +37,45 @@ def queue_name() -> str:
 
 
 @pytest.fixture
+def has_history() -> bool:
+    """Override to test with a PostgreSQL; whether anything replicates to it is up to the test."""
+    return False
+
+
+@pytest.fixture
+async def history_settings(request: pytest.FixtureRequest, has_history: bool, queue_name: str) -> HistorySettings:
+    if not has_history:
+        return HistorySettings()
+    url = request.getfixturevalue("database_url")
+    async with Database(url, queue_name) as database:
+        await migrate(database)
+    return HistorySettings(database_url=url, searchable={"resize": ("width", "label", "nested")})
+
+
+@pytest.fixture
 async def service(
-    store: StoreUnderTest, settings: QueueSettings, auth: Auth, queue_name: str
+    store: StoreUnderTest, settings: QueueSettings, auth: Auth, queue_name: str, history_settings: HistorySettings
 ) -> AsyncIterator[Service]:
     queue = msgspec.structs.replace(settings, queue_name=queue_name)
-    async with open_service(ServiceSettings(auth=auth, redis_url=store.url, queue=queue)) as service:
+    chosen = ServiceSettings(auth=auth, redis_url=store.url, queue=queue, history=history_settings)
+    async with open_service(chosen) as service:
         await service.wakeups.listening()
         yield service
+
+
+@pytest.fixture
+async def replication(service: Service) -> AsyncIterator[Replication]:
+    """To be started and stopped; begun where a test asks for `replicated`."""
+    replication = Replication(service)
+    yield replication
+    await replication.stop()
+
+
+@pytest.fixture
+async def replicated(replication: Replication) -> Replication:
+    """A replicator at work from the beginning."""
+    await replication.start()
+    return replication
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ class Running:
 
     def complaints(self) -> str:
         """What it said besides its greeting."""
-        return self.log.read_text().partition("\n")[2]
+        return "".join(line for line in self.log.read_text().splitlines(True) if not line.startswith(GREETING))
 
     def peak_kib(self) -> int:
         """The most memory the process ever had."""
@@ -41,13 +41,12 @@ def environ(redis_url: str, queue_name: str, **overrides: str) -> dict[str, str]
 
 
 @contextmanager
-def serving(settings: dict[str, str], folder: Path, port: int = 0) -> Generator[Running]:
+def serving(settings: dict[str, str], folder: Path, port: int = 0, *options: str) -> Generator[Running]:
     """A service that takes work; killed at the end if it still runs. All it says goes to a file: a pipe would fill."""
     log = folder / f"serve-{len(list(folder.iterdir()))}.log"
     with log.open("w") as said:
-        process = subprocess.Popen(
-            [TIDEQ, "serve", "--port", str(port)], env=settings, stdout=said, stderr=subprocess.STDOUT, text=True
-        )
+        command = [TIDEQ, "serve", "--port", str(port), *options]
+        process = subprocess.Popen(command, env=settings, stdout=said, stderr=subprocess.STDOUT, text=True)
     try:
         yield Running(process, _address(process, log), log)
     finally:
@@ -62,10 +61,8 @@ def tideq(settings: dict[str, str], *arguments: str) -> subprocess.CompletedProc
 
 def _address(process: subprocess.Popen[str], log: Path) -> str:
     deadline = time.monotonic() + START_SECONDS
-    while "\n" not in log.read_text():
+    while not (greetings := [line for line in log.read_text().splitlines(True) if line.startswith(GREETING)]):
         assert process.poll() is None, log.read_text()
-        assert time.monotonic() < deadline, "the service neither started nor ended"
+        assert time.monotonic() < deadline, f"the service neither started nor ended: {log.read_text()}"
         time.sleep(0.01)
-    line = log.read_text().splitlines()[0]
-    assert line.startswith(GREETING), log.read_text()
-    return line.removeprefix(GREETING)
+    return greetings[0].removeprefix(GREETING).strip()

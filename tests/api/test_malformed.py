@@ -70,9 +70,11 @@ BYTES = {
     "null": (b"null", 422),
     "a text": (b'"resize"', 422),
     "200 000 open brackets": (b"[" * 200_000, 400),
-    "200 000 open braces": (b'{"a":' * 200_000, 400),
-    "200 000 nested brackets": (with_parameters(b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}"), 400),
-    "200 000 nested braces": (with_parameters(b'{"a":' * 200_000 + b"1" + b"}" * 200_000), 400),
+    "200 000 open braces": (b'{"a":' * 200_000, 413),
+    "60 000 open braces": (b'{"a":' * 60_000, 400),
+    "200 000 nested brackets": (with_parameters(b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}"), 413),
+    "150 000 nested brackets": (with_parameters(b'{"a":' + b"[" * 150_000 + b"]" * 150_000 + b"}"), 400),
+    "50 000 nested braces": (with_parameters(b'{"a":' * 50_000 + b"1" + b"}" * 50_000), 400),
     "closing brackets first": (b"]" * 100 + b"[" * 200_000, 400),
     "brackets in an unfinished text": (b'{"task_type":"' + b"[" * 200_000, 400),
     "brackets after an escaped quote": (b'{"a":"\\"",' + b'"b":' + b"[" * 200_000, 400),
@@ -168,6 +170,8 @@ FIELDS: dict[str, Any] = {
 
 CASES: dict[str, Case] = {
     **{f"submit: {name}": Case(TASKS, content, status) for name, (content, status) in BYTES.items()},
+    "batch: 200 000 nested brackets": Case(BATCH, b'{"tasks":' + b"[" * 200_000 + b"]" * 200_000 + b"}", 400),
+    "batch: 200 000 open braces": Case(BATCH, b'{"a":' * 200_000, 400),
     **{
         f"parameters: {name}": Case(TASKS, with_parameters(kept), status) for name, (kept, status) in PARAMETERS.items()
     },
@@ -194,7 +198,8 @@ CASES: dict[str, Case] = {
     "register: a long name": Case(REGISTER, body(name="x" * 65), 422),
     "register: a name bad at its end": Case(REGISTER, body(name="x" * 41 + " |{}"), 422),
     "register: a port beyond": Case(REGISTER, body(health_port=65_536), 422),
-    "register: a megabyte of host": Case(REGISTER, body(host="x" * 1_000_000), 422),
+    "register: much too long a host": Case(REGISTER, body(host="x" * 300_000), 422),
+    "register: a megabyte of host": Case(REGISTER, body(host="x" * 1_000_000), 413),
     "register: a host with a NUL": Case(REGISTER, body(host="a\0b"), 422),
     "register: unknown field": Case(REGISTER, body(worker_id="w2"), 422),
     "register: no JSON": Case(REGISTER, b"capacity=1", 400),
@@ -231,7 +236,7 @@ CASES: dict[str, Case] = {
     "result: NaN": Case(WORKER + "result", result(b"NaN"), 400),
     "result: invalid UTF-8": Case(WORKER + "result", result(b'"\xff"'), 400),
     "result: too large": Case(WORKER + "result", result(b'"%b"' % (b"x" * 262_144)), 413),
-    "result: too deep": Case(WORKER + "result", result(b"[" * 200_000 + b"]" * 200_000), 400),
+    "result: too deep": Case(WORKER + "result", result(b"[" * 150_000 + b"]" * 150_000), 400),
     "error: a NUL in its message": Case(WORKER + "result", failed(message="a\0b"), 422),
     "error: a NUL in its code": Case(WORKER + "result", failed(message="a", code="\0"), 422),
     "error: a NUL in its details": Case(WORKER + "result", failed(message="a", details={"x": "\0"}), 422),
@@ -241,7 +246,8 @@ CASES: dict[str, Case] = {
     "heartbeat: a negative load": Case(WORKER + "heartbeat", body(current_load=-1), 422),
     "heartbeat: a status there is not": Case(WORKER + "heartbeat", body(status="sleepy"), 422),
     "heartbeat: health no object": Case(WORKER + "heartbeat", body(health=[1]), 422),
-    "heartbeat: a megabyte of health": Case(WORKER + "heartbeat", body(health={"x": "y" * 1_000_000}), 422),
+    "heartbeat: too much health": Case(WORKER + "heartbeat", body(health={"x": "y" * 300_000}), 422),
+    "heartbeat: a megabyte of health": Case(WORKER + "heartbeat", body(health={"x": "y" * 1_000_000}), 413),
     "sync: a text": Case(WORKER + "sync", b'"x"', 422),
     "sync: 1001 starts": Case(WORKER + "sync", body(starts=[{"task_id": "a", "lease": "b"}] * 1001), 422),
     "sync: a negative capacity": Case(WORKER + "sync", body(available_capacity=-1), 422),
@@ -372,3 +378,20 @@ def _pour(port: int, size: int) -> bytes:
             return connection.recv(65_536)
         except OSError:
             return b""
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "hint"),
+    [
+        ("GET", "/api/v1/tasks?statsu=failed", "did you mean 'status'"),
+        ("DELETE", "/api/v1/tasks?older_than=1d&staus=failed", "did you mean 'status'"),
+        ("GET", "/api/v1/queue/stats?verbose=1", "not a parameter"),
+        ("POST", "/api/v1/tasks?priority=high", "not a parameter"),
+    ],
+)
+async def test_an_unknown_query_parameter_is_refused_and_a_near_one_is_named(
+    http: httpx.AsyncClient, method: str, path: str, hint: str
+) -> None:
+    problem = assert_problem(await http.request(method, path), 400, "bad-request")
+
+    assert hint in problem["detail"]

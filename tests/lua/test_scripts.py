@@ -14,7 +14,7 @@ INCLUDES = sorted(path.name.removesuffix(".lua") for path in (LUA / "include").i
 
 FREEING = {
     "acknowledge", "cancel", "claim", "complete", "dismiss", "extend", "fail", "forget", "heartbeat", "judge",
-    "pressure", "purge", "release", "start", "sweep", "withdraw",
+    "pressure", "purge", "release", "start", "sweep", "wipe", "withdraw",
 }  # fmt: skip
 READING = {"belongings", "explain", "fleet", "read", "snapshot", "stats", "survey"}
 

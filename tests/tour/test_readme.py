@@ -12,22 +12,29 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.kit import Kit
 from tests.stores import StoreUnderTest
+from tideq.testing import LocalService
 
 README = Path(__file__).parents[2] / "README.md"
 
 
-async def test_the_readmes_example_completes_its_task(
-    kit: Kit, store: StoreUnderTest, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_readmes_tasks_do_what_they_say(tideq_service: LocalService) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     names: dict[str, Any] = {}
-
     exec(example, names)  # noqa: S102 - it is our own page
-    await names["once_around"](store.url)
 
-    assert capsys.readouterr().out == "completed\n"
+    names["resize"].submit("a.png", width=320)
+    names["resize"].submit("a.png", width=0)
+    names["tq"]("crawl").add({"url": "https://example.org"})
+    tideq_service.client.submit("greet", {"name": "tide"})
+    done = [(task.status, task.result) for task in tideq_service.run_pending()]
+
+    assert done == [
+        ("completed", {"url": "a.png", "width": 320}),
+        ("failed", None),
+        ("completed", 19),
+        ("completed", "Hello, tide!"),
+    ]
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="no curl on this machine")

@@ -46,3 +46,25 @@ def test_only_lower_case_dashed_version_seven_texts_are_ids() -> None:
     assert is_task_id(task_id)
     for other in (task_id.upper(), task_id.replace("-", ""), str(uuid.uuid4()), "", "x", "{" + task_id + "}"):
         assert not is_task_id(other)
+
+
+def test_ids_made_together_are_what_as_many_single_ones_would_be() -> None:
+    ids = TaskIds(7, clock_ms=lambda: 1_000_000)
+    first = ids.new()
+
+    together, after = ids.many(40_000), ids.new()
+
+    assert [first, *together, after] == sorted({first, *together, after})
+    assert all(is_task_id(task_id) and partition_of(task_id) == 7 for task_id in together[::1_000])
+    assert {task_id[-12:] for task_id in together} == {first[-12:]}
+
+
+def test_ids_made_together_never_pass_the_end_of_the_counter() -> None:
+    ids = TaskIds(clock_ms=lambda: 1_000_000)
+    first = ids.new()
+    ids._counter = MAX_COUNTER - 5  # pyright: ignore[reportPrivateUsage]
+
+    together, after = ids.many(10), ids.new()
+
+    assert [first, *together, after] == sorted({first, *together, after})
+    assert all(map(is_task_id, together))

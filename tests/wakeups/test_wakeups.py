@@ -14,7 +14,7 @@ from tideq.queue_core.engine.store import connect_listener
 from tideq.queue_core.engine.waiting_room import Waiter
 from tideq.queue_core.engine.wakeups import Wakeups
 from tideq.queue_core.lanes import worker_profile
-from tideq.queue_core.task import Claim, ClaimedTask, NewTask
+from tideq.queue_core.task import Claim, NewTask
 
 LONG = 30.0
 
@@ -44,8 +44,8 @@ class Pollers:
         self.claim_count += 1
         return await self.kit.queue.claim(worker_id, wanted)
 
-    async def _hand_back(self, worker_id: str, tasks: tuple[ClaimedTask, ...]) -> None:
-        await self.kit.attempts.release(worker_id, [Held(task.task_id, task.lease) for task in tasks])
+    async def _hand_back(self, worker_id: str, claim: Claim) -> None:
+        await self.kit.attempts.release(worker_id, [Held(task.task_id, task.lease) for task in claim.tasks])
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import signal
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
@@ -12,13 +11,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tideq.api.settings import ServiceSettings
-from tideq.cli.running import environ_with, log_to_stderr, say, settings_from
+from tideq.cli import housekeeping
+from tideq.cli.running import environ_with, log_to_stderr, say, settings_from, until_signal
 from tideq.persistence.custody import Custodian, Verdict
 from tideq.persistence.database import Database
 from tideq.persistence.kept_store import open_kept_store
 from tideq.persistence.migrations import MigrationError, migrate_when_reachable, missing_migrations
 from tideq.persistence.partitions import Partitions
-from tideq.persistence.replicating import replicator_on
 from tideq.queue_core.engine.engine import assemble_engine
 from tideq.queue_core.engine.identity import StoreIdentity
 from tideq.queue_core.engine.restoring import Restoration
@@ -54,7 +53,7 @@ def replicate() -> None:
     log_to_stderr()
     settings = _settings()
     say("replicating")
-    _run(_until_signal(_replicate(settings)))
+    _run(until_signal(_replicate(settings)))
 
 
 def rebuild(*, dry_run: bool = False, force: bool = False) -> None:
@@ -98,11 +97,8 @@ async def _migrate(settings: ServiceSettings, action: str, wait: float) -> Any:
 
 
 async def _replicate(settings: ServiceSettings) -> None:
-    async with (
-        open_kept_store(settings.redis_url, settings.queue, settings.history) as store,
-        replicator_on(store, settings.redis_url, settings.queue) as replicator,
-    ):
-        await replicator.run_for_ever()
+    async with open_kept_store(settings.redis_url, settings.queue, settings.history) as store:
+        await housekeeping.replicate(store, settings)
 
 
 async def _rebuild(settings: ServiceSettings, *, dry_run: bool, force: bool) -> None:
@@ -110,7 +106,7 @@ async def _rebuild(settings: ServiceSettings, *, dry_run: bool, force: bool) -> 
     with _bar("restoring tasks") as on_progress:
         async with _custodian(settings, on_progress) as custodian:
             verdict, plan = await custodian.verdict(), await custodian.plan()
-            is_needed = force or verdict is not Verdict.SOUND
+            is_needed = force or verdict in (Verdict.REBUILD, Verdict.RECONCILE)
             if not dry_run and is_needed:
                 epoch = await custodian.rebuild()
     counts = ", ".join(f"{count} {state}" for state, count in sorted(plan.live_by_state.items())) or "none"
@@ -170,14 +166,6 @@ def _bar(title: str) -> Generator[OnProgress]:
             progress.update(bar, completed=done, total=total)
 
         yield show
-
-
-async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
-    task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
 
 
 def _settings(*, needs_store: bool = True) -> ServiceSettings:

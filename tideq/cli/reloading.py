@@ -7,30 +7,67 @@ import sys
 import time
 from pathlib import Path
 
-LOOK_SECONDS = 0.5
+LOOK_SECONDS = 0.3
+STOP_SECONDS = 5.0
+"""How long the old one may finish what it runs: whoever saved a file waits for the new one."""
 IGNORED = {".venv", ".git", "node_modules", "__pycache__"}
 
 
 def run_with_reload() -> int:
+    """The exit status of the last one. One that ends by itself is started again when something changes."""
     command = [sys.executable, "-m", "tideq.cli", *(word for word in sys.argv[1:] if word != "--reload")]
-    seen = _sources()
-    child = subprocess.Popen(command)
-    try:
-        while child.poll() is None or seen == _sources():
-            time.sleep(LOOK_SECONDS)
+    return Reloading(command).run()
+
+
+class Reloading:
+    def __init__(self, command: list[str]) -> None:
+        self._command = command
+        self._signal_count = 0
+
+    def run(self) -> int:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._note_signal)
+        seen, child = _sources(), self._start()
+        while not self._signal_count:
+            if _has_ended(child, LOOK_SECONDS):
+                time.sleep(LOOK_SECONDS)
             if (now := _sources()) != seen:
                 seen = now
-                _stop(child)
-                child = subprocess.Popen(command)
-    except KeyboardInterrupt:
-        _stop(child)
-    return child.returncode or 0
+                self._end(child)
+                child = self._start()
+        return self._pass_signals_on(child)
+
+    def _note_signal(self, *_: object) -> None:
+        self._signal_count += 1
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        """In a group of its own: Ctrl-C comes here alone, and is passed on."""
+        return subprocess.Popen(self._command, process_group=0)
+
+    def _end(self, child: "subprocess.Popen[bytes]") -> None:
+        """First asked, then hurried, then killed."""
+        for stop in (child.terminate, child.terminate, child.kill):
+            stop()
+            if _has_ended(child, STOP_SECONDS):
+                return
+
+    def _pass_signals_on(self, child: "subprocess.Popen[bytes]") -> int:
+        """The second one makes it hurry."""
+        passed_count = 0
+        while child.poll() is None:
+            if passed_count < self._signal_count:
+                passed_count += 1
+                child.terminate()
+            _has_ended(child, LOOK_SECONDS)
+        return child.returncode
 
 
-def _stop(child: subprocess.Popen[bytes]) -> None:
-    if child.poll() is None:
-        child.send_signal(signal.SIGTERM)
-    child.wait()
+def _has_ended(child: "subprocess.Popen[bytes]", seconds: float) -> bool:
+    try:
+        child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def _sources() -> dict[str, float]:
@@ -38,8 +75,9 @@ def _sources() -> dict[str, float]:
     found: dict[str, float] = {}
     for folder, folders, files in os.walk(Path.cwd()):
         folders[:] = [name for name in folders if name not in IGNORED]
-        for name in files:
-            path = os.path.join(folder, name)
-            if name.endswith(".py") and os.path.exists(path):
+        for path in (os.path.join(folder, name) for name in files if name.endswith(".py")):
+            try:
                 found[path] = os.stat(path).st_mtime
+            except FileNotFoundError:
+                continue
     return found

@@ -1,20 +1,27 @@
 """What `up` and `serve` share: settings from the environment, the service with its housekeeping, how errors read."""
 
 import asyncio
+import contextlib
 import os
+import signal
+import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
 
-import structlog
-
-from tideq.api.server import PortTaken, serve
-from tideq.api.service import NoKeys, Service
+from tideq.api.server import PortTaken, run, serve
+from tideq.api.service import NoKeys
 from tideq.api.settings import ServiceSettings, read_service_settings
-from tideq.queue_core.engine.memory import MemoryWatch
+from tideq.cli import housekeeping
+from tideq.cli.saying import log_to_stderr as log_to_stderr
+from tideq.cli.saying import say as say
+from tideq.persistence.kept_store import KeptStore
+from tideq.queue_core.engine.scripts import assemble_all
 from tideq.queue_core.engine.store import StoreUrlError
 from tideq.queue_core.errors import Unavailable
 from tideq.queue_core.settings import SettingsError
-from tideq.workers.monitor.sweeper import sweep_for_ever
+
+Housekeeping = Callable[[KeptStore, ServiceSettings], Coroutine[Any, Any, None]]
 
 
 def settings_from(environ: Mapping[str, str]) -> ServiceSettings:
@@ -24,38 +31,31 @@ def settings_from(environ: Mapping[str, str]) -> ServiceSettings:
         sys.exit(f"error: {error}")
 
 
-def run_service(settings: ServiceSettings, on_ready: Callable[[str], None]) -> None:
+def run_service(
+    settings: ServiceSettings,
+    on_ready: Callable[[str], None],
+    listener: socket.socket | None = None,
+    before_stop: Callable[[], Awaitable[None]] | None = None,
+    beside: Housekeeping = housekeeping.sweep,
+) -> None:
     log_to_stderr()
+    assemble_all()
     try:
-        asyncio.run(serve(settings, on_ready, beside=_housekeeping))
+        run(serve(settings, on_ready, lambda service: beside(service.store, settings), listener, before_stop))
     except (NoKeys, PortTaken, StoreUrlError, Unavailable) as error:
         sys.exit(f"error: {error}")
 
 
-async def _housekeeping(service: Service) -> None:
-    watch = MemoryWatch(service.client, service.engine.scripts, service.settings.queue.admission.max_memory_ratio)
-    await sweep_for_ever(service.engine.queue, watch)
-
-
-def log_to_stderr() -> None:
-    """Standard output is for answers. Tracebacks come without the values of variables: they may be payloads or keys."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+async def until_signal(work: Coroutine[Any, Any, None]) -> None:
+    """SIGTERM and Ctrl-C end it."""
+    task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
 
 
 def environ_with(**overrides: object) -> dict[str, str]:
     """The environment, with options of the command line over it."""
     given = {name: str(value) for name, value in overrides.items() if value is not None}
     return {**os.environ, **given}
-
-
-def say(line: str = "") -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()

@@ -1,11 +1,18 @@
 """`tideq serve`: the service alone, against a store that is there already."""
 
+import contextlib
 import sys
 
-from tideq.cli.running import environ_with, run_service, say, settings_from
+from tideq.api.server import PortTaken, address_of, listen
+from tideq.api.settings import ServiceSettings
+from tideq.cli.processes import Parent
+from tideq.cli.running import environ_with, log_to_stderr, run_service, say, settings_from
+from tideq.queue_core.engine.scripts import assemble_all
+
+MAX_PROCESSES = 64
 
 
-def serve(*, host: str | None = None, port: int | None = None) -> None:
+def serve(*, host: str | None = None, port: int | None = None, processes: int = 1) -> None:
     """Run the service until SIGTERM or Ctrl-C.
 
     Parameters
@@ -14,8 +21,36 @@ def serve(*, host: str | None = None, port: int | None = None) -> None:
         Where to listen; also TIDEQ_HOST. Anything but loopback needs access keys.
     port
         Where to listen; also TIDEQ_PORT.
+    processes
+        How many answer on that port; one that dies is replaced.
     """
     settings = settings_from(environ_with(TIDEQ_HOST=host, TIDEQ_PORT=port))
     if not settings.redis_url:
         sys.exit("error: set REDIS_URL, for example REDIS_URL=redis://127.0.0.1:6379; `tideq up` brings its own store")
-    run_service(settings, lambda address: say(f"TideQ answers at {address}"))
+    if not 1 <= processes <= MAX_PROCESSES:
+        sys.exit(f"error: --processes {processes} lies outside 1 … {MAX_PROCESSES}")
+    if processes == 1:
+        run_service(settings, _greet)
+    else:
+        sys.exit(_serve_with(processes, settings))
+
+
+def _serve_with(processes: int, settings: ServiceSettings) -> int:
+    log_to_stderr()
+    assemble_all()
+    try:
+        listener = listen(settings.host, settings.port)
+    except PortTaken as error:
+        sys.exit(f"error: {error}")
+    with contextlib.closing(listener):
+        address = address_of(listener)
+        return Parent(
+            processes,
+            work=lambda on_ready: run_service(settings, lambda _address: on_ready(), listener),
+            on_ready=lambda: _greet(address),
+            on_stop=listener.close,
+        ).run()
+
+
+def _greet(address: str) -> None:
+    say(f"TideQ answers at {address}")

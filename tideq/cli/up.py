@@ -1,26 +1,51 @@
 """`tideq up`: everything on this machine, with its data in one folder."""
 
+import asyncio
+import contextlib
+import socket
+import subprocess
 import sys
+import time
+from collections.abc import Generator
 from pathlib import Path
 
+from tideq.api.server import PortTaken, listen
+from tideq.api.settings import ServiceSettings
+from tideq.cli.housekeeping import do_everything
 from tideq.cli.running import environ_with, run_service, say, settings_from
 from tideq.embedded import EmbeddedError, EmbeddedStores
+from tideq.embedded.foreground import leave_on_signal
+from tideq.persistence.database import Database
+from tideq.persistence.migrations import MigrationError, migrate_when_reachable
+from tideq.persistence.partitions import Partitions
+from tideq.queue_core.errors import QueueError
+
+DEMO = Path(__file__).parents[1] / "demo.py"
+AT_HOME = {"TIDEQ_AUTH": "off", "TIDEQ_PROBE_ALLOWED_CIDRS": "127.0.0.1/32"}
+"""What is fit for one machine, unless the environment says otherwise."""
+DEMO_STOP_SECONDS = 2.0
+MIGRATE_SECONDS = 10.0
 
 HELLO = """
-TideQ answers at {address}. Try:
+TideQ answers at {address}
 
-  curl -s {address}/api/v1/tasks -d '{{"task_type": "hello", "parameters": {{"name": "tide"}}}}'
-  curl -s {address}/api/v1/queue/stats
+  every call, described and to try   {address}/docs
+  how the queue does                 {address}/api/v1/queue/stats
+
+Try it from another terminal{demo}:
+
+  id=$(curl -s {address}/api/v1/tasks -d '{{"task_type": "hello", "parameters": {{"name": "tide"}}}}' | cut -d'"' -f4)
+  curl -s {address}/api/v1/tasks/$id{wait}
 
 Ctrl-C stops it; the data stays in {data_dir}.
 """
 
 
-def up(*, data_dir: Path = Path("data"), port: int | None = None) -> None:
-    """Run a real Valkey, a real PostgreSQL and the service, until Ctrl-C or SIGTERM.
+def up(*, data_dir: Path = Path("data"), port: int | None = None, demo: bool = True) -> None:
+    """Run a real Valkey, a real PostgreSQL, the service and a demo worker, until Ctrl-C or SIGTERM.
 
     REDIS_URL and DATABASE_URL take precedence: a store given by its URL is not started. On loopback no access key is
-    asked for, unless TIDEQ_AUTH=keys.
+    asked for, unless TIDEQ_AUTH=keys; the demo worker has no key and stays away then.
 
     Parameters
     ----------
@@ -28,21 +53,85 @@ def up(*, data_dir: Path = Path("data"), port: int | None = None) -> None:
         Where the stores keep their data.
     port
         Where to listen on 127.0.0.1; also TIDEQ_PORT.
+    demo
+        Whether a worker for the task types `hello` and `sleep` runs along.
     """
-    environ = {"TIDEQ_AUTH": "off", **environ_with(TIDEQ_PORT=port)}
-    settings_from(environ)
+    environ = {**AT_HOME, **environ_with(TIDEQ_PORT=port)}
+    settings = settings_from(environ)
+    leave_on_signal()
     try:
-        _run(data_dir, environ)
-    except EmbeddedError as error:
+        with contextlib.closing(listen(settings.host, settings.port)) as listener:
+            _run(data_dir, environ, listener, has_demo=demo and settings.auth == "off")
+    except (EmbeddedError, PortTaken) as error:
         sys.exit(f"error: {error}")
 
 
-def _run(data_dir: Path, environ: dict[str, str]) -> None:
-    with EmbeddedStores(
-        data_dir,
-        redis_url=environ.get("REDIS_URL"),
-        database_url=environ.get("DATABASE_URL"),
-        on_progress=say,
-    ) as stores:
-        settings = settings_from({**environ, "REDIS_URL": stores.redis_url})
-        run_service(settings, lambda address: say(HELLO.format(address=address, data_dir=data_dir)))
+def _run(data_dir: Path, environ: dict[str, str], listener: socket.socket, *, has_demo: bool) -> None:
+    with (
+        EmbeddedStores(
+            data_dir,
+            redis_url=environ.get("REDIS_URL"),
+            database_url=environ.get("DATABASE_URL"),
+            on_progress=say,
+        ) as stores,
+        _demo() as demo,
+    ):
+        say("Starting the service")
+
+        def greet(address: str) -> None:
+            if has_demo:
+                demo.start(address)
+            say(_greeting(address, data_dir, has_demo=has_demo))
+
+        settings = settings_from({**environ, "REDIS_URL": stores.redis_url, "DATABASE_URL": stores.database_url})
+        _migrate(settings)
+        run_service(settings, greet, listener, before_stop=demo.stop, beside=do_everything)
+
+
+def _migrate(settings: ServiceSettings) -> None:
+    async def run() -> None:
+        async with Database(settings.history.database_url, settings.queue.queue_name) as database:
+            await migrate_when_reachable(database, MIGRATE_SECONDS)
+            await Partitions(database, settings.history).make_ahead(time.time_ns() // 1_000_000)
+
+    try:
+        asyncio.run(run())
+    except (QueueError, MigrationError) as error:
+        sys.exit(f"error: {error}")
+
+
+def _greeting(address: str, data_dir: Path, *, has_demo: bool) -> str:
+    demo, wait = ("; a demo worker does `hello` and `sleep`", "/wait") if has_demo else ("", "")
+    return HELLO.format(address=address, data_dir=data_dir, demo=demo, wait=wait)
+
+
+class Demo:
+    """The demo worker as a process of its own. It leaves first, while somebody is there to take its tasks back."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, address: str) -> None:
+        """In a group of its own: Ctrl-C reaches us alone, and we stop things in order."""
+        self._process = subprocess.Popen([sys.executable, "-I", str(DEMO), address], process_group=0)
+
+    async def stop(self) -> None:
+        if self._process is None:
+            return
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(self._process.wait, DEMO_STOP_SECONDS)
+
+    def end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+@contextlib.contextmanager
+def _demo() -> Generator[Demo]:
+    demo = Demo()
+    try:
+        yield demo
+    finally:
+        demo.end()

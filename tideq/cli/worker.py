@@ -4,16 +4,20 @@ import importlib
 import os
 import sys
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import cyclopts
 
 from tideq.cli.reloading import run_with_reload
-from tideq.cli.running import log_to_stderr, say
+from tideq.cli.saying import log_to_stderr, say
 from tideq.workers.runtime.arguments import HandlerError
+from tideq.workers.runtime.claimer import RegistrationRefused
+from tideq.workers.runtime.health import HealthPortTaken
 from tideq.workers.runtime.registry import registered
 from tideq.workers.runtime.worker import WorkerSettings, run_until_signal
 
 Env = cyclopts.Parameter
+MAX_CONCURRENCY = 10_000
 
 
 def worker(
@@ -57,24 +61,40 @@ def worker(
     log_to_stderr()
     if reload:
         sys.exit(run_with_reload())
-    modules = tuple(part.strip() for part in handlers.split(",") if part.strip())
+    _check(url, concurrency)
+    modules = _words(handlers)
     _import(modules)
+    if not len(registered):
+        sys.exit(f"error: no handler in {handlers!r}: decorate a function with @task, or give tq(…) a worker")
     settings = WorkerSettings(
         url=url,
         api_key=api_key,
         concurrency=concurrency,
-        capabilities=tuple(part.strip() for part in capabilities.split(",") if part.strip()),
+        capabilities=_words(capabilities),
         name=name,
         modules=modules,
         drain_seconds=drain_seconds,
         health_host=health_host,
         health_port=health_port,
     )
-    say(f"working for {url}: {', '.join(sorted(handler.task_type for handler in registered)) or 'nothing'}")
+    say(f"working for {url}: {', '.join(sorted(handler.task_type for handler in registered))}")
     try:
-        run_until_signal(settings, registered)
-    except HandlerError as error:
+        sys.exit(run_until_signal(settings, registered))
+    except (HandlerError, RegistrationRefused, HealthPortTaken) as error:
         sys.exit(f"error: {error}")
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _check(url: str, concurrency: int) -> None:
+    """What would only show as a service that never answers."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        sys.exit(f"error: --url {url} is no address: it looks like http://127.0.0.1:8080")
+    if not 1 <= concurrency <= MAX_CONCURRENCY:
+        sys.exit(f"error: --concurrency {concurrency} lies outside 1 … {MAX_CONCURRENCY}")
 
 
 def _import(modules: tuple[str, ...]) -> None:
@@ -84,6 +104,10 @@ def _import(modules: tuple[str, ...]) -> None:
         try:
             importlib.import_module(module)
         except ModuleNotFoundError as error:
-            if error.name is None or not module.startswith(error.name):
+            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
                 raise
             sys.exit(f"error: no module {error.name!r} here; --handlers takes names as `import` does")
+        except (TypeError, ValueError) as error:
+            if not module.startswith("."):
+                raise
+            sys.exit(f"error: {module!r}: --handlers takes whole names, as `import` does ({error})")

@@ -10,11 +10,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from tideq.workers.runtime.context import TaskContext
-from tideq.workers.runtime.execution import Run, encode_result
+from tideq.workers.runtime.execution import encode_result
 from tideq.workers.runtime.failures import error_document
 from tideq.workers.runtime.handlers import Handler, Handlers
 from tideq.workers.runtime.protocol import Answer, GivenTask, decode_answer
-from tideq.workers.runtime.reporter import Result
 
 
 class InlineWorker:
@@ -53,15 +52,7 @@ class InlineWorker:
         assert handler is not None
         self._tell("start", {"task_id": task.task_id, "lease": task.lease})
         context = TaskContext(task.task_id, task.task_type, task.attempt, task.lease, task.timeout_seconds, self)
-        self._tell("result", self._result(Run(task, handler, context), handler))
-
-    def _result(self, run: Run, handler: Handler) -> Result:
-        try:
-            arguments = handler.arguments(bytes(run.task.parameters), run.context)
-            value = handler.function(**arguments)
-            return run.succeeded(encode_result(asyncio.run(value) if inspect.iscoroutine(value) else value))
-        except Exception as error:
-            return run.failed(error_document(error))
+        self._tell("result", {"task_id": task.task_id, "lease": task.lease, **_outcome(handler, task, context)})
 
     def _ask(self, verb: str, body: Any) -> Answer:
         return decode_answer(self._tell(verb, body))
@@ -77,3 +68,12 @@ class InlineWorker:
         if response.status >= 400:
             raise RuntimeError(f"{path}: {content.decode()}")
         return content
+
+
+def _outcome(handler: Handler, task: GivenTask, context: TaskContext) -> dict[str, Any]:
+    try:
+        value = handler.function(**handler.arguments(bytes(task.parameters), context))
+        result = encode_result(asyncio.run(value) if inspect.iscoroutine(value) else value)
+        return {"status": "completed", "result": msgspec.Raw(result)}
+    except Exception as error:
+        return {"status": "failed", "error": msgspec.Raw(error_document(error))}

@@ -4,7 +4,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -112,8 +112,10 @@ def _name(function: Callable[..., Any]) -> str:
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     """Those of a partial function are its function's."""
-    plain = function.func if isinstance(function, functools.partial) else function
+    hinted: Any = function
+    while isinstance(hinted, functools.partial):
+        hinted = cast("functools.partial[Any]", hinted).func
     try:
-        return typing.get_type_hints(plain, include_extras=True)
+        return typing.get_type_hints(hinted, include_extras=True)
     except NameError as error:
-        raise HandlerError(f"{_name(function)}: {error}; a type hint must be importable") from error
+        raise HandlerError(f"{_name(hinted)}: {error}; a type hint must be importable") from error

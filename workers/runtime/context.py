@@ -1,12 +1,16 @@
 """What a handler may ask and say about the task it runs. Safe to use from any thread."""
 
+import functools
 import threading
 import time
 from typing import Any, Protocol
 
 import structlog
 
-from tideq.workers.runtime.failures import Cancelled
+from tideq.workers.runtime.failures import Cancelled, plain
+
+MAX_MESSAGE_CHARACTERS = 1_000
+MAX_EXTENSION_SECONDS = 4e9
 
 
 class Voice(Protocol):
@@ -25,11 +29,16 @@ class TaskContext:
         self.task_id = task_id
         self.task_type = task_type
         self.attempt = attempt
-        self.log: Any = structlog.get_logger("tideq.task").bind(task_id=task_id, task_type=task_type, attempt=attempt)
         self._lease = lease
         self._voice = voice
         self._stop = threading.Event()
         self._deadline = time.monotonic() + timeout_seconds
+
+    @functools.cached_property
+    def log(self) -> Any:
+        """Says with every line which task it is about."""
+        logger = structlog.get_logger("tideq.task")
+        return logger.bind(task_id=self.task_id, task_type=self.task_type, attempt=self.attempt)
 
     @property
     def is_cancelled(self) -> bool:
@@ -55,11 +64,15 @@ class TaskContext:
         return self._stop.wait(seconds)
 
     def progress(self, percent: float, message: str = "") -> None:
-        """Tell how far the work has come. Reports are sent together, the latest wins."""
-        self._voice.progress(self.task_id, self._lease, min(max(percent, 0.0), 100.0), message[:1_000])
+        """Tell how far the work has come, 0 to 100. Reports are sent together, the latest wins."""
+        # Anything that is no number compares as false, and counts as nothing done.
+        share = float(percent) if percent > 0 else 0.0
+        self._voice.progress(self.task_id, self._lease, min(share, 100.0), plain(message)[:MAX_MESSAGE_CHARACTERS])
 
     def extend(self, seconds: float) -> None:
         """Ask for more time, from now on. Heartbeats never do this: a handler that hangs still times out."""
+        if not 0 < seconds <= MAX_EXTENSION_SECONDS:
+            raise ValueError(f"an extension of {seconds} seconds: it must be a positive time")
         self._deadline = max(self._deadline, time.monotonic() + seconds)
         self._voice.extend(self.task_id, self._lease, seconds)
 

@@ -5,30 +5,29 @@ than it may run.
 """
 
 import asyncio
-import random
-import secrets
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import msgspec
 import structlog
 
 from tideq.queue_core.background import end, running
+from tideq.workers.runtime.claimer import Claimer
 from tideq.workers.runtime.context import TaskContext
 from tideq.workers.runtime.execution import Execution, Run
 from tideq.workers.runtime.failures import Fail, error_document
 from tideq.workers.runtime.handlers import Handler
-from tideq.workers.runtime.protocol import Answer, GivenTask, Outcome, Protocol, Refused, Unreachable
+from tideq.workers.runtime.mail import Held, Mailbox, Result
+from tideq.workers.runtime.protocol import Answer, GivenTask, Protocol, Refused, Unreachable
 from tideq.workers.runtime.rate import Rate
-from tideq.workers.runtime.reporter import Held, Reporter, Result
+from tideq.workers.runtime.reporter import Reporter
+from tideq.workers.runtime.slots import Slots
 
-POLL_SECONDS = 20.0
-MAX_CLAIM = 500
-FIRST_DELAY_SECONDS = 0.1
-MAX_DELAY_SECONDS = 5.0
+LOOK_SECONDS = 0.25
 LATE_SECONDS = 5.0
 """A thread that runs on for so long after its deadline counts as stuck."""
-UNKNOWN_WORKER = "unknown-worker"
+FAREWELL_SECONDS = 2.0
 
 log = structlog.get_logger("tideq.worker")
 
@@ -42,30 +41,32 @@ class Crew:
         description: dict[str, Any],
         modules: Sequence[str] = (),
         rate: Rate | None = None,
-        on_drain: Callable[[], None] = lambda: None,
     ) -> None:
-        self.capacity = capacity
-        self.worker_id = ""
-        self.heartbeat_seconds = 30.0
-        self.is_draining = False
         self.runs: dict[str, Run] = {}
         """By lease."""
         self._handlers = {handler.task_type: handler for handler in handlers}
         self._protocol = protocol
-        self._description = {**description, "task_types": list(self._handlers), "capacity": capacity}
-        self._rate = rate
-        self._on_drain = on_drain
-        self._reporter = Reporter(protocol, self.hear, self._lose)
+        self._slots = Slots(capacity)
+        self._reporter = Reporter(protocol, self.hear, self._lose, self.forget)
         self._execution = Execution(capacity, modules, self._done)
-        self._slot_freed = asyncio.Event()
-        self._may_claim, self._is_paused = asyncio.Event(), asyncio.Event()
-        self._may_claim.set()
-        self._claimed_count = 0
-        self._claiming: asyncio.Task[None] | None = None
+        about = {**description, "task_types": sorted(self._handlers), "capacity": capacity}
+        self._claimer = Claimer(protocol, about, self._slots, rate, self._open_mailbox, self._take)
+        self._mailbox: Mailbox | None = None
+        self._jobs: set[asyncio.Task[None]] = set()
+        self._drain_asked = asyncio.Event()
+        self._is_leaving = self._has_left = False
 
     @property
-    def free_slots(self) -> int:
-        return self.capacity - len(self.runs) - self._claimed_count
+    def worker_id(self) -> str:
+        return self._claimer.worker_id
+
+    @property
+    def heartbeat_seconds(self) -> float:
+        return self._claimer.heartbeat_seconds
+
+    @property
+    def is_draining(self) -> bool:
+        return self._drain_asked.is_set()
 
     @property
     def unsent_count(self) -> int:
@@ -73,189 +74,179 @@ class Crew:
 
     @property
     def stuck_count(self) -> int:
-        return sum(run.context.overdue_seconds > LATE_SECONDS for run in self.runs.values())
+        """Asked from other threads, which must not walk through what the loop changes."""
+        return sum(run.context.overdue_seconds > LATE_SECONDS for run in list(self.runs.values()))
 
-    async def run(self) -> None:
-        """For ever: what was claimed is reported also when nothing more is claimed."""
-        self._claiming = asyncio.create_task(self._claim_unless_paused())
-        async with running(self._watch_deadlines()):
+    def pause(self) -> None:
+        """Claim nothing more until `resume`; what runs goes on."""
+        self._claimer.pause()
+
+    def resume(self) -> None:
+        self._claimer.resume()
+
+    def drain(self) -> None:
+        """Claim nothing more and come to an end."""
+        self._drain_asked.set()
+
+    async def run(self, drain_seconds: float) -> None:
+        """Until drained: then what runs has finished, as far as the time allowed, and the rest is handed back."""
+        work = (self._live(drain_seconds), self._reporter.run(), self._watch_deadlines())
+        jobs = [asyncio.create_task(job) for job in work]
+        try:
+            await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
+            next(job for job in jobs if job.done()).result()
+        finally:
+            await end(*jobs)
+
+    async def abandon(self) -> None:
+        """Where `run` was broken off: hand everything back and leave, without waiting for long."""
+        if self._has_left:
+            return
+        self._hand_back()
+        async with running(self._reporter.run()):
             try:
-                await self._reporter.run()
-            finally:
-                await end(self._claiming)
-
-    async def drain(self, seconds: float) -> None:
-        """Finish what runs, as far as the time allows; hand the rest back, and leave. `run` must still run."""
-        self.is_draining = True
-        if self._claiming is not None:
-            # A poll that waits is broken off: the service notices, and claims nothing for it.
-            await end(self._claiming)
-        await self._wait_for_runs(seconds)
-        left = [Held(run.task.task_id, run.task.lease) for run in self.runs.values()]
-        for run in list(self.runs.values()):
-            run.stop()
-        self.runs.clear()
-        if left:
-            self._reporter.release(left)
-        await self._reporter.silent()
-        await self._leave()
+                async with asyncio.timeout(FAREWELL_SECONDS):
+                    await self._reporter.silent()
+                    await self._leave()
+            except TimeoutError:
+                log.error("reports undelivered: held tasks come back by themselves", unsent=self.unsent_count)
 
     def end(self) -> None:
         self._execution.end()
 
-    def hear(self, answer: Answer) -> None:
+    def hear(self, worker_id: str, answer: Answer) -> None:
         """What every answer may say besides."""
-        for task_id in answer.cancel:
-            self._lose(task_id)
+        if answer.cancel:
+            self._doubt(worker_id, Counter(answer.cancel))
         if answer.should_drain and not self.is_draining:
-            log.info("asked to drain", worker_id=self.worker_id)
-            self.is_draining = True
-            self._on_drain()
+            log.info("asked to drain", worker_id=worker_id)
+            self.drain()
 
-    def forget(self) -> None:
-        """The service no longer knows this worker: it registers anew before it claims again."""
-        self.worker_id = ""
+    def forget(self, worker_id: str) -> None:
+        """The service does not know this worker id: what runs under it may be another's by now."""
+        if worker_id == self.worker_id:
+            self._claimer.forget()
+            self._ask_about([run for run in self.runs.values() if run.mailbox.worker_id == worker_id])
 
-    async def _claim_for_ever(self) -> None:
-        delay = FIRST_DELAY_SECONDS
-        poll_id = secrets.token_hex(8)
-        while not self.is_draining:
-            try:
-                await self._register_if_needed()
-                wanted = await self._wanted()
-                answer = await self._protocol.poll(self.worker_id, wanted, POLL_SECONDS, poll_id)
-                # A new id once an answer has arrived: the old one would be answered with the same tasks.
-                poll_id, delay = secrets.token_hex(8), FIRST_DELAY_SECONDS
-                self._take(answer)
-            except Unreachable as error:
-                log.warning("service unreachable", error=str(error))
-                await asyncio.sleep(error.retry_after_seconds or delay * random.uniform(0.5, 1.5))
-                delay = min(delay * 2, MAX_DELAY_SECONDS)
-            except Refused as error:
-                await self._bear(error)
+    async def _live(self, drain_seconds: float) -> None:
+        async with running(self._claimer.run()) as claiming, running(_wait_for(self._drain_asked)) as draining:
+            await asyncio.wait((claiming, draining), return_when=asyncio.FIRST_COMPLETED)
+            if claiming.done():
+                claiming.result()
+        # A poll that waited has been broken off: the service notices, and claims nothing for it.
+        log.info("draining", worker_id=self.worker_id, running=len(self.runs))
+        await self._slots.all_free(drain_seconds)
+        self._hand_back()
+        await self._reporter.silent()
+        await self._leave()
 
-    async def _bear(self, error: Refused) -> None:
-        if error.code == UNKNOWN_WORKER:
-            self.forget()
-            return
-        log.error("service refuses this worker", error=str(error))
-        await asyncio.sleep(MAX_DELAY_SECONDS)
+    def _open_mailbox(self, worker_id: str) -> None:
+        self._mailbox = self._reporter.mailbox(worker_id)
 
-    async def _register_if_needed(self) -> None:
-        if not self.worker_id:
-            registration = await self._protocol.register(self._description)
-            self.worker_id = self._reporter.worker_id = registration.worker_id
-            self.heartbeat_seconds = registration.heartbeat_interval_ms / 1000
-            log.info("registered", worker_id=self.worker_id, task_types=sorted(self._handlers))
+    def _take(self, worker_id: str, answer: Answer) -> None:
+        self.hear(worker_id, answer)
+        if answer.tasks and self._mailbox is not None:
+            self._slots.take(len(answer.tasks))
+            self._beside(self._start(answer.tasks, self._mailbox))
 
-    def pause(self) -> None:
-        """Claim nothing more until `resume`; what runs goes on."""
-        self._may_claim.clear()
-        self._is_paused.set()
-
-    def resume(self) -> None:
-        self._is_paused.clear()
-        self._may_claim.set()
-
-    async def _claim_unless_paused(self) -> None:
-        """A poll that waits is broken off by a pause: the service notices, and claims nothing for it."""
-        while not self.is_draining:
-            await self._may_claim.wait()
-            async with running(self._claim_for_ever()) as claiming, running(_wait_for(self._is_paused)) as pausing:
-                await asyncio.wait((claiming, pausing), return_when=asyncio.FIRST_COMPLETED)
-                if claiming.done():
-                    claiming.result()
-
-    async def _wanted(self) -> int:
-        """At least one slot and one token; then as many as both allow."""
-        while self.free_slots <= 0:
-            self._slot_freed.clear()
-            await self._slot_freed.wait()
-        if self._rate is None:
-            return min(self.free_slots, MAX_CLAIM)
-        await asyncio.sleep(self._rate.seconds_until_one())
-        return min(self.free_slots, max(self._rate.available(), 1), MAX_CLAIM)
-
-    def _take(self, answer: Answer) -> None:
-        self.hear(answer)
-        if answer.tasks:
-            if self._rate is not None:
-                self._rate.spend(len(answer.tasks))
-            self._claimed_count += len(answer.tasks)
-            asyncio.ensure_future(self._start(answer.tasks)).add_done_callback(_report_crash)
-
-    async def _start(self, tasks: Sequence[GivenTask]) -> None:
+    async def _start(self, tasks: Sequence[GivenTask], mailbox: Mailbox) -> None:
         """Only what the service says may begin does: an assignment may have lapsed on its way here."""
-        outcomes = await self._reporter.start(tasks)
-        self._claimed_count -= len(tasks)
+        outcomes = await mailbox.start([Held(task.task_id, task.lease) for task in tasks])
         for task, outcome in zip(tasks, outcomes, strict=True):
-            if outcome.ok:
-                self._begin(task)
+            if not outcome.ok:
+                log.info("task was not ours to start", task_id=task.task_id, problem=outcome.code)
+                self._slots.give_back()
+            elif self._is_leaving:
+                mailbox.release([Held(task.task_id, task.lease)])
             else:
-                log.info("task was not ours to start", task_id=task.task_id, problem=_code(outcome))
-        if self.free_slots > 0:
-            self._slot_freed.set()
+                self._begin(task, mailbox)
 
-    def _begin(self, task: GivenTask) -> None:
-        context = TaskContext(
-            task.task_id, task.task_type, task.attempt, task.lease, task.timeout_seconds, self._reporter
-        )
+    def _begin(self, task: GivenTask, mailbox: Mailbox) -> None:
+        context = TaskContext(task.task_id, task.task_type, task.attempt, task.lease, task.timeout_seconds, mailbox)
         handler = self._handlers.get(task.task_type)
         if handler is None:
             error = Fail(f"this worker has no handler for {task.task_type}", code="NO_HANDLER")
             document = msgspec.Raw(error_document(error))
-            self._reporter.finish([Result(task_id=task.task_id, lease=task.lease, status="failed", error=document)])
+            mailbox.finish([Result(task_id=task.task_id, lease=task.lease, status="failed", error=document)])
+            self._slots.give_back()
             return
-        run = Run(task, handler, context)
+        run = Run(task, handler, context, mailbox)
         self.runs[task.lease] = run
         self._execution.begin(run)
 
     def _done(self, ended: Sequence[tuple[Run, Result]]) -> None:
-        """A run that was handed back or lost is not reported: nobody waits for it."""
-        results = [result for run, result in ended if self.runs.pop(run.task.lease, None) is not None]
-        self._reporter.finish(results)
-        self._slot_freed.set()
+        """A run that was handed back is not reported: nobody waits for it."""
+        for run, result in ended:
+            if self.runs.pop(run.task.lease, None) is not None:
+                run.mailbox.finish([result])
+                self._slots.give_back()
 
-    def _lose(self, task_id: str) -> None:
+    def _lose(self, lease: str) -> None:
+        if run := self.runs.get(lease):
+            run.stop()
+
+    def _doubt(self, worker_id: str, cancelled: Counter[str]) -> None:
+        """A task is named by its id alone, once for each attempt of it that was called off lately.
+
+        The attempt that runs here may be a later one: each time one more is named, the service is asked about it.
+        """
+        doubted = list[Run]()
         for run in self.runs.values():
-            if run.task.task_id == task_id:
+            count = cancelled[run.task.task_id] if run.mailbox.worker_id == worker_id else run.cancel_count
+            if count > run.cancel_count and not run.context.is_cancelled:
+                doubted.append(run)
+            run.cancel_count = count
+        self._ask_about(doubted)
+
+    def _ask_about(self, runs: Sequence[Run]) -> None:
+        for mailbox in {run.mailbox for run in runs}:
+            self._beside(self._stop_if_lost([run for run in runs if run.mailbox is mailbox], mailbox))
+
+    async def _stop_if_lost(self, runs: Sequence[Run], mailbox: Mailbox) -> None:
+        """Starting again what has been started changes nothing, and is refused to whoever lost it."""
+        outcomes = await mailbox.start([Held(run.task.task_id, run.task.lease) for run in runs])
+        for run, outcome in zip(runs, outcomes, strict=True):
+            if not outcome.ok:
+                log.info("task is no longer ours", task_id=run.task.task_id, problem=outcome.code)
                 run.stop()
 
     async def _watch_deadlines(self) -> None:
         """The service takes a task away at its deadline; its handler is told here, whatever the service can say."""
         while True:
-            await asyncio.sleep(0.25)
+            await asyncio.sleep(LOOK_SECONDS)
             for run in list(self.runs.values()):
                 if run.context.overdue_seconds > 0 and not run.context.is_cancelled:
                     log.warning("execution deadline passed", task_id=run.task.task_id)
                     run.stop()
 
-    async def _wait_for_runs(self, seconds: float) -> None:
-        deadline = asyncio.get_running_loop().time() + seconds
-        while (self.runs or self._claimed_count) and asyncio.get_running_loop().time() < deadline:
-            self._slot_freed.clear()
-            left = deadline - asyncio.get_running_loop().time()
-            try:
-                await asyncio.wait_for(self._slot_freed.wait(), min(left, 0.5))
-            except TimeoutError:
-                continue
+    def _hand_back(self) -> None:
+        self._is_leaving = True
+        runs = list(self.runs.values())
+        self.runs.clear()
+        for run in runs:
+            run.stop()
+            run.mailbox.release([Held(run.task.task_id, run.task.lease)])
 
     async def _leave(self) -> None:
+        self._has_left = True
         if self.worker_id:
             try:
                 await self._protocol.leave(self.worker_id)
             except (Unreachable, Refused) as error:
                 log.warning("could not say goodbye: held tasks come back by themselves", error=str(error))
 
+    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+        """The loop itself does not keep what it runs."""
+        job = asyncio.create_task(work)
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
+        job.add_done_callback(_report_crash)
+
 
 async def _wait_for(event: asyncio.Event) -> None:
     await event.wait()
 
 
-def _code(outcome: Outcome) -> str:
-    return outcome.problem.code if outcome.problem else ""
-
-
-def _report_crash(job: "asyncio.Future[None]") -> None:
+def _report_crash(job: asyncio.Task[None]) -> None:
     if not job.cancelled() and (error := job.exception()):
         log.error("claimed tasks were not started and come back by themselves", exc_info=error)

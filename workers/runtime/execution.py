@@ -5,52 +5,62 @@ future a task does.
 """
 
 import asyncio
+import contextlib
 import contextvars
 import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Generator, Sequence
 
 import msgspec
 
 from tideq.workers.runtime.children import Child, Children
 from tideq.workers.runtime.context import TaskContext
-from tideq.workers.runtime.failures import Fail, error_document
+from tideq.workers.runtime.failures import error_document
 from tideq.workers.runtime.handlers import Handler
+from tideq.workers.runtime.mail import Mailbox, Result
 from tideq.workers.runtime.protocol import GivenTask
-from tideq.workers.runtime.reporter import Result
-
-_encode = msgspec.json.Encoder().encode
+from tideq.workers.runtime.results import encode_result
 
 
-def encode_result(value: Any) -> bytes:
-    try:
-        return _encode(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise Fail(f"the result cannot be written as JSON: {error}", code="INVALID_RESULT") from error
-
-
-@dataclass(eq=False)
 class Run:
     """One attempt at one task."""
 
-    task: GivenTask
-    handler: Handler
-    context: TaskContext
-    began: float = field(default_factory=time.monotonic)
-    child: Child | None = None
-    job: "asyncio.Task[None] | None" = None
+    def __init__(self, task: GivenTask, handler: Handler, context: TaskContext, mailbox: Mailbox) -> None:
+        self.task = task
+        self.handler = handler
+        self.context = context
+        self.mailbox = mailbox
+        self.job: asyncio.Task[None] | None = None
+        self.has_begun = False
+        self.cancel_count = 0
+        """How many attempts at the task the service has called off, as far as this one has heard."""
+        self._began = time.monotonic()
+        self._lock = threading.Lock()
+        self._child: Child | None = None
 
     def stop(self) -> None:
         """As far as its kind allows: a thread must look at its context by itself."""
         self.context.cancel()
-        if self.job is not None:
+        # Cancelled before its first step, a job never gets to say that it ended; it looks at its context first.
+        if self.job is not None and self.has_begun:
             self.job.cancel()
-        if self.child is not None:
-            self.child.kill()
+        with self._lock:
+            if self._child is not None:
+                self._child.kill()
+
+    @contextlib.contextmanager
+    def using(self, child: Child) -> Generator[None]:
+        """Inside, `stop` kills the child; afterwards it may be another's."""
+        with self._lock:
+            self.context.check_cancelled()
+            self._child = child
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._child = None
 
     def succeeded(self, result: bytes) -> Result:
         return self._result("completed", result=msgspec.Raw(result))
@@ -63,7 +73,7 @@ class Run:
             task_id=self.task.task_id,
             lease=self.task.lease,
             status=status,
-            execution_duration_seconds=round(time.monotonic() - self.began, 6),
+            execution_duration_seconds=round(time.monotonic() - self._began, 6),
             **content,
         )
 
@@ -117,21 +127,18 @@ class Execution:
             return run.failed(error_document(error))
 
     def _in_child(self, run: Run) -> Result:
-        run.child = self._children.borrow()
-        try:
-            is_success, document = run.child.run(run.task.task_type, bytes(run.task.parameters))
-        finally:
-            child, run.child = run.child, None
-            self._children.give_back(child)
+        with self._children.borrowed() as child, run.using(child):
+            is_success, document = child.run(run.task.task_type, bytes(run.task.parameters))
         return run.succeeded(document) if is_success else run.failed(document)
 
     async def _on_loop(self, run: Run) -> None:
+        run.has_begun = True
         try:
+            run.context.check_cancelled()
             arguments = run.handler.arguments(bytes(run.task.parameters), run.context)
             result = run.succeeded(encode_result(await run.handler.function(**arguments)))
-        except asyncio.CancelledError as error:
-            result = run.failed(error_document(error))
-        except Exception as error:
+        except BaseException as error:
+            # Also what would end the loop: a handler that exits ends its task, not the worker.
             result = run.failed(error_document(error))
         self._note(run, result)
 
@@ -139,7 +146,9 @@ class Execution:
         self._ended.append((run, result))
         if not self._is_called:
             self._is_called = True
-            self._loop.call_soon_threadsafe(self._tell)
+            # A thread may outlive the loop; then nobody waits for what it did.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._tell)
 
     def _tell(self) -> None:
         """The flag first: what ends from here on calls again."""

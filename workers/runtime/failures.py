@@ -2,7 +2,8 @@
 
 import contextlib
 import traceback
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
 import msgspec
 
@@ -101,7 +102,9 @@ def _tellable(details: Any) -> Any:
 
 
 def _is_flat(value: Any, levels: int) -> bool:
-    parts: Any = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    parts: Iterable[Any] = ()
+    if isinstance(value, dict | list):
+        parts = cast("dict[str, Any]", value).values() if isinstance(value, dict) else cast("list[Any]", value)
     return levels > 0 and all(_is_flat(part, levels - 1) for part in parts)
 
 

@@ -13,7 +13,12 @@ import msgspec
 
 MAX_MEMORY_PERCENT = 95.0
 MAX_LOOP_LAG_SECONDS = 5.0
+MAX_REQUEST_SECONDS = 5.0
 CGROUP = Path("/sys/fs/cgroup")
+
+
+class HealthPortTaken(RuntimeError):
+    """Somebody else listens where the health page should."""
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -80,6 +85,8 @@ class HealthServer:
 
     def __init__(self, host: str, port: int, look: Callable[[], Health]) -> None:
         class Handler(BaseHTTPRequestHandler):
+            timeout = MAX_REQUEST_SECONDS
+
             def do_GET(self) -> None:
                 if self.path.partition("?")[0] not in ("/health", "/healthz"):
                     self.send_error(404)
@@ -95,7 +102,10 @@ class HealthServer:
             def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
                 """Probes are no news."""
 
-        self._server = ThreadingHTTPServer((host, port), Handler)
+        try:
+            self._server = ThreadingHTTPServer((host, port), Handler)
+        except OSError as error:
+            raise HealthPortTaken(f"no health page on {host} port {port}: {error.strerror}") from error
         self._server.daemon_threads = True
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, name="tideq-health", daemon=True)

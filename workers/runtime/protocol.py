@@ -1,14 +1,20 @@
 """The worker protocol over HTTP, as far as the runtime speaks it. Answers may have more fields than are read here."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
 
 PROBLEMS = "https://tideq.dev/problems/"
+UNKNOWN_WORKER = "unknown-worker"
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 15.0
+ABOUT_THE_REQUEST = (400, 413, 422)
+"""Refusals that count from whomever they come: repeating the same request cannot help."""
+ABOUT_THE_KEY = (401, 403)
+
+T = TypeVar("T")
 
 
 class GivenTask(msgspec.Struct, frozen=True):
@@ -34,15 +40,23 @@ class Problem(msgspec.Struct, frozen=True):
     def code(self) -> str:
         return self.type.removeprefix(PROBLEMS)
 
+    @property
+    def is_ours(self) -> bool:
+        return self.type.startswith(PROBLEMS)
+
 
 class Outcome(msgspec.Struct, frozen=True):
     task_id: str
     ok: bool
     problem: Problem | None = None
 
+    @property
+    def code(self) -> str:
+        return self.problem.code if self.problem else ""
+
 
 class Answer(msgspec.Struct, frozen=True):
-    """To a poll or a sync."""
+    """To a poll, a sync or a heartbeat."""
 
     tasks: list[GivenTask] = []
     cancel: list[str] = []
@@ -55,11 +69,20 @@ class Refused(Exception):
 
     def __init__(self, status: int, problem: Problem) -> None:
         super().__init__(f"{problem.code or status}: {problem.detail}")
-        self.status, self.code = status, problem.code
+        self.status, self.problem = status, problem
+
+    @property
+    def is_unknown_worker(self) -> bool:
+        return self.problem.code == UNKNOWN_WORKER
+
+    @property
+    def is_about_content(self) -> bool:
+        """What was said cannot be taken as it is; whose it was did not matter."""
+        return self.status in ABOUT_THE_REQUEST
 
 
 class Unreachable(Exception):
-    """The service did not answer, or said that it cannot just now: try again."""
+    """The service did not answer, or cannot or will not deal with this worker just now: try again."""
 
     def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
@@ -68,7 +91,6 @@ class Unreachable(Exception):
 
 decode_answer = msgspec.json.Decoder(Answer).decode
 decode_registration = msgspec.json.Decoder(Registration).decode
-decode_outcome = msgspec.json.Decoder(dict[str, Any]).decode
 decode_problem = msgspec.json.Decoder(Problem).decode
 encode = msgspec.json.Encoder().encode
 
@@ -84,7 +106,6 @@ class Protocol:
         self._http = httpx.AsyncClient(
             base_url=f"{url.rstrip('/')}/internal/workers",
             headers=headers(api_key),
-            timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
             limits=httpx.Limits(max_connections=None, keepalive_expiry=60),
         )
 
@@ -95,44 +116,54 @@ class Protocol:
         await self._http.aclose()
 
     async def register(self, description: Mapping[str, Any]) -> Registration:
-        return decode_registration(await self._call("/register", description))
+        return _read(await self._send("POST", "/register", description), decode_registration)
 
     async def poll(self, worker_id: str, wanted: int, wait_seconds: float, poll_id: str) -> Answer:
         body = {"available_capacity": wanted, "wait_seconds": wait_seconds, "poll_id": poll_id}
-        return decode_answer(await self._call(f"/{worker_id}/poll", body, wait_seconds))
+        return _read(await self._send("POST", f"/{worker_id}/poll", body, wait_seconds), decode_answer)
 
     async def sync(self, worker_id: str, **parts: Sequence[Any]) -> Answer:
-        return decode_answer(await self._call(f"/{worker_id}/sync", parts))
+        return _read(await self._send("POST", f"/{worker_id}/sync", parts), decode_answer)
 
-    async def result(self, worker_id: str, result: Any) -> None:
-        await self._call(f"/{worker_id}/result", result)
+    async def say(self, worker_id: str, verb: str, row: Any) -> None:
+        """One of start, progress, extend and result by itself."""
+        await self._send("POST", f"/{worker_id}/{verb}", row)
 
     async def leave(self, worker_id: str) -> None:
-        self._answer(await self._send("DELETE", f"/{worker_id}", b"", 0))
+        await self._send("DELETE", f"/{worker_id}")
 
-    async def _call(self, path: str, body: Any, wait_seconds: float = 0) -> bytes:
-        return self._answer(await self._send("POST", path, encode(body), wait_seconds))
-
-    async def _send(self, method: str, path: str, body: bytes, wait_seconds: float) -> httpx.Response:
+    async def _send(self, method: str, path: str, body: Any = None, wait_seconds: float = 0) -> bytes:
         timeout = httpx.Timeout(ANSWER_SECONDS + wait_seconds, connect=CONNECT_SECONDS)
+        content = b"" if body is None else encode(body)
         try:
-            return await self._http.request(method, path, content=body, timeout=timeout)
+            response = await self._http.request(method, path, content=content, timeout=timeout)
         except httpx.HTTPError as error:
             raise Unreachable(f"{type(error).__name__}: {error}") from error
-
-    def _answer(self, response: httpx.Response) -> Any:
         if response.is_success:
             return response.content
         raise refusal(response.status_code, response.content, response.headers.get("retry-after"))
 
 
-def refusal(status: int, body: bytes, retry_after: str | None) -> Exception:
-    """Trouble of the service or of something between is worth another try; everything else is an answer."""
+def _read(body: bytes, decode: Callable[[bytes], T]) -> T:
+    """Whatever stands between may answer in the service's place."""
     try:
-        problem = decode_problem(body)
-    except msgspec.DecodeError:
-        problem = Problem(detail=body[:200].decode(errors="replace"))
-    if status == 429 or status >= 500:
-        seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
-        return Unreachable(f"{status} {problem.detail}", seconds)
-    return Refused(status, problem)
+        return decode(body)
+    except msgspec.DecodeError as error:
+        raise Unreachable(f"not an answer of the service: {error}") from error
+
+
+def refusal(status: int, body: bytes, retry_after: str | None) -> Exception:
+    """What says nothing about the request itself is worth another try: trouble, a key, a proxy's own "not found"."""
+    problem = problem_in(body)
+    is_answer = problem.is_ours and status < 500 and status not in (429, *ABOUT_THE_KEY)
+    if is_answer or status in ABOUT_THE_REQUEST:
+        return Refused(status, problem)
+    seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
+    return Unreachable(f"{status} {problem.detail}", seconds)
+
+
+def problem_in(body: bytes) -> Problem:
+    try:
+        return decode_problem(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Problem(detail=body[:200].decode(errors="replace"))

@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,9 +11,11 @@ from urllib.parse import urlsplit
 import msgspec
 import structlog
 
-from tideq.workers.runtime.protocol import Answer, Problem, decode_answer, decode_problem, encode, headers
+from tideq.workers.runtime.protocol import UNKNOWN_WORKER, Answer, decode_answer, encode, headers, problem_in
 
 TIMEOUT_SECONDS = 10.0
+LOOK_SECONDS = 0.5
+"""How soon a new rhythm is noticed: it is not known before the service has told it."""
 
 log = structlog.get_logger("tideq.worker")
 
@@ -53,14 +56,22 @@ class Pulse(threading.Thread):
         self._stop.set()
 
     def run(self) -> None:
-        while not self._stop.wait(self._interval_seconds()):
-            try:
-                for beat in self._beats():
-                    self._send(beat)
-                self.failure_count = 0
-            except (OSError, http.client.HTTPException) as error:
-                self.failure_count += 1
-                log.warning("heartbeat failed", error=str(error), in_a_row=self.failure_count)
+        beat_at = time.monotonic()
+        while not self._stop.wait(min(self._interval_seconds(), LOOK_SECONDS)):
+            if time.monotonic() >= beat_at + self._interval_seconds():
+                beat_at = time.monotonic()
+                self._beat()
+
+    def _beat(self) -> None:
+        """Whatever goes wrong, the next one comes: a worker without a pulse is given up, and all it runs."""
+        try:
+            for beat in self._beats():
+                self._send(beat)
+            self.failure_count = 0
+        except Exception as error:
+            self.failure_count += 1
+            if not self._stop.is_set():
+                log.warning("heartbeat failed", error=f"{type(error).__name__}: {error}", in_a_row=self.failure_count)
 
     def _send(self, beat: Beat) -> None:
         """A connection each: a heartbeat is rare, and must not meet one that died since."""
@@ -71,10 +82,10 @@ class Pulse(threading.Thread):
             content = response.read()
         if response.status == 200:
             self._on_answer(beat.worker_id, decode_answer(content))
-        elif response.status == 404:
+        elif problem_in(content).code == UNKNOWN_WORKER:
             self._on_unknown(beat.worker_id)
         else:
-            raise http.client.HTTPException(f"{response.status} {_problem(content).code}")
+            raise http.client.HTTPException(f"{response.status} {problem_in(content).code}")
 
     def _path(self, worker_id: str) -> str:
         return f"{self._url.path.rstrip('/')}/internal/workers/{worker_id}/heartbeat"
@@ -82,10 +93,3 @@ class Pulse(threading.Thread):
     def _connect(self) -> http.client.HTTPConnection:
         kind = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
         return kind(self._url.hostname or "", self._url.port, timeout=TIMEOUT_SECONDS)
-
-
-def _problem(content: bytes) -> Problem:
-    try:
-        return decode_problem(content)
-    except msgspec.DecodeError:
-        return Problem()

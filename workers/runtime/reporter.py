@@ -1,207 +1,172 @@
 """The reporter: starts, results, progress and the like, sent together in as few round trips as possible.
 
 One request at a time is under way; what is said meanwhile goes with the next. A finished result is kept and sent again
-until the service accepts or refuses it, however long that takes.
+until the service accepts or refuses it, however long that takes. It is always told in the name of the worker id it was
+claimed under, also after the worker had to register anew.
 """
 
 import asyncio
-import random
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import structlog
 
-from tideq.workers.runtime.protocol import Answer, GivenTask, Outcome, Protocol, Refused, Unreachable
-
-MAX_ROWS = 500
-FIRST_DELAY_SECONDS = 0.1
-MAX_DELAY_SECONDS = 5.0
+from tideq.workers.runtime.failures import Fail, error_document
+from tideq.workers.runtime.mail import Bundle, Mailbox, Result
+from tideq.workers.runtime.patience import Patience
+from tideq.workers.runtime.protocol import Answer, Outcome, Protocol, Refused, Unreachable
 
 log = structlog.get_logger("tideq.worker")
 
 
-class Held(msgspec.Struct, frozen=True):
-    task_id: str
-    lease: str
-
-
-class Result(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    task_id: str
-    lease: str
-    status: str
-    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    execution_duration_seconds: float | None = None
-
-
-class Progress(msgspec.Struct, frozen=True):
-    task_id: str
-    lease: str
-    progress_percent: float
-    status_message: str
-    sequence: int
-
-
-class Extension(msgspec.Struct, frozen=True):
-    task_id: str
-    lease: str
-    seconds: float
-
-
-class Bundle(msgspec.Struct):
-    """What one request says, in the order its outcomes come back."""
-
-    starts: list[Held]
-    progress: list[Progress]
-    extends: list[Extension]
-    results: list[Result]
-    releases: list[Held]
-
-    def parts(self) -> dict[str, Sequence[Any]]:
-        return {name: rows for name, rows in msgspec.structs.asdict(self).items() if rows}
-
-
 class Reporter:
-    """`on_lost` hears of tasks that this worker no longer holds."""
+    """`on_lost` hears of leases that no longer hold their task, `on_unknown` of worker ids the service forgot."""
 
-    def __init__(self, protocol: Protocol, on_answer: Callable[[Answer], None], on_lost: Callable[[str], None]) -> None:
-        self.worker_id = ""
+    def __init__(
+        self,
+        protocol: Protocol,
+        on_answer: Callable[[str, Answer], None],
+        on_lost: Callable[[str], None],
+        on_unknown: Callable[[str], None],
+    ) -> None:
         self._protocol = protocol
         self._on_answer = on_answer
         self._on_lost = on_lost
-        self._starts: deque[tuple[Held, asyncio.Future[Outcome]]] = deque()
-        self._results: deque[Result] = deque()
-        self._progress: dict[str, Progress] = {}
-        self._extends: deque[Extension] = deque()
-        self._releases: deque[Held] = deque()
-        self._sequence = 0
-        self._something_to_say = asyncio.Event()
-        self._is_silent = asyncio.Event()
-        self._is_silent.set()
+        self._on_unknown = on_unknown
+        self._patience = Patience()
+        self._full: dict[Mailbox, None] = {}
+        self._sending: Bundle | None = None
+        self._has_mail, self._has_none = asyncio.Event(), asyncio.Event()
+        self._has_none.set()
+
+    def mailbox(self, worker_id: str) -> Mailbox:
+        return Mailbox(worker_id, self._note)
 
     @property
     def unsent_count(self) -> int:
-        return len(self._results) + len(self._starts) + len(self._releases)
-
-    async def start(self, tasks: Sequence[GivenTask]) -> list[Outcome]:
-        """Whether each may begin."""
-        loop = asyncio.get_running_loop()
-        waiting = [(Held(task.task_id, task.lease), loop.create_future()) for task in tasks]
-        self._starts.extend(waiting)
-        self._speak()
-        return [await future for _, future in waiting]
-
-    def finish(self, results: Sequence[Result]) -> None:
-        self._results.extend(results)
-        self._speak()
-
-    def progress(self, task_id: str, lease: str, percent: float, message: str) -> None:
-        """Only the latest matters."""
-        self._sequence += 1
-        self._progress[lease] = Progress(task_id, lease, percent, message, self._sequence)
-        self._speak()
-
-    def extend(self, task_id: str, lease: str, seconds: float) -> None:
-        self._extends.append(Extension(task_id, lease, seconds))
-        self._speak()
-
-    def release(self, held: Sequence[Held]) -> None:
-        self._releases.extend(held)
-        self._speak()
+        under_way = self._sending
+        return sum(box.unsent_count for box in list(self._full)) + (len(under_way.results) if under_way else 0)
 
     async def silent(self) -> None:
-        """Returns once everything said so far has been accepted or refused."""
-        await self._is_silent.wait()
+        """Returns once everything said so far, and what that brought about, has been accepted or refused."""
+        while self._full:
+            await self._has_none.wait()
 
     async def run(self) -> None:
-        delay = FIRST_DELAY_SECONDS
         while True:
-            await self._something_to_say.wait()
-            bundle, starting = self._take()
-            try:
-                await self._send(bundle, starting)
-                delay = FIRST_DELAY_SECONDS
-            except Unreachable as error:
-                self._put_back(bundle, starting)
-                log.warning(
-                    "service unreachable, keeping what is to be said", error=str(error), unsent=self.unsent_count
-                )
-                await asyncio.sleep(error.retry_after_seconds or delay * random.uniform(0.5, 1.5))
-                delay = min(delay * 2, MAX_DELAY_SECONDS)
-            self._rest_if_done()
+            await self._has_mail.wait()
+            for mailbox in list(self._full):
+                await self._deliver(mailbox)
 
-    def _speak(self) -> None:
-        self._is_silent.clear()
-        self._something_to_say.set()
+    def _note(self, mailbox: Mailbox) -> None:
+        self._full[mailbox] = None
+        self._has_none.clear()
+        self._has_mail.set()
 
-    def _rest_if_done(self) -> None:
-        if not (self._starts or self._results or self._progress or self._extends or self._releases):
-            self._something_to_say.clear()
-            self._is_silent.set()
+    async def _deliver(self, mailbox: Mailbox) -> None:
+        self._sending = bundle = mailbox.take()
+        try:
+            await self._send(mailbox.worker_id, bundle)
+            self._patience.restore()
+        except Unreachable as error:
+            mailbox.put_back(bundle)
+            self._sending = None
+            log.warning("reports not delivered, trying again", error=str(error), unsent=self.unsent_count)
+            await self._patience.wait(error.retry_after_seconds)
+        except asyncio.CancelledError:
+            mailbox.put_back(bundle)
+            raise
+        finally:
+            self._sending = None
+        self._rest_if_done(mailbox)
 
-    def _take(self) -> tuple[Bundle, list[asyncio.Future[Outcome]]]:
-        starts = [self._starts.popleft() for _ in range(min(len(self._starts), MAX_ROWS))]
-        leases = list(self._progress)[:MAX_ROWS]
-        bundle = Bundle(
-            starts=[held for held, _ in starts],
-            progress=[self._progress.pop(lease) for lease in leases],
-            extends=_some(self._extends),
-            results=_some(self._results),
-            releases=_some(self._releases),
-        )
-        return bundle, [future for _, future in starts]
+    def _rest_if_done(self, mailbox: Mailbox) -> None:
+        if mailbox.is_empty:
+            del self._full[mailbox]
+        if not self._full:
+            self._has_mail.clear()
+            self._has_none.set()
 
-    def _put_back(self, bundle: Bundle, starting: list[asyncio.Future[Outcome]]) -> None:
-        """In their old order; later progress of the same attempt stands."""
-        self._starts.extendleft(reversed(list(zip(bundle.starts, starting, strict=True))))
-        self._results.extendleft(reversed(bundle.results))
-        self._extends.extendleft(reversed(bundle.extends))
-        self._releases.extendleft(reversed(bundle.releases))
-        for progress in bundle.progress:
-            self._progress.setdefault(progress.lease, progress)
-
-    async def _send(self, bundle: Bundle, starting: list[asyncio.Future[Outcome]]) -> None:
+    async def _send(self, worker_id: str, bundle: Bundle) -> None:
         parts = bundle.parts()
         if not parts:
             return
         try:
-            answer = await self._protocol.sync(self.worker_id, **parts)
+            answer = await self._protocol.sync(worker_id, **parts)
         except Refused as error:
-            await self._send_one_by_one(bundle, starting, error)
+            log.warning("service refused a bundle of reports, telling one by one", error=str(error))
+            await self._say_one_by_one(worker_id, bundle)
+            if error.is_unknown_worker:
+                self._on_unknown(worker_id)
             return
-        self._hear(bundle, starting, answer.outcomes)
-        self._on_answer(answer)
+        self._hear(bundle, answer.outcomes)
+        self._on_answer(worker_id, answer)
 
-    def _hear(self, bundle: Bundle, starting: list[asyncio.Future[Outcome]], outcomes: list[Outcome]) -> None:
-        for future, outcome in zip(starting, outcomes, strict=False):
-            _resolve(future, outcome)
-        for outcome in outcomes[len(starting) :]:
+    def _hear(self, bundle: Bundle, outcomes: list[Outcome]) -> None:
+        for start, outcome in zip(bundle.starts, outcomes, strict=False):
+            start.answer(outcome)
+        for row, outcome in zip(bundle.rest(), outcomes[len(bundle.starts) :], strict=False):
             if not outcome.ok:
-                code = outcome.problem.code if outcome.problem else ""
-                log.info("service refused a report", task_id=outcome.task_id, problem=code)
-                self._on_lost(outcome.task_id)
+                log.info("service refused a report", task_id=row.task_id, problem=outcome.code)
+                self._on_lost(row.lease)
 
-    async def _send_one_by_one(self, bundle: Bundle, starting: list[asyncio.Future[Outcome]], error: Refused) -> None:
-        """The service does not know this worker any more, or one report spoils the others: results still count."""
-        log.warning("service refused a bundle of reports", error=str(error))
-        for future, held in zip(starting, bundle.starts, strict=True):
-            _resolve(future, Outcome(held.task_id, ok=False))
-        for number, result in enumerate(bundle.results):
-            try:
-                await self._protocol.result(self.worker_id, result)
-            except Refused as refused:
-                log.warning("service refused a result", task_id=result.task_id, problem=str(refused))
-            except Unreachable:
-                self._results.extendleft(reversed(bundle.results[number:]))
-                raise
+    async def _say_one_by_one(self, worker_id: str, bundle: Bundle) -> None:
+        """One report may have spoilt the others; or all were heard, from a worker the service no longer knows.
+
+        What is answered leaves the bundle, so that what is left can be put back when the service goes away.
+        """
+        while bundle.starts:
+            start = bundle.starts[0]
+            refused = await self._say(worker_id, "start", start.held)
+            start.answer(Outcome(start.held.task_id, ok=refused is None, problem=refused and refused.problem))
+            bundle.starts.pop(0)
+        for verb, rows in (("progress", bundle.progress), ("extend", bundle.extends)):
+            await self._say_rows(worker_id, verb, rows)
+        await self._say_results(worker_id, bundle.results)
+        if bundle.releases:
+            await self._release(worker_id, bundle)
+
+    async def _say_rows(self, worker_id: str, verb: str, rows: list[Any]) -> None:
+        while rows:
+            if refused := await self._say(worker_id, verb, rows[0]):
+                self._note_refusal(verb, rows[0], refused)
+            rows.pop(0)
+
+    async def _say_results(self, worker_id: str, results: list[Result]) -> None:
+        while results:
+            refused = await self._say(worker_id, "result", results[0])
+            if refused and refused.is_about_content and results[0].status == "completed":
+                results[0] = _unacceptable(results[0], refused)
+                continue
+            if refused:
+                self._note_refusal("result", results[0], refused)
+            results.pop(0)
+
+    async def _release(self, worker_id: str, bundle: Bundle) -> None:
+        """There is no single call for it; from an unknown worker it has been heard all the same."""
+        try:
+            await self._protocol.sync(worker_id, releases=bundle.releases)
+        except Refused as error:
+            log.info("service refused to take tasks back", error=str(error))
+        bundle.releases.clear()
+
+    async def _say(self, worker_id: str, verb: str, row: Any) -> Refused | None:
+        try:
+            await self._protocol.say(worker_id, verb, row)
+        except Refused as error:
+            return error
+        return None
+
+    def _note_refusal(self, verb: str, row: Any, refused: Refused) -> None:
+        log.warning("service refused a report", verb=verb, task_id=row.task_id, error=str(refused))
+        if not refused.is_about_content:
+            self._on_lost(row.lease)
 
 
-def _some(rows: deque[Any]) -> list[Any]:
-    return [rows.popleft() for _ in range(min(len(rows), MAX_ROWS))]
-
-
-def _resolve(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
-    if not future.done():
-        future.set_result(outcome)
+def _unacceptable(result: Result, refused: Refused) -> Result:
+    """A result the service can never take would be computed again and again: say what is wrong with it instead."""
+    error = Fail(f"the service cannot take the result: {refused}", code="INVALID_RESULT")
+    return msgspec.structs.replace(
+        result, status="failed", result=msgspec.UNSET, error=msgspec.Raw(error_document(error))
+    )

@@ -6,8 +6,10 @@ cost; a second signal skips the waiting.
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Generator
 from typing import Any
@@ -33,6 +35,8 @@ from tideq.workers.runtime.rate import Rate
 
 TICK_SECONDS = 0.5
 MAX_SILENT_BEATS = 2
+EXIT_SECONDS = 5.0
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104
 
 log = structlog.get_logger("tideq.worker")
 
@@ -63,14 +67,16 @@ class Worker:
         self._cpu = CpuMeter()
         self._pulse: Pulse | None = None
         self.is_paused = False
-        self._stop_asked = asyncio.Event()
+        self._is_stopping = False
         self._stop_now = asyncio.Event()
 
     def stop(self) -> None:
         """Drain; called a second time, do not wait."""
-        if self._stop_asked.is_set():
+        if self._is_stopping:
             self._stop_now.set()
-        self._stop_asked.set()
+        self._is_stopping = True
+        for crew in self._crews:
+            crew.drain()
 
     @property
     def running_count(self) -> int:
@@ -92,7 +98,7 @@ class Worker:
             crew.resume()
 
     async def run(self) -> None:
-        """Until `stop`, or until the service asks every crew to drain."""
+        """Until `stop`, or until the service has asked every crew to drain."""
         async with Protocol(self._settings.url, self._settings.api_key) as protocol:
             with self._health_page() as health_port:
                 self._crews = self._make_crews(protocol, health_port)
@@ -100,57 +106,50 @@ class Worker:
                     await self._work()
 
     async def _work(self) -> None:
-        jobs = [asyncio.create_task(crew.run()) for crew in self._crews]
+        lives = [asyncio.create_task(crew.run(self._settings.drain_seconds)) for crew in self._crews]
+        for crew in self._crews:
+            if self.is_paused:
+                crew.pause()
+            if self._is_stopping:
+                crew.drain()
+        hurrying = asyncio.create_task(self._stop_now.wait())
+        everyone = asyncio.gather(*lives)
         try:
             async with running(self._tick()):
-                stopping = asyncio.create_task(self._stop_asked.wait())
-                await asyncio.wait([stopping, *jobs], return_when=asyncio.FIRST_COMPLETED)
-                await end(stopping)
-                for job in (job for job in jobs if job.done()):
-                    job.result()
-                await self._drain()
+                await asyncio.wait([everyone, hurrying], return_when=asyncio.FIRST_COMPLETED)
+                if everyone.done():
+                    everyone.result()
         finally:
-            await end(*jobs)
+            await end(hurrying, everyone, *lives)
+            # Nothing to do for those that have left in order.
+            await asyncio.gather(*(crew.abandon() for crew in self._crews))
             for crew in self._crews:
                 crew.end()
 
-    async def _drain(self) -> None:
-        log.info("draining", running=sum(len(crew.runs) for crew in self._crews))
-        for crew in self._crews:
-            crew.is_draining = True
-        draining = asyncio.gather(*(crew.drain(self._settings.drain_seconds) for crew in self._crews))
-        hurrying = asyncio.create_task(self._stop_now.wait())
-        await asyncio.wait([draining, hurrying], return_when=asyncio.FIRST_COMPLETED)
-        if hurrying.done():
-            await end(draining)
-            await asyncio.gather(*(crew.drain(0) for crew in self._crews))
-        await end(hurrying)
-
     def _make_crews(self, protocol: Protocol, health_port: int | None) -> list[Crew]:
-        description = self._description(health_port)
-        shared, modules = self._handlers.shared(), self._settings.modules
+        description, settings = self._description(health_port), self._settings
         crews = [self._crew_apart(handler, protocol, description) for handler in self._handlers.apart()]
-        if shared:
-            concurrency = self._settings.concurrency
-            crews.append(Crew(shared, concurrency, protocol, description, modules, on_drain=self._stop_if_drained))
+        if shared := self._handlers.shared():
+            crews.append(Crew(shared, settings.concurrency, protocol, description, settings.modules))
         return crews
 
     def _crew_apart(self, handler: Handler, protocol: Protocol, description: dict[str, Any]) -> Crew:
         options = handler.options
         rate = Rate(options.rate_per_second) if options.rate_per_second else None
         capacity = options.concurrency or self._settings.concurrency
-        modules, on_drain = self._settings.modules, self._stop_if_drained
-        return Crew([handler], capacity, protocol, description, modules, rate, on_drain)
-
-    def _stop_if_drained(self) -> None:
-        if all(crew.is_draining for crew in self._crews):
-            self._stop_asked.set()
+        return Crew([handler], capacity, protocol, description, self._settings.modules, rate)
 
     def _description(self, health_port: int | None) -> dict[str, Any]:
         settings = self._settings
-        probed = {"host": settings.health_host, "health_port": health_port} if health_port else {}
-        host = probed or {"host": socket.gethostname()[:255]}
-        return {"name": settings.name, "version": settings.version, "capabilities": list(settings.capabilities), **host}
+        # Listening everywhere is no address to be found at.
+        is_found = health_port is not None and settings.health_host not in EVERYWHERE
+        return {
+            "name": settings.name,
+            "version": settings.version,
+            "capabilities": list(settings.capabilities),
+            "host": settings.health_host if is_found else socket.gethostname()[:255],
+            "health_port": health_port,
+        }
 
     @contextlib.contextmanager
     def _health_page(self) -> Generator[int | None]:
@@ -169,10 +168,10 @@ class Worker:
         loop = asyncio.get_running_loop()
 
         def hear(worker_id: str, answer: Answer) -> None:
-            loop.call_soon_threadsafe(lambda: [c.hear(answer) for c in self._crews if c.worker_id == worker_id])
+            loop.call_soon_threadsafe(lambda: [crew.hear(worker_id, answer) for crew in self._crews_of(worker_id)])
 
         def forget(worker_id: str) -> None:
-            loop.call_soon_threadsafe(lambda: [c.forget() for c in self._crews if c.worker_id == worker_id])
+            loop.call_soon_threadsafe(lambda: [crew.forget(worker_id) for crew in self._crews_of(worker_id)])
 
         url, key = self._settings.url, self._settings.api_key
         self._pulse = Pulse(url, key, self._beats, self._beat_seconds, hear, forget)
@@ -182,6 +181,9 @@ class Worker:
         finally:
             self._pulse.end()
 
+    def _crews_of(self, worker_id: str) -> list[Crew]:
+        return [crew for crew in self._crews if crew.worker_id == worker_id]
+
     def _beat_seconds(self) -> float:
         return min((crew.heartbeat_seconds for crew in self._crews), default=30.0)
 
@@ -190,7 +192,11 @@ class Worker:
         health = self.health()
         told = {name: check.value for name, check in health.checks.items()}
         status = "active" if health.is_well else "unhealthy"
-        return [Beat(crew.worker_id, len(crew.runs), status, told) for crew in self._crews if crew.worker_id]
+        return [
+            Beat(crew.worker_id, len(crew.runs), "draining" if crew.is_draining else status, told)
+            for crew in self._crews
+            if crew.worker_id
+        ]
 
     def health(self) -> Health:
         lag = max(time.monotonic() - self._ticked_at - TICK_SECONDS, 0.0)
@@ -203,8 +209,8 @@ class Worker:
                 "event_loop_lag_seconds": Check(lag < MAX_LOOP_LAG_SECONDS, round(lag, 3), MAX_LOOP_LAG_SECONDS),
                 "stuck_threads": Check(stuck == 0, stuck, 0),
                 "failed_heartbeats": Check(silent < MAX_SILENT_BEATS, silent, MAX_SILENT_BEATS),
-                "tasks_held": Check(True, sum(len(crew.runs) for crew in self._crews)),
-                "unsent_reports": Check(True, sum(crew.unsent_count for crew in self._crews)),
+                "tasks_held": Check(True, self.running_count),
+                "unsent_reports": Check(True, self.unsent_count),
             }
         )
 
@@ -214,11 +220,23 @@ class Worker:
             await asyncio.sleep(TICK_SECONDS)
 
 
-def run_until_signal(settings: WorkerSettings, handlers: Handlers) -> None:
-    async def main() -> None:
+def run_until_signal(settings: WorkerSettings, handlers: Handlers) -> int:
+    """The exit status: 0 if every result was delivered."""
+
+    async def main() -> int:
         worker, loop = Worker(settings, handlers), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, worker.stop)
         await worker.run()
+        status = 1 if worker.unsent_count else 0
+        _end_process_soon(status)
+        return status
 
-    asyncio.run(main())
+    return asyncio.run(main())
+
+
+def _end_process_soon(status: int) -> None:
+    """A handler that hangs in a thread or job of its own making must not keep alive a worker that has left."""
+    timer = threading.Timer(EXIT_SECONDS, os._exit, (status,))
+    timer.daemon = True
+    timer.start()

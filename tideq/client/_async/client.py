@@ -73,8 +73,8 @@ class AsyncClient:
         Where the answer was lost it is sent again under the same idempotency key: one is made unless you give one.
         Raises DurabilityNotReached where the task stands but is less safe than asked for.
 
-        >>> submitted = await client.submit("mail", {"to": "ann@example.org"}, priority="high", delay_seconds=3600)
-        >>> submitted.status
+        >>> mail = await client.submit("mail", {"to": "ann@example.org"}, priority="high", delay_seconds=3600)
+        >>> mail.status
         'queued'
         """
         task = NewTask(task_type, {} if parameters is None else parameters, **options)
@@ -136,8 +136,7 @@ class AsyncClient:
     async def cancel(self, task_id: str) -> Cancelled:
         """Call a live task off; its worker is told. Raises Conflict for one that is finished.
 
-        >>> task_id = (await client.submit("mail", {"to": "bob@example.org"})).task_id
-        >>> (await client.cancel(task_id)).was_executing
+        >>> (await client.cancel(mail.task_id)).was_executing
         False
         """
         return await self.transport.ask(calls.cancel(task_id))
@@ -149,7 +148,7 @@ class AsyncClient:
     async def retry(self, task_id: str, *, reset_retry_count: bool = True, new_priority: str | None = None) -> Retried:
         """Run a failed, dead or cancelled task again, with fresh budgets unless told otherwise.
 
-        >>> (await client.retry(task_id, new_priority="high")).status
+        >>> (await client.retry(mail.task_id, new_priority="high")).status
         'queued'
         """
         return await self.transport.ask(
@@ -159,8 +158,8 @@ class AsyncClient:
     async def explain(self, task_id: str) -> Explanation:
         """Why a task is where it is, and what holds it back.
 
-        >>> (await client.explain(task_id)).held_back_by
-        ('no active worker takes tasks of this type with these capabilities',)
+        >>> (await client.explain(mail.task_id)).held_back_by
+        ('no active worker serves mail',)
         """
         return await self.transport.ask(calls.explain(task_id))
 
@@ -183,9 +182,9 @@ class AsyncClient:
         """Transitions as they happen, from now on or after an event you have; broken connections are made again.
 
         >>> async with client.events(task_type="mail") as events:
-        ...     submitted = await client.submit("mail", {"to": "eve@example.org"})
+        ...     mail = await client.submit("mail", {"to": "eve@example.org"})
         ...     event = await anext(events)
-        >>> event.status, event.task_id == submitted.task_id
+        >>> event.status, event.task_id == mail.task_id
         ('queued', True)
         """
         return AsyncEventStream(self.transport, filter_params(wanted), after)

@@ -31,9 +31,11 @@ class AsyncPullQueue:
 
     >>> from tideq.client.bulk import AsyncPullQueue
     >>> async with AsyncPullQueue(client, "speak") as queue:
-    ...     await queue.enqueue([{"text": "high tide"}, {"text": "low tide"}])
+    ...     submitted = await queue.enqueue([{"text": "high tide"}, {"text": "low tide"}])
     ...     for task in await queue.dequeue(2, visibility_timeout=60):
-    ...         await queue.mark_as_complete(task.task_id, len(task.parameters["text"]))
+    ...         await queue.mark_as_complete(task.task_id, {"letters": len(task.parameters["text"])})
+    >>> [(await client.get(each.task_id)).result for each in submitted]
+    [{'letters': 9}, {'letters': 8}]
     """
 
     def __init__(

@@ -73,8 +73,8 @@ class Client:
         Where the answer was lost it is sent again under the same idempotency key: one is made unless you give one.
         Raises DurabilityNotReached where the task stands but is less safe than asked for.
 
-        >>> submitted = client.submit("mail", {"to": "ann@example.org"}, priority="high", delay_seconds=3600)
-        >>> submitted.status
+        >>> mail = client.submit("mail", {"to": "ann@example.org"}, priority="high", delay_seconds=3600)
+        >>> mail.status
         'queued'
         """
         task = NewTask(task_type, {} if parameters is None else parameters, **options)
@@ -134,8 +134,7 @@ class Client:
     def cancel(self, task_id: str) -> Cancelled:
         """Call a live task off; its worker is told. Raises Conflict for one that is finished.
 
-        >>> task_id = (client.submit("mail", {"to": "bob@example.org"})).task_id
-        >>> (client.cancel(task_id)).was_executing
+        >>> (client.cancel(mail.task_id)).was_executing
         False
         """
         return self.transport.ask(calls.cancel(task_id))
@@ -147,7 +146,7 @@ class Client:
     def retry(self, task_id: str, *, reset_retry_count: bool = True, new_priority: str | None = None) -> Retried:
         """Run a failed, dead or cancelled task again, with fresh budgets unless told otherwise.
 
-        >>> (client.retry(task_id, new_priority="high")).status
+        >>> (client.retry(mail.task_id, new_priority="high")).status
         'queued'
         """
         return self.transport.ask(calls.retry(task_id, reset_retry_count=reset_retry_count, new_priority=new_priority))
@@ -155,8 +154,8 @@ class Client:
     def explain(self, task_id: str) -> Explanation:
         """Why a task is where it is, and what holds it back.
 
-        >>> (client.explain(task_id)).held_back_by
-        ('no active worker takes tasks of this type with these capabilities',)
+        >>> (client.explain(mail.task_id)).held_back_by
+        ('no active worker serves mail',)
         """
         return self.transport.ask(calls.explain(task_id))
 
@@ -179,9 +178,9 @@ class Client:
         """Transitions as they happen, from now on or after an event you have; broken connections are made again.
 
         >>> with client.events(task_type="mail") as events:
-        ...     submitted = client.submit("mail", {"to": "eve@example.org"})
+        ...     mail = client.submit("mail", {"to": "eve@example.org"})
         ...     event = next(events)
-        >>> event.status, event.task_id == submitted.task_id
+        >>> event.status, event.task_id == mail.task_id
         ('queued', True)
         """
         return EventStream(self.transport, filter_params(wanted), after)

@@ -32,9 +32,11 @@ class PullQueue:
 
     >>> from tideq.client.bulk import PullQueue
     >>> with PullQueue(client, "speak") as queue:
-    ...     queue.enqueue([{"text": "high tide"}, {"text": "low tide"}])
+    ...     submitted = queue.enqueue([{"text": "high tide"}, {"text": "low tide"}])
     ...     for task in queue.dequeue(2, visibility_timeout=60):
-    ...         queue.mark_as_complete(task.task_id, len(task.parameters["text"]))
+    ...         queue.mark_as_complete(task.task_id, {"letters": len(task.parameters["text"])})
+    >>> [(client.get(each.task_id)).result for each in submitted]
+    [{'letters': 9}, {'letters': 8}]
     """
 
     def __init__(

@@ -1,0 +1,42 @@
+"""Submissions that ask for more than the store's word: refused beforehand where it cannot be had, waited for otherwise.
+
+Never a silent downgrade: what was not reached in time is said so, with the id of the task, which stands.
+"""
+
+from collections.abc import Collection
+
+from tideq.persistence.freshness import Freshness
+from tideq.queue_core.durability import Durability
+from tideq.queue_core.engine.assurance import Assurance
+from tideq.queue_core.errors import DurabilityNotReached, DurabilityUnavailable, HistoryUnavailable
+
+
+class DurabilityDesk:
+    """`freshness` is missing where there is no history."""
+
+    def __init__(self, assurance: Assurance, freshness: Freshness | None, timeout_ms: int) -> None:
+        self._assurance = assurance
+        self._freshness = freshness
+        self._timeout_ms = timeout_ms
+
+    async def check(self, levels: Collection[Durability]) -> None:
+        """Before anything is written."""
+        for level in levels:
+            if level is Durability.HISTORY and self._freshness is None:
+                raise DurabilityUnavailable(level, "there is no history: DATABASE_URL is not set")
+            if level in (Durability.REPLICA, Durability.DISK):
+                await self._assurance.check(level)
+
+    async def reach(self, levels: Collection[Durability], task_id: str) -> None:
+        """After the submission; one task of a batch stands for all of it, which is as safe as each of them."""
+        for level in sorted(levels):
+            if level is not Durability.STORE and not await self._reaches(level):
+                raise DurabilityNotReached(task_id, level, Durability.STORE)
+
+    async def _reaches(self, level: Durability) -> bool:
+        if level is not Durability.HISTORY:
+            return await self._assurance.reach(level, self._timeout_ms)
+        try:
+            return self._freshness is not None and await self._freshness.catch_up(self._timeout_ms / 1000)
+        except HistoryUnavailable:
+            return False

@@ -1,0 +1,50 @@
+"""How fast the queue moves, for estimates: what finished in the last minute, as of about a second ago.
+
+Looking is done beside the requests: a submission neither makes a second store call nor waits for one, unless nobody
+asked for so long that what is remembered says nothing any more.
+"""
+
+import asyncio
+
+from tideq.queue_core.background import end
+from tideq.queue_core.engine.insight import Insight
+from tideq.queue_core.errors import QueueError
+
+FRESH_SECONDS = 1.0
+STALE_SECONDS = 10.0
+
+
+class Pace:
+    def __init__(self, insight: Insight) -> None:
+        self._insight = insight
+        self._finished_last_minute = 0
+        self._looked_at = float("-inf")
+        self._looking: asyncio.Task[None] | None = None
+
+    async def estimate(self, ahead: int | None) -> float | None:
+        """Seconds until so many have finished; None where nobody knows: nothing finished lately, or it is hidden."""
+        if ahead is None:
+            return None
+        await self._keep_up()
+        return round(ahead * 60 / self._finished_last_minute, 1) if self._finished_last_minute else None
+
+    async def close(self) -> None:
+        if self._looking is not None:
+            await end(self._looking)
+
+    async def _keep_up(self) -> None:
+        age = asyncio.get_running_loop().time() - self._looked_at
+        if age > FRESH_SECONDS and self._looking is None:
+            self._looking = asyncio.create_task(self._look())
+        if age > STALE_SECONDS and self._looking is not None:
+            await asyncio.shield(self._looking)
+
+    async def _look(self) -> None:
+        """An estimate is a courtesy: a store that does not answer costs the estimate, not the request."""
+        try:
+            self._finished_last_minute = (await self._insight.stats()).finished_last_minute
+        except QueueError:
+            self._finished_last_minute = 0
+        finally:
+            self._looked_at = asyncio.get_running_loop().time()
+            self._looking = None

@@ -1,0 +1,97 @@
+"""Tasks wherever they are: the store first, then history, which has what the store has forgotten.
+
+Whether a task exists is never guessed: if the store does not have it and history cannot be asked, the answer is 503.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from tideq.api.service import Service
+from tideq.persistence.archive import Archive
+from tideq.queue_core.errors import HistoryUnavailable, TaskNotFound, WrongState
+from tideq.queue_core.task import NewTask, Submitted, Task
+
+
+def archive_of(service: Service) -> Archive:
+    if service.history is None:
+        raise HistoryUnavailable("this service keeps no history: set DATABASE_URL to a PostgreSQL and start again")
+    return service.history
+
+
+async def find(service: Service, task_id: str) -> Task:
+    found = (await service.engine.queue.read_many([task_id]))[0]
+    return found or await find_forgotten(service, task_id)
+
+
+async def find_forgotten(service: Service, task_id: str) -> Task:
+    found = await service.history.recall.find(task_id) if service.history else None
+    if found is None:
+        raise TaskNotFound(task_id)
+    return found
+
+
+async def wait(service: Service, task_id: str, seconds: float) -> Task:
+    """What is forgotten has ended."""
+    try:
+        return await service.wait(task_id, seconds)
+    except TaskNotFound:
+        return await find_forgotten(service, task_id)
+
+
+async def cancel(service: Service, task_id: str) -> tuple[str, str]:
+    """The state it was in, and who was told to stop."""
+    try:
+        was, worker = (await service.engine.queue.cancel(task_id)).details
+    except TaskNotFound:
+        raise WrongState(task_id, (await find_forgotten(service, task_id)).state) from None
+    return was, worker
+
+
+async def purge(service: Service, task_id: str) -> None:
+    try:
+        await service.engine.queue.purge(task_id)
+    except TaskNotFound:
+        await find_forgotten(service, task_id)
+        if not await archive_of(service).cleanup.remove([task_id]):
+            raise
+
+
+async def revive(
+    service: Service, verb: Callable[..., Awaitable[int]], task_id: str, *, keeps_budgets: bool, priority: str | None
+) -> int:
+    """By the queue's `retry` or `replay`; returns the new version."""
+    try:
+        return await verb(task_id, keeps_budgets=keeps_budgets, priority=priority)
+    except TaskNotFound:
+        if service.history is None:
+            raise
+    async with service.history.recall.holding(task_id) as kept:
+        if kept is None:
+            raise TaskNotFound(task_id)
+        return await verb(task_id, keeps_budgets=keeps_budgets, priority=priority, kept=kept)
+
+
+async def submit(service: Service, tasks: Sequence[NewTask], *, wants_position: bool = False) -> list[Submitted]:
+    """A task whose id history knows is answered as known, as the store does with those it has."""
+    own = [task.task_id for task in tasks if task.task_id]
+    known = await service.history.recall.forgotten(own) if own and service.history else {}
+    new = [task for task in tasks if task.task_id not in known]
+    made = await service.engine.queue.submit_many(new, wants_position=wants_position) if new else []
+    service.meters.submitted_count += sum(answer.is_new for answer in made)
+    answers = iter(made)
+    return [
+        Submitted(task.task_id, False, None, None, None, known[task.task_id].now_ms)
+        if task.task_id in known
+        else next(answers)
+        for task in tasks
+    ]
+
+
+async def known_tasks(service: Service, answers: Sequence[Submitted]) -> dict[str, Task]:
+    """How those tasks are by now that were known already, by their keys or ids."""
+    ids = list(dict.fromkeys(answer.task_id for answer in answers if not answer.is_new))
+    present = dict(zip(ids, await service.engine.queue.read_many(ids) if ids else (), strict=True))
+    found = {task_id: task for task_id, task in present.items() if task is not None}
+    forgotten = [task_id for task_id in ids if task_id not in found]
+    if forgotten and service.history:
+        found |= await service.history.history.find_many(forgotten)
+    return found

@@ -1,0 +1,50 @@
+"""This description: as OpenAPI for programs, as a page for people, which loads nothing from anywhere else."""
+
+from litestar import Response, Router, get
+
+from tideq.api.answers import JSON
+from tideq.api.calls import PUBLIC, call
+from tideq.api.openapi.documentation import InjectedDocumentation
+
+HTML, SCRIPT, STYLE = "text/html", "text/javascript", "text/css"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+@get("/openapi.json", opt=call(PUBLIC, answer=None))
+async def openapi(documentation: InjectedDocumentation) -> Response[bytes]:
+    """The OpenAPI document of this service as it is configured."""
+    return _answer(documentation.json, JSON)
+
+
+@get("/docs", opt=call(PUBLIC, answer=None, media_type=HTML))
+async def page(documentation: InjectedDocumentation) -> Response[bytes]:
+    """The page: every call, and a form to try it."""
+    return _answer(documentation.page, HTML)
+
+
+@get("/docs/page.js", opt=call(PUBLIC, answer=None, media_type=SCRIPT))
+async def script(documentation: InjectedDocumentation) -> Response[bytes]:
+    """What the page needs to try a call."""
+    return _answer(documentation.script, SCRIPT)
+
+
+@get("/docs/page.css", opt=call(PUBLIC, answer=None, media_type=STYLE))
+async def style(documentation: InjectedDocumentation) -> Response[bytes]:
+    """How the page looks."""
+    return _answer(documentation.style, STYLE)
+
+
+def _answer(content: bytes, media_type: str) -> Response[bytes]:
+    return Response(content, media_type=media_type, headers=HEADERS)
+
+
+router = Router("/", route_handlers=[openapi, page, script, style])

@@ -1,0 +1,78 @@
+"""The fleet as operators see it: who is there, how they are, and sending one home."""
+
+import base64
+import binascii
+from typing import Annotated, Any
+
+from litestar import Request, Response, Router, get, post
+from litestar.params import FromPath, QueryParameter
+
+from tideq.api import schemas
+from tideq.api.answers import json_answer
+from tideq.api.auth import Caller
+from tideq.api.calls import call, leads_to
+from tideq.api.paging import LINK, next_link
+from tideq.api.problems import UnprocessableContent
+from tideq.api.service import InjectedService
+from tideq.queue_core.engine.checks import NAME
+from tideq.queue_core.engine.fleet import MAX_PAGE
+from tideq.queue_core.errors import UnknownWorker
+
+Http = Request[Caller, Any, Any]
+
+
+@get(
+    "/",
+    opt=call(
+        "viewer",
+        answer=schemas.WorkersOut,
+        refuses=(UnprocessableContent,),
+        answer_headers=(LINK,),
+        links=leads_to("workers_drain", worker_id="/workers/0/worker_id"),
+    ),
+)
+async def workers(
+    request: Http,
+    service: InjectedService,
+    state_filter: Annotated[
+        list[schemas.WorkerState] | None, QueryParameter(name="state", description="Only these; may be repeated.")
+    ] = None,
+    limit: Annotated[int, QueryParameter(name="limit", ge=1, le=MAX_PAGE, description="The most on a page.")] = 100,
+    cursor: Annotated[
+        str | None, QueryParameter(name="cursor", max_length=100, description="The `next_cursor` of the page before.")
+    ] = None,
+) -> Response[bytes]:
+    """The fleet, those that died within the hour included. A page may be short and still have a next one."""
+    page = await service.engine.fleet.members(state_filter or (), after=_after(cursor), limit=limit)
+    timeout_ms = service.settings.queue.leases.heartbeat_timeout_ms
+    found = [schemas.worker_out(member, timeout_ms) for member in page.members]
+    next_cursor = _cursor(page.next_after) if page.next_after else None
+    return json_answer(
+        schemas.WorkersOut(workers=found, next_cursor=next_cursor), headers=next_link(request, next_cursor)
+    )
+
+
+@post("/{worker_id:str}/drain", status_code=200, opt=call(answer=schemas.DrainOut, refuses=(UnknownWorker,)))
+async def drain(worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
+    """Give a worker nothing new. It is told with its next call, finishes what it holds and leaves."""
+    await service.engine.fleet.drain(worker_id)
+    return json_answer(schemas.DrainOut(worker_id=worker_id, state="draining"))
+
+
+def _cursor(worker_id: str) -> str:
+    return base64.urlsafe_b64encode(worker_id.encode()).decode()
+
+
+def _after(cursor: str | None) -> str:
+    if not cursor:
+        return ""
+    try:
+        worker_id = base64.urlsafe_b64decode(cursor.encode()).decode()
+    except (binascii.Error, ValueError) as error:
+        raise UnprocessableContent("this is no cursor of ours") from error
+    if not NAME.fullmatch(worker_id):
+        raise UnprocessableContent("this is no cursor of ours")
+    return worker_id
+
+
+router = Router("/api/v1/workers", route_handlers=[workers, drain])

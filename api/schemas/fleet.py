@@ -1,0 +1,67 @@
+"""The fleet as operators see it."""
+
+from typing import Annotated, Literal
+
+from tideq.api.schemas.base import Answer, Count, Instant, Raw, WorkerId, about
+from tideq.api.schemas.times import maybe_rfc3339, rfc3339
+from tideq.queue_core.engine.fleet import Member
+
+WorkerState = Literal["active", "draining", "unhealthy", "dead"]
+
+
+class WorkerOut(Answer, kw_only=True):
+    """One worker as it registered, and how it is."""
+
+    worker_id: WorkerId
+    name: Annotated[str, about("What it calls itself.", "resizer")]
+    state: Annotated[str, about("Only active workers are given work.", "active")]
+    task_types: Annotated[tuple[str, ...] | None, about("What it takes; null is anything.", ["resize"])]
+    capabilities: Annotated[tuple[str, ...], about("What it has.", ["gpu"])]
+    capacity: Annotated[int, about("Tasks it can hold.", 5)]
+    held: Annotated[Count, about("Tasks it holds, assigned or executing.", 2)]
+    version: Annotated[str, about("In its own words.", "1.4.2")]
+    host: Annotated[str, about("Where it runs.", "10.0.3.17")]
+    health_port: Annotated[int | None, about("Where it can be probed.", 8081)]
+    registered_at: Instant
+    last_heartbeat_at: Annotated[Instant | None, about("When it was heard of last.")]
+    heartbeat_due_at: Annotated[Instant | None, about("When it is given up, or was due, if not heard of.")]
+    died_at: Annotated[Instant | None, about("When it was given up.", None)]
+    health: Annotated[
+        Raw, about("As it last reported it.", {"memory_usage_percent": 41.5, "cpu_usage_percent": 12.0}, type="object")
+    ]
+
+
+class WorkersOut(Answer, kw_only=True):
+    """Workers in the order of their ids."""
+
+    workers: list[WorkerOut]
+    next_cursor: Annotated[str | None, about("Where the next page begins; null after the last.", None)]
+
+
+class DrainOut(Answer, kw_only=True):
+    """The worker gets nothing new."""
+
+    worker_id: WorkerId
+    state: Annotated[WorkerState, about("How it stands now.", "draining")]
+
+
+def worker_out(member: Member, heartbeat_timeout_ms: int) -> WorkerOut:
+    """The last heartbeat is where the deadline was counted from."""
+    worker, due_ms = member.worker, member.heartbeat_due_at_ms
+    return WorkerOut(
+        worker_id=worker.worker_id,
+        name=worker.name,
+        state=member.state,
+        task_types=worker.task_types,
+        capabilities=worker.capabilities,
+        capacity=worker.capacity,
+        held=member.held_count,
+        version=worker.version,
+        host=worker.host,
+        health_port=worker.health_port,
+        registered_at=rfc3339(member.registered_at_ms),
+        last_heartbeat_at=None if due_ms is None else rfc3339(due_ms - heartbeat_timeout_ms),
+        heartbeat_due_at=maybe_rfc3339(due_ms),
+        died_at=maybe_rfc3339(member.died_at_ms),
+        health=Raw(member.health or b"{}"),
+    )

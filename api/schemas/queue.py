@@ -1,0 +1,118 @@
+"""The queue as a whole."""
+
+from typing import Annotated
+
+import msgspec
+
+from tideq.api.schemas.base import Answer, CheckedName, Count, Instant, Request, about
+from tideq.api.schemas.times import InstantIn
+
+OneType = Annotated[CheckedName, about("One task type; left out or null, the whole queue.", "resize")]
+Age = Annotated[float, about("To half a minute, 0 where nothing waits.", 12.5)]
+
+
+class PauseIn(Request, kw_only=True):
+    """What shall not be handed out, why, and until when."""
+
+    task_type: OneType | None = None
+    reason: Annotated[str, msgspec.Meta(max_length=200), about("Shown to whoever looks.", "upstream is down")] = ""
+    resume_at: Annotated[InstantIn, about("Resumes by itself then.", "2026-03-02T12:00:00Z")] | None = None
+
+
+class ResumeIn(Request, kw_only=True):
+    """What shall be handed out again."""
+
+    task_type: OneType | None = None
+
+
+class PauseOut(Answer, kw_only=True):
+    """How it is now."""
+
+    paused: Annotated[bool, about("Nothing is handed out.", True)]
+
+
+class LimitsIn(Request, kw_only=True):
+    """Both limits at once: what is left out is no limit."""
+
+    task_type: OneType | None = None
+    tasks_per_second: Annotated[float, msgspec.Meta(ge=0, le=1e6), about("0 is no limit.", 10)] = 0
+    max_executing: (
+        Annotated[int, msgspec.Meta(ge=0, le=10**9), about("Most at once, assigned or executing.", 50)] | None
+    ) = None
+
+
+class LimitOut(Answer, kw_only=True):
+    """What is in force for one type or, with a null type, for the whole queue."""
+
+    task_type: Annotated[str | None, about("Null for the whole queue.", "resize")]
+    paused: Annotated[bool, about("Nothing is handed out.", False)]
+    reason: Annotated[str | None, about("Why it is paused.", None)]
+    paused_by: Annotated[str | None, about("Whose key paused it.", None)]
+    resume_at: Annotated[Instant | None, about("When it resumes by itself.", None)]
+    tasks_per_second: Annotated[float, about("0 is no limit.", 10.0)]
+    max_executing: Annotated[int | None, about("Most at once; null is no limit.", 50)]
+
+
+class LimitsOut(Answer, kw_only=True):
+    """One entry for everything that is paused or limited."""
+
+    limits: list[LimitOut]
+
+
+class DepthOut(Answer, kw_only=True):
+    """What waits, ready or hidden."""
+
+    total_depth: Annotated[Count, about("Tasks waiting.", 120)]
+    by_priority: Annotated[dict[str, int], about("Tasks waiting.", {"high": 20, "medium": 100})]
+    by_type: Annotated[dict[str, int], about("Tasks waiting.", {"resize": 120})]
+    by_state: Annotated[dict[str, int], about("Live tasks.", {"queued": 120, "assigned": 1, "executing": 8})]
+    oldest_age_seconds: Age
+    p50_age_seconds: Age
+    p95_age_seconds: Age
+
+
+class FleetOut(Answer, kw_only=True):
+    """Workers by their state."""
+
+    active: Annotated[Count, about("Taking work.", 4)]
+    draining: Annotated[Count, about("Finishing what they hold.", 1)]
+    unhealthy: Annotated[Count, about("Failed their probes.")]
+    dead: Annotated[Count, about("Gone without a word in the last hour.")]
+    total_capacity: Annotated[Count, about("Tasks they could hold.", 20)]
+    used_capacity: Annotated[Count, about("Tasks they hold.", 9)]
+
+
+class ThroughputOut(Answer, kw_only=True):
+    """The last minute."""
+
+    completed_last_minute: Annotated[Count, about("Results delivered.", 512)]
+    failed_last_minute: Annotated[Count, about("Errors delivered.", 3)]
+    avg_task_duration_seconds: Annotated[float | None, about("From start to result; null where none came.", 0.84)]
+
+
+class RecoveryOut(Answer, kw_only=True):
+    """What came back by itself."""
+
+    assignment_timeouts_last_hour: Annotated[Count, about("Handed out and not started.")]
+    execution_timeouts_last_hour: Annotated[Count, about("Deadlines passed.")]
+    worker_losses_last_hour: Annotated[Count, about("Workers that died executing.")]
+    retries_last_hour: Annotated[Count, about("Tried again.", 7)]
+    dead_letters_last_hour: Annotated[Count, about("Given up.")]
+
+
+class StatsOut(Answer, kw_only=True):
+    """The queue at a glance."""
+
+    queue: DepthOut
+    workers: FleetOut
+    throughput: ThroughputOut
+    recovery_stats: RecoveryOut
+    dead_letters: Annotated[Count, about("Kept for a person to look at.", 2)]
+    outbox_length: Annotated[Count, about("Transitions history has yet to take.", 40)]
+    due: Annotated[Count, about("Hidden tasks whose time has come and that nobody has moved yet.")]
+
+
+class HealthOut(Answer, kw_only=True):
+    """The answer of a probe."""
+
+    status: Annotated[str, about("In one word.", "ready", enum=["alive", "ready"])]

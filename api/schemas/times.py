@@ -1,0 +1,28 @@
+"""Where the domain's milliseconds and HTTP's RFC 3339 and seconds meet."""
+
+import functools
+from datetime import UTC, datetime
+from typing import Annotated
+
+from tideq.api.schemas.base import about
+
+InstantIn = Annotated[datetime, about("RFC 3339; without an offset it is UTC.", format="date-time")]
+
+
+@functools.lru_cache(4_096)
+def rfc3339(instant_ms: int) -> str:
+    """Instants a calendar cannot hold become the nearest it can. The tasks of one claim share theirs: a third of it."""
+    instant_ms = min(max(instant_ms, -62_135_596_800_000), 253_402_300_799_999)
+    return datetime.fromtimestamp(instant_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def maybe_rfc3339(instant_ms: int | None) -> str | None:
+    return None if instant_ms is None else rfc3339(instant_ms)
+
+
+def to_ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def instant_ms(instant: datetime) -> int:
+    return round((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp() * 1000)

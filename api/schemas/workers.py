@@ -1,0 +1,133 @@
+"""A worker's life: joining, asking for work, beating, leaving."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from tideq.api.schemas.base import (
+    MAX_WAIT_SECONDS,
+    Answer,
+    Count,
+    Instant,
+    JsonObject,
+    Lease,
+    Name,
+    Raw,
+    Request,
+    ShortText,
+    TaskId,
+    TaskType,
+    WorkerId,
+    about,
+)
+from tideq.api.schemas.tasks import trace_id
+from tideq.api.schemas.times import rfc3339
+from tideq.queue_core.task import ClaimedTask
+
+Wait = Annotated[
+    float, msgspec.Meta(ge=0, le=MAX_WAIT_SECONDS), about("How long to wait for work where there is none.", 20)
+]
+PollId = Annotated[
+    str,
+    msgspec.Meta(pattern=r"^[a-zA-Z0-9_.-]{1,64}\Z"),
+    about("Repeating it while its tasks are assigned answers with the same tasks and leases.", "p-17"),
+]
+CancelledIds = Annotated[list[TaskId], about("Tasks to stop working on.", [])]
+ShouldDrain = Annotated[bool, about("Take no more work; finish what is held.", False)]
+
+
+class RegisterIn(Request, kw_only=True):
+    """What a worker can do."""
+
+    task_types: (
+        Annotated[list[Name], msgspec.Meta(min_length=1), about("Left out or null, any type.", ["resize"])] | None
+    ) = None
+    capabilities: Annotated[list[Name], about("What it has.", ["gpu"])] = msgspec.field(default_factory=list[Name])
+    capacity: Annotated[int, msgspec.Meta(ge=1, le=10_000), about("Tasks it can hold at once.", 5)] = 1
+    host: Annotated[ShortText, about("Where it runs.", "10.0.0.7")] = ""
+    health_port: Annotated[int, msgspec.Meta(ge=1, le=65_535), about("Where it can be probed.", 9100)] | None = None
+    version: Annotated[ShortText, about("Of its code.", "1.4.2")] = ""
+    name: Annotated[
+        str, msgspec.Meta(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,39}\Z"), about("Its id begins with it.", "resizer")
+    ] = "worker"
+
+
+class RegisterOut(Answer, kw_only=True):
+    """The worker is one of the fleet."""
+
+    worker_id: WorkerId
+    poll_interval_ms: Annotated[int, about("How often to poll, for one that does not wait.", 1000)]
+    heartbeat_interval_ms: Annotated[int, about("How often to beat; polling counts.", 30_000)]
+
+
+class PollIn(Request, kw_only=True):
+    """How much work, and for how long to wait for it."""
+
+    available_capacity: Annotated[int, msgspec.Meta(ge=1, le=1000), about("Most tasks to be given.", 3)] = 1
+    wait_seconds: Wait = 0
+    poll_id: PollId | None = None
+    capabilities: Annotated[list[Name], about("Just now, where not as registered.")] | None = None
+
+
+class ClaimedOut(Answer, kw_only=True):
+    """A task handed to the worker, which must start it before it becomes visible again."""
+
+    task_id: TaskId
+    task_type: TaskType
+    parameters: Annotated[JsonObject, about("As they were submitted.", {"width": 640})]
+    attempt: Annotated[int, about("Counts its claims.", 1)]
+    lease: Lease
+    timeout_seconds: Annotated[float, about("How long the execution may take.", 300.0)]
+    visible_at: Annotated[Instant, about("When it goes to another worker, if not started.")]
+    trace_id: Annotated[str | None, about("Of the submission.", "4bf92f3577b34da6a3ce929d0e0e4736")]
+    traceparent: Annotated[
+        str | None, about("To go on with its trace.", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+    ]
+
+
+class PollOut(Answer, kw_only=True):
+    """Work, if there was any in time, and what to stop."""
+
+    tasks: list[ClaimedOut]
+    cancel: CancelledIds
+    should_drain: ShouldDrain
+
+
+class HeartbeatIn(Request, kw_only=True):
+    """How the worker is."""
+
+    current_load: Annotated[int, msgspec.Meta(ge=0), about("Tasks it works on.", 3)] = 0
+    status: Annotated[Literal["active", "draining", "unhealthy"], about("As it sees itself.", "active")] = "active"
+    health: Annotated[
+        dict[str, float | int | str | bool | None],
+        about("Whatever it measures, at most 4 KiB.", {"memory_usage_percent": 41.5, "cpu_usage_percent": 12}),
+    ] = msgspec.field(default_factory=dict[str, float | int | str | bool | None])
+
+
+class HeartbeatOut(Answer, kw_only=True):
+    """The worker counts as alive; this is what it should know."""
+
+    acknowledged: Annotated[bool, about("It was taken.", True)] = True
+    should_drain: ShouldDrain
+    cancel: CancelledIds
+
+
+class LeftOut(Answer, kw_only=True):
+    """The worker is no longer of the fleet."""
+
+    released: Annotated[Count, about("Tasks it held, handed back free of charge.", 2)]
+
+
+def claimed_out(task: ClaimedTask) -> ClaimedOut:
+    trace = task.definition.trace
+    return ClaimedOut(
+        task_id=task.task_id,
+        task_type=task.definition.task_type,
+        parameters=Raw(task.definition.parameters),
+        attempt=task.attempt,
+        lease=task.lease,
+        timeout_seconds=task.timeout_ms / 1000,
+        visible_at=rfc3339(task.visible_at_ms),
+        trace_id=trace_id(trace),
+        traceparent=trace.traceparent if trace else None,
+    )

@@ -1,0 +1,86 @@
+"""The processes of a measurement: a replicator as operators run it, and load that comes from outside."""
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncGenerator
+from typing import NamedTuple
+
+import msgspec
+
+from bench.history.stores import Stores, cpu_us
+from bench.history.work import Done, Job, Where, Work
+from tideq.persistence.replicator import LOCK
+
+START_SECONDS = 60
+STEP_SECONDS = 0.005
+STOP_SECONDS = 3
+HOLDER = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND granted"
+
+
+class Replicating(NamedTuple):
+    pid: int
+    backend_pid: int
+
+    def cpu_us(self) -> tuple[float, float]:
+        """Of the replicator, and of the PostgreSQL process that works for it."""
+        return cpu_us(self.pid), cpu_us(self.backend_pid)
+
+
+@contextlib.asynccontextmanager
+async def replicating(stores: Stores) -> AsyncGenerator[Replicating]:
+    """`tideq replicate`, from when it has the lock and is about to work."""
+    settings = {
+        "REDIS_URL": stores.server.url,
+        "DATABASE_URL": stores.database_url,
+        "TIDEQ_QUEUE": stores.queue_name,
+    }
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TIDEQ_")}
+    command = (sys.executable, "-m", "tideq.cli", "replicate")
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(command, env=inherited | settings, stdout=subprocess.DEVNULL, stderr=log)
+        try:
+            yield Replicating(process.pid, await _holder(stores, process))
+        finally:
+            _stop(process)
+            log.seek(0)
+            sys.stderr.write(log.read())
+
+
+async def _holder(stores: Stores, process: "subprocess.Popen[bytes]") -> int:
+    async with asyncio.timeout(START_SECONDS), stores.database.session() as connection:
+        while process.poll() is None:
+            if row := await (await connection.execute(HOLDER, (LOCK,))).fetchone():
+                return row[0]
+            await asyncio.sleep(STEP_SECONDS)
+    raise RuntimeError("the replicator ended before it began")
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    """A replicator may be killed at any time; it is only asked first."""
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+async def load(stores: Stores, work: Work) -> Done:
+    """In a process of its own; the time runs from when it has connected."""
+    where = Where(stores.server.url, stores.database_url, stores.queue_name)
+    client = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bench.history.load", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert client.stdin is not None and client.stdout is not None
+    client.stdin.write(msgspec.json.encode(Job(where, work)) + b"\n")
+    if await client.stdout.readline() != b"ready\n":
+        raise RuntimeError("the load did not get ready; it said why above")
+    client.stdin.write(b"go\n")
+    answer = await client.stdout.readline()
+    if await client.wait() or not answer:
+        raise RuntimeError("the load failed; it said why above")
+    return msgspec.json.decode(answer, type=Done)

@@ -1,0 +1,90 @@
+"""A store and a history of the bench's own, with the schema in place, and what PostgreSQL has cost so far."""
+
+import contextlib
+import os
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any, LiteralString, NamedTuple
+
+from bench.server import NO_LIMITS, BenchServer, Servers
+from tideq.embedded import PostgresOptions
+from tideq.persistence.database import Database
+from tideq.persistence.kept_store import KeptStore, open_kept_store
+from tideq.persistence.migrations import migrate
+from tideq.persistence.partitions import Partitions
+from tideq.persistence.settings import HistorySettings
+from tideq.queue_core.settings import QueueSettings
+
+OPTIONS = PostgresOptions(flags=("-c", "track_commit_timestamp=on"))
+"""As the wheel is set up, but for one thing: a row tells when it was committed, which is what lag is about."""
+PARENT, CHILDREN_CPU = 1, slice(13, 15)
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Stores(NamedTuple):
+    server: BenchServer
+    database_url: str
+    database: Database
+    queue_name: str
+
+    @property
+    def queue(self) -> QueueSettings:
+        return QueueSettings(queue_name=self.queue_name, admission=NO_LIMITS)
+
+    @property
+    def history(self) -> HistorySettings:
+        return HistorySettings(database_url=self.database_url)
+
+    def opened(self) -> contextlib.AbstractAsyncContextManager[KeptStore]:
+        return open_kept_store(self.server.url, self.queue, self.history)
+
+    async def rows(self, query: LiteralString, *parameters: object) -> list[tuple[Any, ...]]:
+        async with self.database.session() as connection:
+            return await (await connection.execute(query, parameters)).fetchall()
+
+
+@contextlib.asynccontextmanager
+async def history_stores(servers: Servers, queue_name: str = "bench") -> AsyncGenerator[Stores]:
+    """Migrated, and opened once, so that whoever comes next finds a sound store."""
+    with servers.start(postgres=OPTIONS) as server:
+        async with Database(server.database_url, queue_name) as database:
+            stores = Stores(server, server.database_url, database, queue_name)
+            await migrate(database)
+            await Partitions(database, stores.history).make_ahead(time.time_ns() // 1_000_000)
+            async with stores.opened():
+                pass
+            yield stores
+
+
+class PostgresCpu(NamedTuple):
+    """All processes of a server: those that run, and those that have ended."""
+
+    postmaster: int
+
+    def us(self) -> float:
+        ended = sum(_stat(self.postmaster)[CHILDREN_CPU]) / TICKS * 1e6
+        return ended + sum(map(cpu_us, (self.postmaster, *_children(self.postmaster))))
+
+
+async def postgres_cpu(stores: Stores) -> PostgresCpu:
+    ((backend,),) = await stores.rows("SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'")
+    return PostgresCpu(_stat(backend)[PARENT])
+
+
+def cpu_us(pid: int) -> float:
+    """Of all threads of a process, from the clock Linux keeps for it: `/proc` only counts ticks of 10 ms."""
+    try:
+        return time.clock_gettime(~pid << 3 | 2) * 1e6
+    except OSError:
+        return 0.0
+
+
+def _children(pid: int) -> list[int]:
+    return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _stat(pid: int) -> list[int]:
+    """The fields of `/proc/<pid>/stat` after the name, which may hold anything; 0 for those that are no numbers."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return [int(field) if field.lstrip("-").isdigit() else 0 for field in fields]

@@ -1,0 +1,29 @@
+"""The reference: a Litestar route that answers `{}` to a POST, served exactly as the service is."""
+
+import sys
+
+from litestar import Litestar, Response, post
+
+from tideq.api.server import listen, run, serve_app
+
+
+@post("/echo", status_code=200)
+async def echo() -> Response[bytes]:
+    return Response(b"{}", media_type="application/json")
+
+
+def say(address: str) -> None:
+    sys.stdout.write(f"TideQ answers at {address}\n")
+    sys.stdout.flush()
+
+
+async def close() -> None:
+    """Nothing here waits."""
+
+
+def echo_app() -> Litestar:
+    return Litestar([echo], openapi_config=None, logging_config=None)
+
+
+if __name__ == "__main__":
+    run(serve_app(echo_app(), listen("127.0.0.1", 0), say, close))

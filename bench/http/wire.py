@@ -1,0 +1,73 @@
+"""A lean HTTP/1.1 client: one request at a time on a kept connection, bytes in, bytes out.
+
+It understands what our servers send and no more: answers with a Content-Length. Anything but a success is an error,
+because a benchmark of refusals would look fast.
+"""
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+END_OF_HEAD = b"\r\n\r\n"
+LENGTH = b"content-length:"
+
+
+class Refused(RuntimeError):
+    """The server did not do what it was asked to; nothing measured after this means anything."""
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self) -> None:
+        self._received = b""
+        self._answer: asyncio.Future[bytes] | None = None
+        self._transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head, found, body = self._received.partition(END_OF_HEAD)
+        if not found or self._answer is None or len(body) < _length(head):
+            return
+        answer, self._answer, self._received = self._answer, None, b""
+        if head[9:10] == b"2":
+            answer.set_result(body)
+        else:
+            answer.set_exception(Refused(f"{head.splitlines()[0].decode()}: {body[:500].decode()}"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(Refused("the connection ended before the answer"))
+
+    def ask(self, request: bytes) -> asyncio.Future[bytes]:
+        """The body of the answer, once it is there."""
+        self._answer = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        return self._answer
+
+    async def call(self, path: str, body: Any) -> bytes:
+        return await self.ask(post(path, msgspec.json.encode(body)))
+
+    def close(self) -> None:
+        """Whatever was asked is not waited for any more."""
+        self._answer = None
+        self._transport.close()
+
+
+def post(path: str, body: bytes) -> bytes:
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: tideq\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+async def connect(port: int) -> Connection:
+    _, connection = await asyncio.get_running_loop().create_connection(Connection, "127.0.0.1", port)
+    return connection
+
+
+def _length(head: bytes) -> int:
+    lower = head.lower()
+    return int(lower[lower.index(LENGTH) + len(LENGTH) :].partition(b"\r\n")[0])

@@ -1,0 +1,38 @@
+"""History as the service uses it, assembled: reading, listing, dead letters, clean-up."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tideq.persistence.checkpoints import Checkpoints
+from tideq.persistence.cleanup import Cleanup
+from tideq.persistence.database import Database
+from tideq.persistence.dead_letters import DeadLetters
+from tideq.persistence.freshness import Freshness
+from tideq.persistence.history import History
+from tideq.persistence.listing import Listing
+from tideq.persistence.recall import Recall
+from tideq.persistence.replays import Replays
+from tideq.persistence.settings import HistorySettings
+from tideq.queue_core.engine.engine import Engine
+from tideq.queue_core.engine.feed import Feed
+from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.settings import QueueSettings
+
+
+class Archive:
+    """Opens nothing: whoever made the database and the store's client closes them."""
+
+    def __init__(
+        self, database: Database, engine: Engine, client: Any, queue: QueueSettings, settings: HistorySettings
+    ) -> None:
+        feed = Feed(client, client, Keys(queue.queue_name, queue.partition))
+        self.database = database
+        self.searchable: Mapping[str, Sequence[str]] = settings.searchable
+        self.checkpoints = Checkpoints(database, queue.partition)
+        self.freshness = Freshness(self.checkpoints, feed, engine.scripts)
+        self.history = History(database)
+        self.listing = Listing(database)
+        self.dead_letters = DeadLetters(database, queue.retention.dead_letter_ttl_ms)
+        self.recall = Recall(self.history, self.freshness, feed, queue.retention.result_ttl_ms)
+        self.replays = Replays(database, self.dead_letters, engine.queue, self.freshness)
+        self.cleanup = Cleanup(database, self.listing, engine.queue, feed, self.freshness)

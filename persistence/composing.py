@@ -1,0 +1,14 @@
+"""Queries with parts that no parameter can stand for: columns, orders, limits."""
+
+from typing import LiteralString, cast
+
+from psycopg import sql
+
+from tideq.persistence.database import statement
+
+
+def composed(name: str, **parts: sql.Composable) -> LiteralString:
+    """One of the files under `queries/`, its parts filled in; without its comment, which names them too."""
+    lines = [line for line in statement(name).splitlines() if not line.startswith("--")]
+    query = sql.SQL(cast("LiteralString", "\n".join(lines)))
+    return cast("LiteralString", query.format(**parts).as_string(None))

@@ -1,0 +1,189 @@
+"""What is dead now: a list, a count, the patterns by which tasks died. Replaying them is `replays.py`'s business.
+
+Dead letters older than their time are not shown, also where history still has them.
+"""
+
+import functools
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any, LiteralString, NamedTuple
+
+import msgspec
+from psycopg import sql
+
+from tideq.persistence.composing import composed
+from tideq.persistence.cursors import CursorError, make_cursor, read_cursor
+from tideq.persistence.database import Connection, Database, statement
+from tideq.persistence.filters import LAST_ID, LATEST_MS, timestamp_of
+from tideq.persistence.listing import DEFAULT_LIMIT, MAX_PAGE_BYTES, PAGE_SIZES
+from tideq.persistence.settings import DAY_MS
+from tideq.persistence.task_rows import TaskRow
+from tideq.queue_core.task import Task
+
+MAX_PATTERNS = 1_000
+NEW_WITHIN_MS = DAY_MS
+FIRST_ID = uuid.UUID(int=0)
+
+WANTED: LiteralString = """
+    CASE WHEN
+        (%(pattern)s::text IS NULL OR pattern = %(pattern)s)
+        AND (%(task_type)s::text IS NULL OR task_type = %(task_type)s)
+        AND (%(reason)s::text IS NULL OR reason = %(reason)s)
+    THEN true END IS NOT NULL"""
+WITHIN: LiteralString = """
+    ({columns}died_at, task_id) > ({values}%(after_at)s::timestamptz, %(after_id)s::uuid)
+    AND ({columns}died_at, task_id) < ({values}%(below_at)s::timestamptz, %(below_id)s::uuid)"""
+"""A way in along one index, whatever else is asked for: see `paths.py`."""
+
+
+class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """All of what is given must hold."""
+
+    task_type: str | None = None
+    reason: str | None = None
+    pattern: str | None = None
+    before_ms: int | None = None
+    """Died before this instant."""
+
+    def scope(self) -> bytes:
+        return b"dead" + msgspec.json.encode(self)
+
+    def path(self) -> str:
+        """A pattern is of one type and one reason; types are more than reasons."""
+        return next((name for name in ("pattern", "task_type", "reason") if getattr(self, name) is not None), "")
+
+
+class Death(NamedTuple):
+    """A place in the order of deaths."""
+
+    died_ms: int
+    task_id: uuid.UUID
+
+    def packed(self) -> bytes:
+        return self.died_ms.to_bytes(8) + self.task_id.bytes
+
+
+class DeadLetter(NamedTuple):
+    task: Task
+    died_ms: int
+    pattern: str
+    message: str
+    retriable: bool
+
+
+class Pattern(NamedTuple):
+    pattern: str
+    task_type: str
+    reason: str
+    message: str
+    dead_count: int
+    first_seen_ms: int
+    last_seen_ms: int
+    retriable_count: int
+    is_new: bool
+
+
+class DeadLetterPage(NamedTuple):
+    dead_letters: list[DeadLetter]
+    next_cursor: str | None
+
+
+class DeadLetters:
+    def __init__(self, database: Database, ttl_ms: int) -> None:
+        self._database = database
+        self._ttl_ms = ttl_ms
+
+    async def page(
+        self, wanted: DeadLetterFilter, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+    ) -> DeadLetterPage:
+        """The latest death first. Raises CursorError for a cursor that is not of this list."""
+        below = _position(wanted, cursor) or Death(_end_ms(wanted), FIRST_ID)
+        size = next(size for size in PAGE_SIZES if limit <= size) + 1
+        async with self._database.reading() as connection:
+            query = _written("list_dead_letters", wanted.path(), size, "DESC")
+            rows = await self._rows(connection, query, wanted, below=below)
+        whole = [row for row in rows[:limit] if row[7] is not None]
+        found = [_dead_letter(*row) for row in whole]
+        if len(whole) == len(rows):
+            return DeadLetterPage(found, None)
+        last = Death(found[-1].died_ms, uuid.UUID(found[-1].task.task_id))
+        return DeadLetterPage(found, make_cursor(wanted.scope(), last.packed()))
+
+    async def count(self, wanted: DeadLetterFilter) -> tuple[int, int | None]:
+        """How many, and when the last of them died."""
+        async with self._database.reading() as connection:
+            query = _written("count_dead_letters", wanted.path(), 0, "ASC")
+            ((count, last_ms),) = await self._rows(connection, query, wanted)
+        return count, last_ms
+
+    async def next_deaths(self, wanted: DeadLetterFilter, after: Death | None, last_ms: int, limit: int) -> list[Death]:
+        """The earliest deaths after one, up to and including an instant."""
+        async with self._database.reading() as connection:
+            query = _written("next_dead_letters", wanted.path(), limit, "ASC")
+            rows = await self._rows(connection, query, wanted, after=after, below=Death(last_ms, LAST_ID))
+        return [Death(died_ms, uuid.UUID(task_id)) for task_id, died_ms in rows]
+
+    async def patterns(self) -> list[Pattern]:
+        parameters = {"first": timestamp_of(self._oldest_ms()), "new_within_ms": NEW_WITHIN_MS, "limit": MAX_PATTERNS}
+        async with self._database.reading() as connection:
+            found = await connection.execute(statement("dead_letter_patterns"), parameters, prepare=True)
+            return [Pattern(*row) for row in await found.fetchall()]
+
+    def _oldest_ms(self) -> int:
+        return time.time_ns() // 1_000_000 - self._ttl_ms
+
+    async def _rows(
+        self,
+        connection: Connection,
+        query: LiteralString,
+        wanted: DeadLetterFilter,
+        after: Death | None = None,
+        below: Death | None = None,
+    ) -> Sequence[tuple[Any, ...]]:
+        after = after or Death(self._oldest_ms(), FIRST_ID)
+        below = below or Death(_end_ms(wanted), FIRST_ID)
+        parameters: dict[str, Any] = {
+            "pattern": wanted.pattern,
+            "task_type": wanted.task_type,
+            "reason": wanted.reason,
+            "after_at": timestamp_of(after.died_ms),
+            "after_id": after.task_id,
+            "below_at": timestamp_of(below.died_ms),
+            "below_id": below.task_id,
+            "max_bytes": MAX_PAGE_BYTES,
+        }
+        return await (await connection.execute(query, parameters, prepare=True)).fetchall()
+
+
+def _dead_letter(died_ms: int, pattern: str, message: str, retriable: bool, *row: Any) -> DeadLetter:
+    return DeadLetter(TaskRow(*row).task(), died_ms, pattern, message, retriable)
+
+
+def _position(wanted: DeadLetterFilter, cursor: str | None) -> Death | None:
+    if not cursor:
+        return None
+    position = read_cursor(wanted.scope(), cursor)
+    if len(position) != 24:
+        raise CursorError("this is no cursor of ours")
+    return Death(int.from_bytes(position[:8]), uuid.UUID(bytes=position[8:]))
+
+
+def _end_ms(wanted: DeadLetterFilter) -> int:
+    return LATEST_MS if wanted.before_ms is None else wanted.before_ms
+
+
+@functools.cache
+def _written(query: str, path: str, limit: int, direction: LiteralString) -> LiteralString:
+    columns = [sql.Identifier(path)] if path else []
+    ordered = [*columns, sql.SQL("died_at"), sql.SQL("task_id")]
+    return composed(
+        query,
+        within=sql.SQL(WITHIN).format(
+            columns=sql.SQL("").join(sql.SQL("{}, ").format(column) for column in columns),
+            values=sql.SQL("").join(sql.SQL("{}, ").format(sql.Placeholder(path)) for _ in columns),
+        ),
+        wanted=sql.SQL(WANTED),
+        order=sql.SQL(", ").join(sql.SQL("{} " + direction).format(each) for each in ordered),
+        limit=sql.Literal(limit),
+    )

@@ -1,0 +1,46 @@
+"""How far history is behind the queue, and waiting for it to catch up."""
+
+import asyncio
+
+from tideq.persistence.checkpoints import Checkpoint, Checkpoints
+from tideq.queue_core.engine.feed import FIRST_ID, Feed, entry_order
+from tideq.queue_core.engine.scripts import Scripts
+from tideq.queue_core.errors import StoreReplaced
+
+LOOK_AGAIN_SECONDS = 0.01
+
+
+class Freshness:
+    def __init__(self, checkpoints: Checkpoints, feed: Feed, scripts: Scripts) -> None:
+        self._checkpoints = checkpoints
+        self._feed = feed
+        self._scripts = scripts
+        self._looking: asyncio.Task[Checkpoint | None] | None = None
+
+    async def catch_up(self, seconds: float) -> bool:
+        """Whether history has everything that had happened when this was asked, waiting for it if need be."""
+        deadline = asyncio.get_running_loop().time() + seconds
+        if not self._scripts.epoch.isdigit():
+            raise StoreReplaced(self._scripts.epoch)
+        end = (int(self._scripts.epoch), *entry_order(await self._feed.last_id()))
+        while not await self._has_passed(end):
+            if asyncio.get_running_loop().time() >= deadline:
+                return False
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        return True
+
+    async def lag_ms(self, now_ms: int) -> int:
+        """How old the oldest transition is that history does not have yet."""
+        checkpoint = await self._checkpoints.read()
+        entries = await self._feed.read(checkpoint.entry_id if checkpoint else FIRST_ID)
+        return max(now_ms - int(entries[0].fields[b"now_ms"]), 0) if entries else 0
+
+    async def _has_passed(self, end: tuple[int, int, int]) -> bool:
+        checkpoint = await self._look()
+        return checkpoint is not None and checkpoint.order >= end
+
+    async def _look(self) -> Checkpoint | None:
+        """One look serves everyone in the process who waits. It may have begun too early to see enough: look again."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._checkpoints.read())
+        return await asyncio.shield(self._looking)

@@ -1,0 +1,68 @@
+"""A filter, followed along one path: which one, and the queries over it."""
+
+import functools
+import time
+from collections.abc import Iterator
+from typing import Any, LiteralString, NamedTuple
+
+from psycopg import sql
+
+from tideq.persistence.composing import composed
+from tideq.persistence.database import Connection
+from tideq.persistence.filters import IdRange, TaskFilter
+from tideq.persistence.partitions import id_at, instant_of
+from tideq.persistence.paths import WANTED, WANTED_TERMS, WAYS, Path, paths
+from tideq.persistence.settings import DAY_MS
+
+COMPARED_COUNT = 500
+FIRST_SPAN_MS = 7 * DAY_MS
+SPAN_GROWTH = 8
+QUICK_SECONDS = 0.1
+
+
+class Search(NamedTuple):
+    wanted: TaskFilter
+    path: Path
+
+    async def ask(
+        self, connection: Connection, query: str, ids: IdRange, limit: int, **more: Any
+    ) -> list[tuple[Any, ...]]:
+        """Prepared at once: planning for every partition takes longer than reading a page."""
+        parameters = self.wanted.parameters() | {"keys": list(self.path.keys), **ids._asdict()} | more
+        if self.path.name == "term":
+            parameters["terms"] = [term for term in parameters["terms"] if term not in self.path.keys]
+        text = _written(query, self.path.name, limit, bool(parameters["terms"]))
+        return await (await connection.execute(text, parameters, prepare=True)).fetchall()
+
+
+async def begin_search(connection: Connection, wanted: TaskFilter, ids: IdRange) -> Search:
+    """Along the path on which the next tasks reach back furthest: there the fewest must be looked at."""
+    searches = [Search(wanted, path) for path in paths(wanted)]
+    if len(searches) == 1:
+        return searches[0]
+    reaches: list[int] = []
+    for search in searches:
+        found = await search.ask(connection, "nth_task", ids, COMPARED_COUNT)
+        reaches.append(found[0][0].int if found else 0)
+    return searches[reaches.index(min(reaches))]
+
+
+def spans(ids: IdRange) -> Iterator[IdRange]:
+    """A range in parts, the newest first: most pages are found there, and looking there opens few partitions.
+
+    Parts grow as long as going through them is quick.
+    """
+    below, span_ms = ids.below, FIRST_SPAN_MS
+    while below > ids.first:
+        started = time.monotonic()
+        newest_ms = min(instant_of(below), time.time_ns() // 1_000_000)
+        first = max(ids.first, id_at(newest_ms - span_ms))
+        yield IdRange(first, below)
+        below = first
+        span_ms *= SPAN_GROWTH if time.monotonic() - started < QUICK_SECONDS else 1
+
+
+@functools.cache
+def _written(query: str, path: str, limit: int, has_terms: bool) -> LiteralString:
+    wanted = sql.SQL(WANTED + WANTED_TERMS if has_terms else WANTED)
+    return composed(query, **WAYS[path].parts(), wanted=wanted, limit=sql.Literal(limit))

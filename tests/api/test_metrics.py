@@ -1,0 +1,333 @@
+"""/metrics: what Prometheus reads, checked with Prometheus's own parser."""
+
+import asyncio
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from litestar import Litestar, Response, get
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from tests.api.bench import Bench, until
+from tests.api.listening import listening
+from tests.api.running import Running
+from tests.contract.situations import complete_all, started_count, submit_count, task_in
+from tests.kit import Kit
+from tests.stores import free_port
+from tideq.api import auth as auth_module
+from tideq.api import exposition
+from tideq.api.app import create_app
+from tideq.api.exposition import MAX_TASK_TYPES, OTHER, capped
+from tideq.api.meters import Durations, Meters, RequestMeter
+from tideq.api.service import Service
+from tideq.api.settings import Auth, ServiceSettings
+from tideq.persistence.kept_store import KeptStore
+from tideq.queue_core.engine.engine import assemble_engine
+from tideq.queue_core.engine.store import connect, connect_listener
+from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.states import TaskState
+
+METRICS = "/metrics"
+STORE_GAUGES = {
+    "tideq_queue_tasks",
+    "tideq_queue_priority_tasks",
+    "tideq_queue_type_tasks",
+    "tideq_queue_oldest_age_seconds",
+    "tideq_queue_age_seconds",
+    "tideq_queue_due_tasks",
+    "tideq_queue_paused",
+    "tideq_queue_type_paused",
+    "tideq_dead_letters",
+    "tideq_outbox_entries",
+    "tideq_workers",
+    "tideq_worker_slots",
+    "tideq_last_minute_executions",
+    "tideq_last_hour_recoveries",
+}
+
+
+class Scrape:
+    def __init__(self, text: str) -> None:
+        self.families = {family.name: family for family in text_string_to_metric_families(text)}
+        self.samples: list[Sample] = [sample for family in self.families.values() for sample in family.samples]
+
+    def value(self, name: str, **labels: str) -> float:
+        (found,) = [sample.value for sample in self.samples if sample.name == name and _fits(sample, labels)]
+        return found
+
+    def values(self, name: str, label: str) -> dict[str, float]:
+        return {sample.labels[label]: sample.value for sample in self.samples if sample.name == name}
+
+    def labels(self, name: str) -> Iterator[str]:
+        return (value for sample in self.samples for label, value in sample.labels.items() if label == name)
+
+
+def _fits(sample: Sample, labels: dict[str, str]) -> bool:
+    return all(sample.labels.get(name) == value for name, value in labels.items())
+
+
+async def scrape(http: httpx.AsyncClient) -> Scrape:
+    answer = await http.get(METRICS)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    return Scrape(answer.text)
+
+
+async def test_the_queue_is_told_as_it_is(http: httpx.AsyncClient, bench: Bench, kit: Kit) -> None:
+    await kit.worker(capacity=7)
+    await task_in(kit, TaskState.DEAD_LETTER)
+    await complete_all(kit, await started_count(kit, 2))
+    await started_count(kit, 3)
+    await submit_count(kit, 4, "crop", priority="high")
+    await submit_count(kit, 1, "blur", priority="low", delay_ms=1_000)
+    await kit.clock.advance(120_000)
+    await kit.fleet.heartbeat("w1")
+
+    told = await scrape(http)
+
+    assert told.values("tideq_queue_tasks", "state") == {"queued": 5, "assigned": 0, "executing": 3}
+    assert told.values("tideq_queue_priority_tasks", "priority") == {"high": 4, "low": 1}
+    assert told.values("tideq_queue_type_tasks", "task_type") == {"crop": 4, "blur": 1}
+    assert told.values("tideq_workers", "state") == {"active": 1, "draining": 0, "unhealthy": 0, "dead": 0}
+    assert told.values("tideq_worker_slots", "kind") == {"used": 3, "total": 7}
+    assert 60 <= told.value("tideq_queue_oldest_age_seconds") <= 180
+    assert (told.value("tideq_queue_due_tasks"), told.value("tideq_dead_letters")) == (1, 1)
+    assert told.value("tideq_outbox_entries") == await kit.client.xlen(kit.keys.key("outbox"))
+    assert told.value("tideq_last_hour_recoveries", kind="dead_letters") == 1
+    assert told.value("tideq_store_up") == 1
+    assert told.value("tideq_build_info") == 1
+
+
+async def test_pauses_are_told(http: httpx.AsyncClient, kit: Kit) -> None:
+    before = await scrape(http)
+    await kit.controls.pause()
+    await kit.controls.pause("crop")
+    await kit.controls.limit("blur", max_executing=1)
+
+    told = await scrape(http)
+
+    assert (before.value("tideq_queue_paused"), told.value("tideq_queue_paused")) == (0, 1)
+    assert told.values("tideq_queue_type_paused", "task_type") == {"crop": 1}
+
+
+async def test_requests_are_counted_by_route_and_never_by_path(http: httpx.AsyncClient, bench: Bench) -> None:
+    task_id = await bench.submit()
+    await bench.read(task_id)
+    await http.get("/api/v1/tasks/no-such-task")
+    await http.post("/api/v1/tasks", content=b"nonsense")
+
+    told = await scrape(http)
+
+    def count(method: str, route: str, status: str) -> float:
+        return told.value("tideq_http_requests_total", method=method, route=route, status=status)
+
+    assert (count("POST", "/api/v1/tasks", "2xx"), count("POST", "/api/v1/tasks", "4xx")) == (1, 1)
+    assert (count("GET", "/api/v1/tasks/{task_id}", "2xx"), count("GET", "/api/v1/tasks/{task_id}", "4xx")) == (1, 1)
+    assert not [route for route in told.labels("route") if task_id in route or "no-such-task" in route]
+    durations = "tideq_http_request_duration_seconds"
+    assert told.value(f"{durations}_count", route="/api/v1/tasks") == 2
+    assert told.value(f"{durations}_bucket", route="/api/v1/tasks", le="+Inf") == 2
+    assert told.value(f"{durations}_sum", route="/api/v1/tasks") > 0
+
+
+async def test_submissions_and_claims_are_counted(http: httpx.AsyncClient, bench: Bench) -> None:
+    worker_id = await bench.register(capacity=9)
+    await bench.submit(idempotency_key="k")
+    await bench.submit(idempotency_key="k")
+    await bench.call("POST", "/api/v1/tasks/batch", {"tasks": [{"task_type": "crop"}] * 4})
+    await bench.poll(worker_id, available_capacity=3)
+    await bench.sync(worker_id, available_capacity=1)
+    await bench.poll(await bench.register(task_types=["nothing"]))
+
+    told = await scrape(http)
+
+    assert told.value("tideq_tasks_submitted_total") == 5
+    assert told.value("tideq_tasks_claimed_total") == 4
+    assert told.value("tideq_claim_duration_seconds_count") == 3
+    assert 0 < told.value("tideq_claim_duration_seconds_sum") < 3
+
+
+async def test_waiting_polls_are_told(http: httpx.AsyncClient, bench: Bench, service: Service) -> None:
+    worker_id = await bench.register()
+    waiting = asyncio.create_task(bench.poll(worker_id, wait_seconds=30))
+
+    async def is_asleep() -> bool:
+        return service.wakeups.sleeping_count == 1
+
+    await until(is_asleep)
+
+    assert (await scrape(http)).value("tideq_waiting_polls") == 1
+    service.close()
+    await waiting
+    assert (await scrape(http)).value("tideq_waiting_polls") == 0
+
+
+async def test_listeners_are_told(server: Running, remote: Bench) -> None:
+    async with listening(remote.http), listening(remote.http):
+        during = await scrape(remote.http)
+
+    async def is_over() -> bool:
+        return (await scrape(remote.http)).value("tideq_event_listeners") == 0
+
+    await until(is_over)
+    assert during.value("tideq_event_listeners") == 2
+    assert during.value("tideq_event_listeners_cut_off_total") == 0
+
+
+async def test_refusals_at_the_door_are_counted(service: Service, kit: Kit) -> None:
+    """Who has no key is turned away before the route is asked, and counted there all the same."""
+    service.gate._is_open = False  # pyright: ignore[reportPrivateUsage]
+    app: Any = create_app(service)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://tideq") as http:
+        answer = await http.get("/api/v1/queue/stats")
+
+    assert answer.status_code == 401
+    assert sum(service.meters.requests["/api/v1/queue/stats", "GET", 4].counts) == 1
+
+
+async def test_metrics_are_answered_without_a_store() -> None:
+    url = f"redis://127.0.0.1:{free_port()}"
+    client: Any = connect(url)
+    store = KeptStore(client, assemble_engine(client, QueueSettings()), None, None, client)
+    app: Any = create_app(Service(ServiceSettings(auth="off", redis_url=url), store, lambda: connect_listener(url)))
+
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://tideq") as http:
+        told = await scrape(http)
+    await client.aclose()
+
+    assert told.value("tideq_store_up") == 0
+    assert told.value("tideq_tasks_submitted_total") == 0
+    assert not STORE_GAUGES & set(told.families)
+
+
+class TestWithKeys:
+    @pytest.fixture
+    def auth(self) -> Auth:
+        return "keys"
+
+    async def test_a_key_known_before_the_store_went_away_still_reads_metrics(
+        self, service: Service, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(auth_module, "REMEMBER_SECONDS", 0.0)
+        key = await service.access_keys.create("prometheus", "viewer", 0)
+        headers = {"Authorization": f"Bearer {key}"}
+        before = Scrape((await http.get(METRICS, headers=headers)).text)
+        gone: Any = connect(f"redis://127.0.0.1:{free_port()}")
+        monkeypatch.setattr(service.access_keys, "_client", gone)
+        monkeypatch.setattr(service.engine.scripts, "_client", gone)
+
+        after = await http.get(METRICS, headers=headers)
+        stranger = await http.get(METRICS, headers={"Authorization": f"Bearer tq_{'0' * 12}_{'A' * 43}"})
+
+        assert (before.value("tideq_store_up"), Scrape(after.text).value("tideq_store_up")) == (1, 0)
+        assert stranger.status_code == 401
+        await gone.aclose()
+
+
+async def test_names_are_as_prometheus_wants_them(http: httpx.AsyncClient, bench: Bench) -> None:
+    await bench.submit()
+
+    told = await scrape(http)
+
+    assert set(told.families) >= STORE_GAUGES
+    for family in told.families.values():
+        assert family.name.startswith("tideq_")
+        assert family.documentation
+        assert not family.name.endswith(("_created", "_ms", "_milliseconds", "_minutes"))
+        if family.type == "counter":
+            assert all(sample.name.endswith("_total") for sample in family.samples)
+    allowed = {"state", "priority", "task_type", "share", "kind", "outcome", "version", "process", "route", "method"}
+    assert {label for sample in told.samples for label in sample.labels} <= allowed | {"status", "le"}
+
+
+async def test_no_text_of_users_but_task_types_becomes_a_label(http: httpx.AsyncClient, bench: Bench) -> None:
+    worker_id = await bench.register(name="hostile", version="hostile", host="hostile", capabilities=["hostile"])
+    await bench.submit("resize", tags={"hostile": "hostile"}, client_id="hostile", parameters={"hostile": 1})
+    await bench.call("POST", "/api/v1/queue/pause", {"reason": "hostile"})
+    await http.get("/hostile")
+    await http.get("/api/v1/tasks/hostile?hostile=1")
+
+    told = await scrape(http)
+
+    assert not [sample for sample in told.samples if any("hostile" in value for value in sample.labels.values())]
+    assert worker_id not in (await http.get(METRICS)).text
+
+
+async def test_task_types_are_told_by_name_up_to_a_number(http: httpx.AsyncClient, kit: Kit) -> None:
+    for number in range(MAX_TASK_TYPES + 30):
+        await submit_count(kit, 2 if number < 5 else 1, f"type-{number:03d}")
+
+    told = (await scrape(http)).values("tideq_queue_type_tasks", "task_type")
+
+    assert len(told) == MAX_TASK_TYPES + 1
+    assert told[OTHER] == 30
+    assert sum(told.values()) == MAX_TASK_TYPES + 30 + 5
+
+
+def test_a_type_that_is_called_other_is_counted_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exposition, "MAX_TASK_TYPES", 2)
+
+    assert capped({OTHER: 9, "a": 5, "b": 3, "c": 1}) == {OTHER: 13, "a": 5}
+
+
+def test_durations_fall_into_the_bucket_that_holds_them() -> None:
+    durations = Durations()
+    for seconds in (0.0005, 0.001, 0.0011, 29.0, 31.0):
+        durations.note(seconds)
+
+    assert (durations.counts[0], durations.counts[1], durations.counts[-2], durations.counts[-1]) == (2, 1, 1, 1)
+    assert durations.total_seconds == pytest.approx(60.0026)
+
+
+async def test_counting_costs_a_small_part_of_an_empty_request() -> None:
+    """A tenth of one without any server around it, which is less than half of a real one: so below a twentieth."""
+    bare, metered = _nothing, RequestMeter(_nothing, Meters())  # type: ignore[arg-type]
+    empty = _empty_app()
+
+    best = {"bare": math.inf, "metered": math.inf, "empty": math.inf}
+    for _ in range(15):
+        for name, app in (("bare", bare), ("metered", metered), ("empty", empty)):
+            best[name] = min(best[name], await _cpu_seconds(app, 300))
+
+    assert best["metered"] - best["bare"] < best["empty"] / 10, best
+
+
+async def _nothing(_scope: Any, _receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200})
+    await send({"type": "http.response.body"})
+
+
+def _empty_app() -> Litestar:
+    @get("/")
+    async def empty() -> Response[bytes]:
+        return Response(b"{}", media_type="application/json")
+
+    return Litestar([empty], openapi_config=None, logging_config=None)
+
+
+async def _cpu_seconds(app: Any, count: int) -> float:
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/",
+        "path_template": "/",
+        "raw_path": b"/",
+        "root_path": "",
+        "query_string": b"",
+        "headers": [(b"host", b"tideq")],
+    }
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(_message: Any) -> None:
+        pass
+
+    began = time.process_time()
+    for _ in range(count):
+        await app(dict(scope), receive, send)
+    return time.process_time() - began

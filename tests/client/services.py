@@ -1,0 +1,31 @@
+"""Services as the tests need them, all real processes."""
+
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.api.running import START_SECONDS, serving, tideq
+from tests.history.servers import command
+from tideq.client import Client
+
+
+@contextmanager
+def with_history(settings: dict[str, str], folder: Path) -> Generator[str]:
+    """The address of a service whose history is written by a replicator of its own."""
+    migrated = tideq(settings, "migrate")
+    assert migrated.returncode == 0, migrated.stderr
+    with serving(settings, folder) as running, command(settings, folder / "replicate.log", "replicate"):
+        _see_it_replicate(running.url)
+        yield running.url
+
+
+def _see_it_replicate(url: str) -> None:
+    """Once around with a task that leaves no trace."""
+    with Client(url) as client:
+        task_id = client.submit("probe", delay_seconds=60).task_id
+        client.cancel(task_id)
+        deadline = time.monotonic() + START_SECONDS
+        while client.get(task_id, history=True).history_lag_seconds:
+            assert time.monotonic() < deadline, "nothing replicates"
+        client.purge(task_id)

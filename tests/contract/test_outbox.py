@@ -1,0 +1,199 @@
+"""The outbox as watchers read it: every event has a place of its own, and reading can go on from any."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.contract.situations import complete_all, started_count, submit_count
+from tests.kit import Kit
+from tideq.queue_core.engine import outbox_reader
+from tideq.queue_core.engine.outbox import BEGINNING, Event, Outbox, Position, end_of, parse_position
+from tideq.queue_core.engine.outbox_reader import OutboxReader, Subscription
+
+
+@pytest.fixture
+def outbox(kit: Kit) -> Outbox:
+    return Outbox(kit.client, kit.keys)
+
+
+async def everything(kit: Kit, outbox: Outbox) -> list[Event]:
+    """From the first entry on, page by page."""
+    entries = await kit.client.xrange(kit.keys.key("outbox"), count=1)
+    return await rest(outbox, end_of(entries[0][0].decode())._replace(number=0))
+
+
+async def rest(outbox: Outbox, place: Position) -> list[Event]:
+    found: list[Event] = []
+    while page := await outbox.page_after(place):
+        found += page.events
+        if page.end == place:
+            return found
+        place = page.end
+    raise AssertionError("the place is gone")
+
+
+async def busy_queue(kit: Kit) -> None:
+    """Entries of one event and of many."""
+    await kit.worker(capacity=1000)
+    await submit_count(kit, 30)
+    await complete_all(kit, await started_count(kit, 40, task_type="crop", priority="high"))
+    for _ in range(50):
+        await kit.submit("blur")
+
+
+async def test_every_transition_has_a_place_of_its_own_in_the_order_they_happened(kit: Kit, outbox: Outbox) -> None:
+    await busy_queue(kit)
+
+    events = await everything(kit, outbox)
+
+    positions = [event.position for event in events]
+    assert len(events) == 30 + 4 * 40 + 50
+    assert positions == sorted(set(positions))
+    versions: dict[str, list[int]] = {}
+    for event in events:
+        versions.setdefault(event.task_id, []).append(event.record.number("version"))
+    assert all(told == list(range(1, len(told) + 1)) for told in versions.values())
+
+
+async def test_reading_goes_on_from_any_event_without_missing_or_repeating_one(kit: Kit, outbox: Outbox) -> None:
+    await busy_queue(kit)
+    events = await everything(kit, outbox)
+
+    for at, event in enumerate(events):
+        if at % 17 == 0:
+            following = await rest(outbox, event.position)
+            assert [each.position for each in following] == [each.position for each in events[at + 1 :]]
+
+
+async def test_an_event_tells_its_task_type(kit: Kit, outbox: Outbox) -> None:
+    await busy_queue(kit)
+
+    types = {
+        (await kit.read(event.task_id)).definition.task_type == event.task_type
+        for event in await everything(kit, outbox)
+    }
+
+    assert types == {True}
+
+
+async def test_a_type_that_opens_a_lane_later_is_known_too(kit: Kit, outbox: Outbox) -> None:
+    await kit.submit("resize")
+    await everything(kit, outbox)
+
+    await kit.submit("never-seen")
+
+    assert [event.task_type for event in await everything(kit, outbox)] == ["resize", "never-seen"]
+
+
+async def test_a_place_that_was_trimmed_is_gone(kit: Kit, outbox: Outbox) -> None:
+    await kit.submit()
+    await kit.submit()
+    first, second = await everything(kit, outbox)
+
+    await kit.queue.acknowledge(second.position.entry_id, [])
+
+    assert await outbox.page_after(first.position) is None
+    assert (await outbox.holds(first.position), await outbox.holds(second.position)) == (False, True)
+    assert await rest(outbox, second.position) == []
+
+
+async def test_a_place_of_another_store_is_gone(kit: Kit, outbox: Outbox) -> None:
+    await kit.submit()
+
+    assert await outbox.page_after(Position(9_999_999_999_999, 0, 1)) is None
+    assert await outbox.page_after(BEGINNING) is None
+
+
+async def test_the_newest_place_is_after_everything(kit: Kit, outbox: Outbox) -> None:
+    assert await outbox.newest() == BEGINNING
+
+    await submit_count(kit, 3)
+
+    assert await rest(outbox, await outbox.newest()) == []
+    assert await outbox.newest() > (await everything(kit, outbox))[-1].position
+
+
+@pytest.mark.parametrize("position", [Position(1, 0, 1), Position(1_772_442_900_250, 12, 345)])
+def test_a_place_is_read_as_it_is_written(position: Position) -> None:
+    assert parse_position(str(position)) == position
+
+
+@pytest.mark.parametrize("written", ["", "1", "1-2", "1-2-", "1-2-x", "-1-2-3", "1-2-3-4", "1-2-3 ", "١-٢-٣", "9" * 40])
+def test_what_is_no_place_is_none(written: str) -> None:
+    assert parse_position(written) is None
+
+
+# Listening
+
+
+@pytest.fixture
+async def reader(kit: Kit, outbox: Outbox) -> AsyncIterator[OutboxReader]:
+    async with OutboxReader(outbox) as reader:
+        await reader.reading()
+        yield reader
+
+
+async def heard(subscription: Subscription, count: int) -> list[Event]:
+    events: list[Event] = []
+    while len(events) < count:
+        taken = await subscription.take(10)
+        assert taken, f"{len(events)} instead of {count}"
+        events += taken
+    return events
+
+
+async def test_a_listener_hears_what_it_wants_and_nothing_that_was_before(kit: Kit, reader: OutboxReader) -> None:
+    with reader.subscribe(lambda event: event.task_type == "crop") as subscription:
+        await submit_count(kit, 3)
+        crops = await submit_count(kit, 5, "crop")
+
+        events = await heard(subscription, 5)
+
+    assert [event.task_id for event in events] == crops
+
+
+async def test_a_listener_that_falls_behind_is_cut_off_and_keeps_nothing_waiting(
+    kit: Kit, reader: OutboxReader
+) -> None:
+    with reader.subscribe(lambda _: True, max_waiting=10) as slow, reader.subscribe(lambda _: True) as quick:
+        await submit_count(kit, 30)
+        await heard(quick, 30)
+
+        assert (slow.cut_off.is_set(), quick.cut_off.is_set()) == (True, False)
+        assert await slow.take(0) == []
+
+
+async def test_leaving_ends_every_subscription(kit: Kit, outbox: Outbox) -> None:
+    async with OutboxReader(outbox) as reader:
+        with reader.subscribe(lambda _: True) as subscription:
+            reader.close()
+
+            assert await subscription.take(10) == []
+            assert subscription.cut_off.is_set()
+
+
+async def test_listeners_are_cut_off_when_the_stream_lost_the_place_of_a_reader_that_lags(
+    kit: Kit, reader: OutboxReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reading that is full means there is more: what lay before it may have been trimmed unread."""
+    monkeypatch.setattr(outbox_reader, "MAX_ENTRIES", 1)
+    with reader.subscribe(lambda _: True) as subscription:
+        await kit.submit()
+        await heard(subscription, 1)
+        await kit.queue.acknowledge("9999999999999-0", [])
+
+        await kit.submit()
+
+        assert await subscription.take(10) == []
+        assert subscription.cut_off.is_set()
+
+
+async def test_listeners_of_a_reader_that_keeps_up_need_nothing_old(kit: Kit, reader: OutboxReader) -> None:
+    with reader.subscribe(lambda _: True) as subscription:
+        await kit.submit()
+        await heard(subscription, 1)
+        await kit.queue.acknowledge("9999999999999-0", [])
+
+        task_id = await kit.submit()
+
+        assert [event.task_id for event in await heard(subscription, 1)] == [task_id]

@@ -1,0 +1,136 @@
+"""Nobody works on a store before it was compared with history: what is found, and what is done about it."""
+
+import asyncio
+import contextlib
+from collections.abc import MutableMapping
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.contract.situations import submit_count
+from tests.history.situations import (
+    checkpoint,
+    execute,
+    forget_everything,
+    replicate_all,
+    rows,
+    until,
+    until_open,
+)
+from tests.kit import Kit
+from tests.stores import StoreUnderTest
+from tideq.persistence.checkpoints import Checkpoint
+from tideq.persistence.custody import Verdict, judge
+from tideq.persistence.database import Database
+from tideq.persistence.kept_store import KeptStore, open_kept_store
+from tideq.persistence.settings import HistorySettings
+from tideq.queue_core.engine.feed import FIRST_ID
+from tideq.queue_core.engine.restoring import Restoration, StoreFacts
+from tideq.queue_core.errors import StoreReplaced, Unavailable
+from tideq.queue_core.settings import QueueSettings
+
+Opened = contextlib.AbstractAsyncContextManager[Kit]
+CLOSED = "closed:0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("epoch", "last_entry_id", "known", "verdict"),
+    [
+        ("", FIRST_ID, None, Verdict.NEW),
+        (CLOSED, "9-0", None, Verdict.NEW),
+        ("1", FIRST_ID, None, Verdict.ADOPT),
+        ("7", "9-0", None, Verdict.ADOPT),
+        ("3", "9-0", (2, "5-0"), Verdict.ADOPT),
+        ("", FIRST_ID, (1, FIRST_ID), Verdict.REBUILD),
+        ("", FIRST_ID, (1, "5-0"), Verdict.REBUILD),
+        (CLOSED, "5-0", (1, "5-0"), Verdict.REBUILD),
+        ("1", FIRST_ID, (1, FIRST_ID), Verdict.SOUND),
+        ("1", "5-0", (1, "5-0"), Verdict.SOUND),
+        ("1", "5-1", (1, "5-0"), Verdict.SOUND),
+        ("1", "10-0", (1, "9-0"), Verdict.SOUND),
+        ("1", "5-0", (1, "5-1"), Verdict.RECONCILE),
+        ("1", "9-0", (1, "10-0"), Verdict.RECONCILE),
+        ("1", "9-0", (2, "5-0"), Verdict.RECONCILE),
+        ("2", FIRST_ID, (2, "5-0"), Verdict.RECONCILE),
+    ],
+)
+def test_a_store_is_judged_by_its_epoch_and_its_last_entry(
+    epoch: str, last_entry_id: str, known: tuple[int, str] | None, verdict: Verdict
+) -> None:
+    facts = StoreFacts(epoch, "run/replication", "run/replication", last_entry_id)
+
+    assert judge(facts, Checkpoint(*known, 0, 0) if known else None) is verdict
+
+
+async def test_a_new_install_opens_in_the_first_epoch(kit: Kit, migrated: Database) -> None:
+    await kit.submit()
+
+    assert kit.engine.scripts.epoch == "1"
+    assert await checkpoint(kit, migrated) == Checkpoint(1, FIRST_ID, 0, 0)
+
+
+async def test_of_two_processes_that_find_an_empty_store_one_rebuilds_it(
+    kit: Kit,
+    kept: KeptStore,
+    migrated: Database,
+    store: StoreUnderTest,
+    queue_settings: QueueSettings,
+    history_settings: HistorySettings,
+) -> None:
+    ids = [task_id for _ in range(4) for task_id in await submit_count(kit, 500)]
+    await replicate_all(kept, store.url, kit, migrated)
+    rebuilt: set[str] = set()
+    await forget_everything(kit)
+
+    async def start(name: str) -> str:
+        async with open_kept_store(
+            store.url, queue_settings, history_settings, lambda _done, _total: rebuilt.add(name)
+        ) as another:
+            return another.engine.scripts.epoch
+
+    epochs = await asyncio.gather(start("one"), start("two"), start("three"))
+    await until_open(kit)
+
+    assert set(epochs) == {"2"}
+    assert len(rebuilt) == 1
+    assert all(await kit.queue.read_many(ids[:1_000]))
+
+
+async def test_who_was_overtaken_while_it_rebuilt_can_no_longer_empty_the_store(
+    kit: Kit, queue_settings: QueueSettings
+) -> None:
+    """It slept between closing the store and emptying it; somebody else has rebuilt and opened it meanwhile."""
+    (task_id,) = await submit_count(kit, 1)
+    sleeper, other = Restoration(kit.client, queue_settings), Restoration(kit.client, queue_settings)
+    facts = await other.facts()
+    sealed = await sleeper.seal(facts)
+    await other.enter(await other.seal(sealed), "1")
+
+    with pytest.raises(StoreReplaced):
+        await sleeper.wipe()
+
+    assert (await kit.read(task_id)).task_id == task_id
+
+
+async def test_a_row_nobody_can_read_keeps_the_store_closed_until_it_is_mended(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+) -> None:
+    (task_id,) = await submit_count(kit, 1)
+    await replicate_all(kept, store.url, kit, migrated)
+    await execute(migrated, "UPDATE tasks SET attributes = 'not JSON'")
+    await forget_everything(kit)
+
+    with capture_logs() as logs:
+        await until(lambda: _has_stumbled(kit, logs))
+        await execute(migrated, "UPDATE tasks SET attributes = '{}'")
+        await until_open(kit)
+
+    assert (await kit.read(task_id)).task_id == task_id
+    assert await rows(migrated, "SELECT count(*) FROM tasks") == [(1,)]
+
+
+async def _has_stumbled(kit: Kit, logs: list[MutableMapping[str, Any]]) -> bool:
+    with pytest.raises(Unavailable):
+        await kit.insight.stats()
+    return any(each["log_level"] == "error" for each in logs)

@@ -1,0 +1,112 @@
+"""Migrations: applied once, in order, by one process at a time, and never changed afterwards."""
+
+import subprocess
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.api.running import environ, tideq
+from tests.history.schema import SCHEMA, described
+from tests.history.servers import command, own_postgres
+from tests.history.situations import execute, rows
+from tests.stores import StoreUnderTest
+from tideq.persistence.database import Database
+from tideq.persistence.migrations import MigrationError, known_migrations, migrate, missing_migrations
+from tideq.persistence.settings import HistorySettings
+from tideq.queue_core.errors import HistoryUnavailable
+
+APPLIED = [f"applied: {each.number:04} {each.name}" for each in known_migrations()]
+
+
+@pytest.fixture
+def command_line(store: StoreUnderTest, queue_name: str, history_settings: HistorySettings) -> dict[str, str]:
+    return environ(store.url, queue_name, DATABASE_URL=history_settings.database_url)
+
+
+async def test_the_migrations_add_up_to_the_schema_that_is_written_down(
+    database: Database, history_settings: HistorySettings
+) -> None:
+    await migrate(database)
+    async with Database(history_settings.database_url, f"{database.schema}_written") as written:
+        await execute(written, f'CREATE SCHEMA "{written.schema}"')  # pyright: ignore[reportArgumentType]
+        await execute(written, SCHEMA.read_text())  # pyright: ignore[reportArgumentType]
+
+        assert await described(written) == await described(database), "run `make schema`"
+
+
+def test_migrations_are_numbered_without_a_gap() -> None:
+    assert [migration.number for migration in known_migrations()] == [*range(1, len(known_migrations()) + 1)]
+
+
+async def test_four_processes_that_migrate_at_once_apply_every_migration_once(
+    database: Database, command_line: dict[str, str], tmp_path: Path
+) -> None:
+    logs = [tmp_path / f"migrate-{number}.log" for number in range(4)]
+    with ExitStack() as running:
+        processes = [running.enter_context(command(command_line, log, "migrate")) for log in logs]
+        codes = [process.wait(60) for process in processes]
+
+    said = [log.read_text() for log in logs]
+    assert codes == [0] * 4
+    assert sorted(line for each in said for line in each.splitlines() if line.startswith("applied")) == APPLIED
+    assert sum("up to date" in each for each in said) == 3
+    assert await rows(database, "SELECT count(*) FROM migrations") == [(len(APPLIED),)]
+    assert len({name for (name,) in await rows(database, PARTITIONS)}) == len(await rows(database, PARTITIONS)) > 2
+
+
+PARTITIONS = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'tasks'::regclass"
+
+
+async def test_a_migration_that_was_edited_is_refused(database: Database, command_line: dict[str, str]) -> None:
+    await migrate(database)
+    await execute(database, "UPDATE migrations SET digest = 'of another text' WHERE number = 1")
+
+    with pytest.raises(MigrationError, match="0001 history was changed after it was applied"):
+        await migrate(database)
+    answer = tideq(command_line, "migrate", "status")
+    assert answer.returncode == 1
+    assert "0001 history was changed" in answer.stderr
+
+
+async def test_a_database_of_a_later_version_is_refused(database: Database) -> None:
+    await migrate(database)
+    await execute(database, "INSERT INTO migrations (number, name, digest) VALUES (9999, 'later', '')")
+
+    with pytest.raises(MigrationError, match="9999, which this version does not know"):
+        await missing_migrations(database)
+
+
+async def test_status_fails_while_something_is_missing_and_changes_nothing(
+    database: Database, command_line: dict[str, str]
+) -> None:
+    before = tideq(command_line, "migrate", "status")
+    tables = await rows(database, "SELECT FROM pg_tables WHERE schemaname = %s", database.schema)
+    await migrate(database)
+    after = tideq(command_line, "migrate", "status")
+
+    assert (before.returncode, after.returncode) == (1, 0)
+    assert "missing: 0001 history" in before.stdout
+    assert tables == []
+
+
+async def test_without_its_schema_a_database_says_what_to_do(database: Database) -> None:
+    with pytest.raises(HistoryUnavailable, match="tideq migrate"):
+        await rows(database, "SELECT FROM tasks")
+
+
+def test_migrate_waits_for_a_database_that_is_still_starting(
+    store: StoreUnderTest, queue_name: str, tmp_path: Path
+) -> None:
+    with own_postgres(tmp_path / "postgres") as postgres:
+        settings = environ(store.url, queue_name, DATABASE_URL=postgres.database_url)
+        postgres.stop()
+        refused = tideq(settings, "migrate")
+        with command(settings, tmp_path / "migrate.log", "migrate", "--wait", "30") as waiting:
+            with pytest.raises(subprocess.TimeoutExpired):
+                waiting.wait(3)
+            postgres.start()
+            assert waiting.wait(30) == 0
+
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("error: ")
