@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install tools up test check format maps bench lock clean
+.PHONY: help install tools up test check format maps schema generate bench lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,7 +45,13 @@ format: install ## Put the code into its one format
 maps: install ## Draw the pictures and tables in the READMEs anew
 	$(BIN)/python -m tests.architecture.maps
 
-bench: install ## Measure the queue core and print a report (QUICK=1 for a short one)
+schema: install ## Write down what the migrations add up to
+	$(BIN)/python -m tests.history.schema
+
+generate: install ## Make the blocking client out of the asynchronous one
+	$(BIN)/python tideq/client/generate.py
+
+bench: install ## Measure the queue core and the service over HTTP, and print a report (QUICK=1 for a short one)
 	$(BIN)/python -m bench $(if $(QUICK),--quick)
 
 lock: ## Resolve dependencies anew into requirements.lock

@@ -88,8 +88,10 @@ class Service:
         return await self.wakeups.poll(waiter, claim, hand_back, 0 if self.is_closing else wait_seconds)
 
     async def take_back(self, worker_id: str, poll_id: str, claim: Claim) -> None:
-        """What an answer nobody heard handed out, unless a later answer to the same poll holds the same tasks."""
+        """What an answer nobody heard handed out, unless another answer to the same poll did so too and was heard."""
         self.meters.undelivered_count += 1
+        if claim.is_repeat:
+            return
         if poll_id:
             await self.engine.queue.withdraw(worker_id, poll_id, claim.answer)
         else:

@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="What the queue core costs its store.")
+    parser = argparse.ArgumentParser(prog="python -m bench", description="What the queue core and the service cost.")
     parser.add_argument("--quick", action="store_true", help="smaller sizes, about a minute")
     only = "this one, beside the reference; may be repeated"
     parser.add_argument("--only", action="append", choices=tuple(BENCHES), help=only)

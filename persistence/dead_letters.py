@@ -18,11 +18,12 @@ from tideq.persistence.database import Connection, Database, statement
 from tideq.persistence.filters import LAST_ID, LATEST_MS, timestamp_of
 from tideq.persistence.listing import DEFAULT_LIMIT, MAX_PAGE_BYTES, PAGE_SIZES
 from tideq.persistence.settings import DAY_MS
-from tideq.persistence.task_rows import TaskRow
+from tideq.persistence.task_rows import SMALL_BYTES, TaskRow, whole_rows
 from tideq.queue_core.task import Task
 
 MAX_PATTERNS = 1_000
 NEW_WITHIN_MS = DAY_MS
+DEATH_COLUMNS = 4
 FIRST_ID = uuid.UUID(int=0)
 
 WANTED: LiteralString = """
@@ -103,8 +104,9 @@ class DeadLetters:
         async with self._database.reading() as connection:
             query = _written("list_dead_letters", wanted.path(), size, "DESC")
             rows = await self._rows(connection, query, wanted, below=below)
-        whole = [row for row in rows[:limit] if row[7] is not None]
-        found = [_dead_letter(*row) for row in whole]
+            tasks = [TaskRow(*row[DEATH_COLUMNS:]) for row in rows[:limit]]
+            whole = await whole_rows(connection, tasks, MAX_PAGE_BYTES)
+        found = [DeadLetter(task.task(), *row[:DEATH_COLUMNS]) for task, row in zip(whole, rows, strict=False)]
         if len(whole) == len(rows):
             return DeadLetterPage(found, None)
         last = Death(found[-1].died_ms, uuid.UUID(found[-1].task.task_id))
@@ -151,13 +153,9 @@ class DeadLetters:
             "after_id": after.task_id,
             "below_at": timestamp_of(below.died_ms),
             "below_id": below.task_id,
-            "max_bytes": MAX_PAGE_BYTES,
+            "small_bytes": SMALL_BYTES,
         }
         return await (await connection.execute(query, parameters, prepare=True)).fetchall()
-
-
-def _dead_letter(died_ms: int, pattern: str, message: str, retriable: bool, *row: Any) -> DeadLetter:
-    return DeadLetter(TaskRow(*row).task(), died_ms, pattern, message, retriable)
 
 
 def _position(wanted: DeadLetterFilter, cursor: str | None) -> Death | None:

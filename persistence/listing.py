@@ -6,14 +6,14 @@ through. Lists tasks as history knows them, which is behind the queue by the rep
 
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator
-from typing import NamedTuple, cast
+from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 from tideq.persistence.cursors import CursorError, make_cursor, read_cursor
 from tideq.persistence.database import Connection, Database
 from tideq.persistence.filters import IdRange, TaskFilter
 from tideq.persistence.searching import Search, begin_search, spans
-from tideq.persistence.task_rows import TaskRow
+from tideq.persistence.task_rows import SMALL_BYTES, TaskRow, whole_rows
 from tideq.queue_core.task import Task
 
 MAX_LIMIT = 500
@@ -46,7 +46,7 @@ class Listing:
         async with self._database.reading() as connection:
             search = await begin_search(connection, wanted, ids)
             rows, rest = await _look(connection, search, ids, limit + 1)
-        whole = list(_whole(rows[:limit]))
+            whole = await whole_rows(connection, rows[:limit], MAX_PAGE_BYTES)
         if len(whole) < len(rows):
             rest = uuid.UUID(whole[-1].task_id)
         return Page([row.task() for row in whole], make_cursor(wanted.scope(), rest.bytes) if rest else None)
@@ -82,7 +82,7 @@ async def _look(
     size = next(size for size in PAGE_SIZES if count <= size + 1) + 1
     deadline = time.monotonic() + SEARCH_SECONDS
     for span in spans(ids):
-        found = await search.ask(connection, "list_tasks", span, size, max_bytes=MAX_PAGE_BYTES)
+        found = await search.ask(connection, "list_tasks", span, size, small_bytes=SMALL_BYTES)
         rows += [TaskRow(*row) for row in found]
         if len(rows) >= count:
             break
@@ -99,11 +99,3 @@ def _after(wanted: TaskFilter, cursor: str | None) -> IdRange:
     if len(position) != 16:
         raise CursorError("this is no cursor of ours")
     return IdRange(ids.first, min(ids.below, uuid.UUID(bytes=position)))
-
-
-def _whole(rows: list[TaskRow]) -> Iterator[TaskRow]:
-    """Up to the first whose content would have been too much for one page."""
-    for row in rows:
-        if cast("str | None", row.parameters) is None:
-            return
-        yield row

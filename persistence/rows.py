@@ -46,8 +46,7 @@ class Rows:
         self.events: dict[bytes, list[bytes]] = {}
         self.latest: dict[bytes, Change] = {}
         self.errors: dict[bytes, list[bytes]] = {}
-        self.born: dict[bytes, None] = {}
-        """In the order of their ids, nearly. As a set, making their lines took half as long again."""
+        self.born: set[bytes] = set()
         self.purged: set[bytes] = set()
         self.revived: set[bytes] = set()
         self.deaths: list[Change] = []
@@ -63,7 +62,7 @@ class Rows:
     def _add(self, change: Change) -> None:
         task_id, state, error = change.task_id, change.state, None
         if change.is_birth:
-            self.born[task_id] = None
+            self.born.add(task_id)
         if state == DEAD:
             self.deaths.append(change)
         if change.reason in REVIVED:
@@ -81,7 +80,7 @@ class Rows:
     def _purge(self, task_id: bytes) -> None:
         """Whatever came before is gone with it; the same id may be submitted anew."""
         self.purged.add(task_id)
-        self.born.pop(task_id, None)
+        self.born.discard(task_id)
         self.revived.discard(task_id)
         self.events.pop(task_id, None)
         self.latest.pop(task_id, None)
@@ -92,7 +91,7 @@ class Rows:
         return b"".join(line for lines in self.events.values() for line in lines)
 
     def new_task_lines(self, definitions: Mapping[bytes, bytes]) -> bytes:
-        return b"".join([self._new_task_line(task_id, _definition(definitions, task_id)) for task_id in self.born])
+        return b"".join([self._new_task_line(task_id, _definition(definitions, task_id)) for task_id in self._new()])
 
     def task_lines(self, definitions: Mapping[bytes, bytes]) -> bytes:
         """Of these tasks, whether new or not."""
@@ -101,13 +100,17 @@ class Rows:
     def changed_task_lines(self) -> bytes:
         return b"".join([self._changed_task_line(task_id) for task_id in self.changed()])
 
+    def _new(self) -> list[bytes]:
+        """As they came, which is nearly the order of their ids: in any other their rows take half as long again."""
+        return [task_id for task_id in self.latest if task_id in self.born]
+
     def changed(self) -> list[bytes]:
         return [task_id for task_id in self.latest if task_id not in self.born]
 
     def new_term_lines(self, definitions: Mapping[bytes, bytes]) -> bytes:
         """Terms of new tasks, of which history has none yet."""
         found: dict[str, list[bytes]] = {}
-        for task_id in self.born:
+        for task_id in self._new():
             definition = _definition(definitions, task_id)
             if definition.tags or definition.searchable or task_id in self.errors:
                 for term in dict.fromkeys((*definition_terms(definition), *self._error_terms(task_id))):

@@ -16,8 +16,7 @@ from tideq.persistence.settings import DAY_MS
 
 COMPARED_COUNT = 500
 FIRST_SPAN_MS = 7 * DAY_MS
-SPAN_GROWTH = 8
-QUICK_SECONDS = 0.1
+SPAN_SECONDS = 1.0
 
 
 class Search(NamedTuple):
@@ -28,10 +27,11 @@ class Search(NamedTuple):
         self, connection: Connection, query: str, ids: IdRange, limit: int, **more: Any
     ) -> list[tuple[Any, ...]]:
         """Prepared at once: planning for every partition takes longer than reading a page."""
-        parameters = self.wanted.parameters() | {"keys": list(self.path.keys), **ids._asdict()} | more
+        keys = {"key": self.path.keys[0], "keys": list(self.path.keys)}
+        parameters = self.wanted.parameters() | keys | ids._asdict() | more
         if self.path.name == "term":
             parameters["terms"] = [term for term in parameters["terms"] if term not in self.path.keys]
-        text = _written(query, self.path.name, limit, bool(parameters["terms"]))
+        text = _written(query, self.path.name, limit, bool(parameters["terms"]), len(self.path.keys) > 1)
         return await (await connection.execute(text, parameters, prepare=True)).fetchall()
 
 
@@ -50,7 +50,7 @@ async def begin_search(connection: Connection, wanted: TaskFilter, ids: IdRange)
 def spans(ids: IdRange) -> Iterator[IdRange]:
     """A range in parts, the newest first: most pages are found there, and looking there opens few partitions.
 
-    Parts grow as long as going through them is quick.
+    The next part is as much longer as the last one was quicker than a second: what is rare is found in two or three.
     """
     below, span_ms = ids.below, FIRST_SPAN_MS
     while below > ids.first:
@@ -59,10 +59,10 @@ def spans(ids: IdRange) -> Iterator[IdRange]:
         first = max(ids.first, id_at(newest_ms - span_ms))
         yield IdRange(first, below)
         below = first
-        span_ms *= SPAN_GROWTH if time.monotonic() - started < QUICK_SECONDS else 1
+        span_ms = round(span_ms * max(SPAN_SECONDS / (time.monotonic() - started + 0.001), 1))
 
 
 @functools.cache
-def _written(query: str, path: str, limit: int, has_terms: bool) -> LiteralString:
-    wanted = sql.SQL(WANTED + WANTED_TERMS if has_terms else WANTED)
-    return composed(query, **WAYS[path].parts(), wanted=wanted, limit=sql.Literal(limit))
+def _written(query: str, path: str, limit: int, has_terms: bool, has_keys: bool) -> LiteralString:
+    way, wanted, most = WAYS[path], sql.SQL(WANTED + WANTED_TERMS if has_terms else WANTED), sql.Literal(limit)
+    return composed(query, **way.parts(), wanted=wanted, limit=most, found=way.found(wanted, most, has_keys=has_keys))

@@ -1,26 +1,37 @@
 """Rows of `tasks` as the domain's tasks, and as what `retry` and `replay` take of a task the store has forgotten."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from tideq.persistence.definitions import joined, packed, packed_record
+from tideq.persistence.database import Connection, statement
+from tideq.persistence.definitions import NOTHING, joined, packed, packed_record
 from tideq.queue_core.engine.queue import KeptTask
-from tideq.queue_core.engine.record import parse_record
+from tideq.queue_core.engine.record import NAMES, Record
 from tideq.queue_core.engine.views import task_of
-from tideq.queue_core.task import Task
+from tideq.queue_core.states import Reason
+from tideq.queue_core.task import Definition, Task
+
+SMALL_BYTES = 16 * 1024
+"""Tasks that are larger come into a page one by one."""
 
 
 class TaskRow(NamedTuple):
-    """The columns that every query for whole tasks begins with, in this order."""
+    """The columns that every query for whole tasks ends with, in this order."""
 
     task_id: str
     now_ms: int
     """PostgreSQL's clock, for ages shown to people."""
     task_type: str
-    parameters: str
+    parameters: str | None
+    """None where the task is too large to come with others."""
     attributes: str
     record: str
     result: str | None
     error: str | None
+
+    @property
+    def size(self) -> int:
+        return sum(len(text) for text in (self.parameters, self.result, self.error) if text is not None)
 
     def task(self, errors: tuple[bytes, ...] | None = None) -> Task:
         """With the latest error only, unless all are given."""
@@ -28,12 +39,41 @@ class TaskRow(NamedTuple):
         return task_of(
             self.task_id,
             self.now_ms,
-            parse_record(packed_record(self.record)),
-            joined(self.task_type, self.parameters.encode(), self.attributes),
+            _record(self.record),
+            _definition(self.task_type, (self.parameters or "").encode(), self.attributes),
             None if self.result is None else self.result.encode(),
             known if errors is None else errors,
         )
 
     def kept(self) -> KeptTask:
-        definition = packed(self.task_type, self.parameters.encode(), self.attributes)
+        definition = packed(self.task_type, (self.parameters or "").encode(), self.attributes)
         return KeptTask(packed_record(self.record), definition)
+
+
+async def whole_rows(connection: Connection, rows: Sequence[TaskRow], max_bytes: int) -> list[TaskRow]:
+    """With what was left out for its size; fewer rows where that becomes too much."""
+    whole: list[TaskRow] = []
+    for row in rows:
+        if row.parameters is None:
+            found = await connection.execute(statement("find_tasks"), ([row.task_id],), prepare=True)
+            row = TaskRow(*(await found.fetchall() or [row])[0])
+            max_bytes -= row.size
+        whole.append(row)
+        if max_bytes <= 0:
+            break
+    return whole
+
+
+def _record(text: str) -> Record:
+    """As `parse_record` reads it, from the text that it is here: a page is read in two thirds of the time."""
+    values = dict(zip(NAMES, text.split("\x1f")[:-1], strict=True))
+    values["reason"] = values["reason"] or Reason.SUBMITTED
+    return Record(values)
+
+
+def _definition(task_type: str, parameters: bytes, attributes: str) -> Definition:
+    """Most tasks have nothing but a type and parameters."""
+    return Definition(task_type, parameters) if attributes == PLAIN else joined(task_type, parameters, attributes)
+
+
+PLAIN = NOTHING.decode()

@@ -128,6 +128,7 @@ class Writer:
             await self._connection.execute(remove_from(table), (ids,))
 
     async def _change(self, rows: Rows, definitions: Mapping[bytes, bytes]) -> None:
+        """What is staged is deleted: truncating makes a new file and has the update planned anew, 4 ms a batch."""
         changed = rows.changed()
         if not changed:
             return
@@ -135,7 +136,7 @@ class Writer:
         applied = await self._connection.execute(statement("apply_staged"))
         if applied.rowcount < len(changed):
             await self._add_missing(rows)
-        await self._connection.execute("TRUNCATE staged")
+        await self._connection.execute("DELETE FROM staged")
 
     async def _add_missing(self, rows: Rows) -> None:
         """A task whose row was cleaned away while it was being revived is written anew, from what the store has of it.

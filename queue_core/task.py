@@ -113,6 +113,8 @@ class Claim(msgspec.Struct, frozen=True):
     worker_state: str
     profile: str
     """What the worker serves."""
+    is_repeat: bool = False
+    """An earlier answer to the same poll handed these out; that one may have arrived."""
 
     @property
     def should_drain(self) -> bool:

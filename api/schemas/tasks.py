@@ -2,6 +2,8 @@
 
 from typing import Annotated
 
+import msgspec
+
 from tideq.api.schemas.base import (
     NULL,
     Answer,
@@ -105,7 +107,7 @@ class RetryIn(Request, kw_only=True):
     """How a task shall run again."""
 
     reset_retry_count: Annotated[bool, about("Begin with fresh budgets.", True)] = True
-    new_priority: Annotated[Priority, about("Another level than before.")] | None = None
+    new_priority: Annotated[Priority, msgspec.Meta(min_length=1), about("Another level than before.")] | None = None
 
 
 class RetryOut(Answer, kw_only=True):

@@ -89,7 +89,9 @@ class Loading:
         await self._engine.attempts.start(self._worker_id, [Held(task.task_id, task.lease) for task in tasks])
 
     async def _complete(self, tasks: Sequence[ClaimedTask]) -> None:
-        await self._engine.attempts.complete(self._worker_id, [Success(task.task_id, task.lease, RESULT) for task in tasks])
+        await self._engine.attempts.complete(
+            self._worker_id, [Success(task.task_id, task.lease, RESULT) for task in tasks]
+        )
 
 
 async def main() -> None:

@@ -30,18 +30,22 @@ class Replicating(NamedTuple):
         return cpu_us(self.pid), cpu_us(self.backend_pid)
 
 
-@contextlib.asynccontextmanager
-async def replicating(stores: Stores) -> AsyncGenerator[Replicating]:
-    """`tideq replicate`, from when it has the lock and is about to work."""
+def environ_for(stores: Stores) -> dict[str, str]:
+    """For `tideq` commands; settings of whoever runs the bench are none of its business."""
     settings = {
         "REDIS_URL": stores.server.url,
         "DATABASE_URL": stores.database_url,
         "TIDEQ_QUEUE": stores.queue_name,
     }
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TIDEQ_")}
+    return {name: value for name, value in os.environ.items() if not name.startswith("TIDEQ_")} | settings
+
+
+@contextlib.asynccontextmanager
+async def replicating(stores: Stores) -> AsyncGenerator[Replicating]:
+    """`tideq replicate`, from when it has the lock and is about to work."""
     command = (sys.executable, "-m", "tideq.cli", "replicate")
     with tempfile.TemporaryFile("w+") as log:
-        process = subprocess.Popen(command, env=inherited | settings, stdout=subprocess.DEVNULL, stderr=log)
+        process = subprocess.Popen(command, env=environ_for(stores), stdout=subprocess.DEVNULL, stderr=log)
         try:
             yield Replicating(process.pid, await _holder(stores, process))
         finally:

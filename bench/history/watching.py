@@ -34,3 +34,7 @@ class Watch:
     async def drop_replicated(self) -> None:
         """What stays in the stream for listeners is read again by every replicator that starts: not what is measured."""
         await self._client.xtrim(self._outbox, maxlen=0)
+
+    async def now_ms(self) -> int:
+        seconds, microseconds = await self._client.time()
+        return int(seconds) * 1_000 + int(microseconds) // 1_000

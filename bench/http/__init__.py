@@ -7,12 +7,12 @@ same: read CPU and ratios first. Everything is held against an empty JSON echo o
 
 from bench.figures import Findings, Plan
 from bench.http import latencies, rates
-from bench.http.processes import api, echo
+from bench.http.processes import api, empty_echo
 from bench.server import Servers
 
 
 async def measure(servers: Servers, plan: Plan) -> Findings:
-    with servers.start() as store, api(store.url) as service, echo() as empty:
+    with servers.start() as store, api(store.url) as service, empty_echo() as empty:
         found = await rates.measure(store, service, empty, plan)
         waits = await latencies.measure(service, plan, found.lives_per_second)
     return Findings((*found.tables, *waits.tables), (*found.targets, *waits.targets))

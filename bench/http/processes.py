@@ -52,7 +52,7 @@ def alternative(server_name: str, app: str, redis_url: str) -> Generator[ServerP
 
 
 @contextmanager
-def echo() -> Generator[ServerProcess]:
+def empty_echo() -> Generator[ServerProcess]:
     with _serving(("-m", "bench.http.echo"), {}) as server:
         yield server
 

@@ -86,24 +86,27 @@ class Queue:
             raise InvalidRequest("available_capacity", f"{wanted} lies outside 1 … {MAX_BATCH}")
         if assignment_ms is not None and not 0 < assignment_ms < 2**42:
             raise InvalidRequest("assignment_ms", "an assignment takes a positive time")
+        token = secrets.token_hex(16)
         reply = await self._scripts.call(
             "claim",
             worker_id=worker_id,
             wanted=wanted,
             poll_id=poll_id,
-            lease_token=secrets.token_hex(16),
+            lease_token=token,
             capabilities="*" if capabilities is None else ",".join(sorted(set(capabilities))),
             assignment_ms=assignment_ms or self._settings.leases.assignment_ms,
         )
         now, answer, again, state, serves, stops, handed = accepted(reply)
+        tasks = tuple(_claimed(handed[i : i + 3]) for i in range(0, len(handed), 3))
         return Claim(
-            tasks=tuple(_claimed(handed[i : i + 3]) for i in range(0, len(handed), 3)),
+            tasks=tasks,
             answer=number(answer),
             now_ms=number(now),
             retry_at_ms=instant(again),
             stops=parse_stops(stops),
             worker_state=text(state),
             profile=text(serves),
+            is_repeat=bool(tasks) and token not in tasks[0].lease,
         )
 
     async def withdraw(self, worker_id: str, poll_id: str, answer: int) -> int:

@@ -68,7 +68,10 @@ class WaitingRoom:
         for waiter in self._sleepers():
             if ready_count <= 0:
                 break
-            if waiter.is_eligible and serves(waiter.profile, signature):
+            if not waiter.profile:
+                # Its first claim is under way and may have looked too early: whatever it serves, it looks once more.
+                waiter.wake()
+            elif waiter.is_eligible and serves(waiter.profile, signature):
                 waiter.wake()
                 ready_count -= waiter.wanted
                 woken += 1

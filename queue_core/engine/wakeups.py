@@ -102,6 +102,9 @@ class Wakeups:
                     return got
         finally:
             self._room.leave(waiter)
+            if waiter.is_woken:
+                # It leaves with a wake-up that it had no use for and that others may have: one look finds them.
+                self._should_look.set()
 
     async def _listen(self) -> None:
         while True:

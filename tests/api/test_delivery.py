@@ -202,6 +202,31 @@ async def test_the_poll_that_took_over_keeps_what_the_first_one_could_not_delive
     await kit.start(second, worker_id)
 
 
+async def test_a_poll_that_comes_late_takes_nothing_from_the_one_that_was_answered(
+    server: Running, remote: Bench, kit: Kit, store_proxy: Proxy
+) -> None:
+    """Its caller asked again and has the tasks; the old request was merely slow, and repeats that answer to nobody."""
+    worker_id = await _registered(remote)
+    await remote.submit()
+    (answered,) = (await kit.queue.claim(worker_id, 1, poll_id="p1")).tasks
+
+    store_proxy.hold_answers()
+    caller = _ask(server.port, worker_id, "poll", {"available_capacity": 1, "poll_id": "p1"})
+    await until(lambda: _is_answered_twice(kit, worker_id))
+    reset(caller)
+    store_proxy.release_answers()
+    server.process.terminate()
+    assert await asyncio.to_thread(server.process.wait, 10) == 0
+
+    assert (await kit.read(answered.task_id)).state == "assigned"
+    await kit.start(answered, worker_id)
+
+
+async def _is_answered_twice(kit: Kit, worker_id: str) -> bool:
+    kept = await kit.client.get(f"{kit.keys.prefix('poll')}{worker_id}:p1")
+    return kept.startswith(b"2 ")
+
+
 async def test_nothing_is_lost_when_a_third_of_the_answers_is(server: Running, remote: Bench, kit: Kit) -> None:
     """F4: a proxy resets polls at any moment; whoever polls asks again with the same poll_id, as it should."""
     chance = random.Random(20_260_302)

@@ -1,14 +1,11 @@
 """/metrics: what Prometheus reads, checked with Prometheus's own parser."""
 
 import asyncio
-import math
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
-from litestar import Litestar, Response, get
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
@@ -22,7 +19,6 @@ from tideq.api import auth as auth_module
 from tideq.api import exposition
 from tideq.api.app import create_app
 from tideq.api.exposition import MAX_TASK_TYPES, OTHER, capped
-from tideq.api.meters import Durations, Meters, RequestMeter
 from tideq.api.service import Service
 from tideq.api.settings import Auth, ServiceSettings
 from tideq.persistence.kept_store import KeptStore
@@ -272,62 +268,3 @@ def test_a_type_that_is_called_other_is_counted_with_the_others(monkeypatch: pyt
     monkeypatch.setattr(exposition, "MAX_TASK_TYPES", 2)
 
     assert capped({OTHER: 9, "a": 5, "b": 3, "c": 1}) == {OTHER: 13, "a": 5}
-
-
-def test_durations_fall_into_the_bucket_that_holds_them() -> None:
-    durations = Durations()
-    for seconds in (0.0005, 0.001, 0.0011, 29.0, 31.0):
-        durations.note(seconds)
-
-    assert (durations.counts[0], durations.counts[1], durations.counts[-2], durations.counts[-1]) == (2, 1, 1, 1)
-    assert durations.total_seconds == pytest.approx(60.0026)
-
-
-async def test_counting_costs_a_small_part_of_an_empty_request() -> None:
-    """A tenth of one without any server around it, which is less than half of a real one: so below a twentieth."""
-    bare, metered = _nothing, RequestMeter(_nothing, Meters())  # type: ignore[arg-type]
-    empty = _empty_app()
-
-    best = {"bare": math.inf, "metered": math.inf, "empty": math.inf}
-    for _ in range(15):
-        for name, app in (("bare", bare), ("metered", metered), ("empty", empty)):
-            best[name] = min(best[name], await _cpu_seconds(app, 300))
-
-    assert best["metered"] - best["bare"] < best["empty"] / 10, best
-
-
-async def _nothing(_scope: Any, _receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": 200})
-    await send({"type": "http.response.body"})
-
-
-def _empty_app() -> Litestar:
-    @get("/")
-    async def empty() -> Response[bytes]:
-        return Response(b"{}", media_type="application/json")
-
-    return Litestar([empty], openapi_config=None, logging_config=None)
-
-
-async def _cpu_seconds(app: Any, count: int) -> float:
-    scope = {
-        "type": "http",
-        "method": "GET",
-        "path": "/",
-        "path_template": "/",
-        "raw_path": b"/",
-        "root_path": "",
-        "query_string": b"",
-        "headers": [(b"host", b"tideq")],
-    }
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(_message: Any) -> None:
-        pass
-
-    began = time.process_time()
-    for _ in range(count):
-        await app(dict(scope), receive, send)
-    return time.process_time() - began

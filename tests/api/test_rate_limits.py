@@ -1,4 +1,4 @@
-"""What a client that may submit only so much is told: the RateLimit headers, exact, on what is taken and what is not."""
+"""What a client is told that may submit only so much: the RateLimit headers, exact, on what is taken and what not."""
 
 import math
 import re

@@ -20,6 +20,8 @@ ONLY_IMPORTER = {"redis": "queue_core/engine", "psycopg": "persistence", "litest
 TYPING_FREE = ("workers/runtime",)
 """In the user's process: nothing there may pull in a store or a database."""
 
+SERVICE_ONLY = {"litestar", "psycopg", "redis", "structlog", "uvicorn"}
+
 
 def modules() -> list[Path]:
     return [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")) if not _is_linked(path)]
@@ -66,6 +68,14 @@ def test_a_driver_has_one_importer(path: Path) -> None:
             assert not module.startswith(("tideq.queue_core.engine", "tideq.persistence")), (
                 f"{place} runs at the user's"
             )
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tideq/client").rglob("*.py")), ids=lambda path: path.stem)
+def test_the_client_imports_nothing_of_the_service(path: Path) -> None:
+    for module in imports(path):
+        root = module.partition(".")[0]
+        assert root not in SERVICE_ONLY, f"{module} has no place in a user's process"
+        assert root != "tideq" or module.startswith("tideq.client"), f"the client stands alone, without {module}"
 
 
 def test_the_links_inside_tideq_lead_to_the_folders() -> None:

@@ -90,7 +90,12 @@ async def _request(reader: asyncio.StreamReader) -> Seen | None:
 
 
 def _written(fault: Fault) -> bytes:
-    lines = [f"HTTP/1.1 {fault.status} Fault", *fault.headers, f"Content-Length: {len(fault.body)}", "Connection: close"]
+    lines = [
+        f"HTTP/1.1 {fault.status} Fault",
+        *fault.headers,
+        f"Content-Length: {len(fault.body)}",
+        "Connection: close",
+    ]
     return "\r\n".join([*lines, "", ""]).encode() + fault.body
 
 

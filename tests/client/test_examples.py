@@ -37,9 +37,7 @@ def own_url(store: StoreUnderTest, database_url: str, tmp_path: Path) -> Iterato
         yield url
 
 
-def test_every_example_runs_and_shows_what_it_says(
-    form: Form, own_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_example_runs_and_shows_what_it_says(form: Form, own_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEQ_URL", own_url)
     names: dict[str, Any] = {}
 

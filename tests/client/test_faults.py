@@ -172,9 +172,7 @@ class TestWhatIsDoneOnce:
         assert (cancelled.status, cancelled.was_executing) == ("cancelled", None)
         assert (await client.get(task_id)).version == 2
 
-    async def test_a_task_that_somebody_else_cancelled_is_a_conflict(
-        self, client: AsyncClient, task_type: str
-    ) -> None:
+    async def test_a_task_that_somebody_else_cancelled_is_a_conflict(self, client: AsyncClient, task_type: str) -> None:
         task_id = (await client.submit(task_type)).task_id
         await client.cancel(task_id)
 
@@ -295,3 +293,22 @@ class TestNobodyThere:
 
         assert task.status == "cancelled"
         assert second.task_id != first.task_id
+
+
+async def test_a_wait_that_is_answered_early_goes_on(
+    client: AsyncClient, proxy: FaultyProxy, workers: Bench, task_type: str
+) -> None:
+    task_id = (await client.submit(task_type)).task_id
+    await do_one(workers, task_type, "done")
+    unfinished = {
+        "task_id": task_id,
+        "task_type": task_type,
+        "status": "executing",
+        "created_at": "2026-03-02T09:15:00Z",
+    }
+    proxy.faults = [Fault(200, body=msgspec.json.encode(unfinished))] * 2
+    proxy.seen.clear()
+
+    task = await client.wait(task_id)
+
+    assert (task.result, len(proxy.seen)) == ("done", 3)

@@ -9,7 +9,9 @@ from tests.client.workshop import do_one, fail_one, recorded
 from tideq.client import AsyncClient, InvalidRequest, NewTask, TideqError
 
 
-async def bury(client: AsyncClient, workers: Bench, task_type: str, message: str = "upstream 10.0.0.7 timed out") -> str:
+async def bury(
+    client: AsyncClient, workers: Bench, task_type: str, message: str = "upstream 10.0.0.7 timed out"
+) -> str:
     """A dead letter of this type."""
     task_id = (await client.submit(task_type, max_retries=0)).task_id
     await fail_one(workers, task_type, message, retriable=True)
@@ -64,7 +66,9 @@ class TestTasks:
             )
         ]
         both = [task.task_id async for task in client.list(task_type=task_type, status=["failed", "completed"])]
-        later = [task async for task in client.list(task_type=task_type, created_after=datetime(2035, 1, 1, tzinfo=UTC))]
+        later = [
+            task async for task in client.list(task_type=task_type, created_after=datetime(2035, 1, 1, tzinfo=UTC))
+        ]
 
         assert found[:5] == [[wanted.task_id]] * 5
         assert wanted.task_id in found[5]
@@ -139,7 +143,7 @@ class TestDeadLetters:
 
     async def test_an_instant_without_a_zone_is_refused(self, client: AsyncClient) -> None:
         with pytest.raises(ValueError, match="no time zone"):
-            await client.dlq.replay_all(before=datetime(2035, 1, 1))  # noqa: DTZ001
+            await client.dlq.replay_all(before=datetime(2035, 1, 1))
 
     async def test_a_priority_nobody_knows_is_refused(self, client: AsyncClient, task_type: str) -> None:
         with pytest.raises(TideqError) as refused:

@@ -53,12 +53,12 @@ async def test_limits_are_set_and_lifted(client: AsyncClient, task_type: str) ->
     assert lifted is None or (lifted.tasks_per_second, lifted.max_executing) == (0, None)
 
 
-async def test_the_fleet_is_listed_and_a_worker_sent_home(
-    client: AsyncClient, workers: Bench, task_type: str
-) -> None:
+async def test_the_fleet_is_listed_and_a_worker_sent_home(client: AsyncClient, workers: Bench, task_type: str) -> None:
     ids = {await workers.register(task_types=[task_type], name="w", capacity=3) for _ in range(5)}
 
-    active = [worker async for worker in client.workers.list("active", page_size=2) if worker.task_types == (task_type,)]
+    active = [
+        worker async for worker in client.workers.list("active", page_size=2) if worker.task_types == (task_type,)
+    ]
     drained = await client.workers.drain(active[0].worker_id)
     draining = [worker.worker_id async for worker in client.workers.list(["draining", "dead"])]
 

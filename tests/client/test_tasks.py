@@ -114,7 +114,7 @@ class TestSubmit:
 
     async def test_an_instant_without_a_zone_is_refused(self, client: AsyncClient, task_type: str) -> None:
         with pytest.raises(ValueError, match="no time zone"):
-            await client.submit(task_type, run_at=datetime(2035, 1, 1))  # noqa: DTZ001
+            await client.submit(task_type, run_at=datetime(2035, 1, 1))
 
 
 class TestSubmitMany:

@@ -1,5 +1,7 @@
 """buckets: what a client is told about its rate limit is what the next submission meets."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -10,7 +12,7 @@ from tideq.queue_core.settings import Admission, QueueSettings
 from tideq.queue_core.task import Bucket, NewTask
 
 
-async def bucket_after(kit: Kit, count: int = 1, **fields: str) -> Bucket:
+async def bucket_after(kit: Kit, count: int = 1, **fields: Any) -> Bucket:
     (*_, last) = await kit.queue.submit_many([NewTask(task_type="resize", **fields)] * count)
     assert last.bucket is not None
     return last.bucket

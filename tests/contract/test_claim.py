@@ -233,6 +233,20 @@ async def test_claim_without_a_poll_id_is_never_repeated(kit: Kit) -> None:
     assert [await claimed_ids(kit, wanted=1) for _ in task_ids] == [[task_id] for task_id in task_ids]
 
 
+async def test_claim_says_whether_an_earlier_answer_handed_the_same_tasks_out(kit: Kit) -> None:
+    await kit.worker()
+    await submit_count(kit, 2)
+
+    answers = [await kit.queue.claim("w1", 1, poll_id=poll_id) for poll_id in ("p", "p", "q", "")]
+
+    assert [(len(answer.tasks), answer.is_repeat) for answer in answers] == [
+        (1, False),
+        (1, True),
+        (1, False),
+        (0, False),
+    ]
+
+
 # Answers that are withdrawn
 
 

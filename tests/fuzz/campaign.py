@@ -53,9 +53,8 @@ def _hooks(client: httpx.Client, findings: Findings) -> Generator[None]:
     lender, numbers = Lender(client), itertools.count()
 
     def before_call(context: HookContext, case: Case[Any], kwargs: dict[str, Any]) -> None:
+        lender.bring_work(case)
         kwargs["auth"] = Tamed(numbers, lender.lend(case))
-        if case.operation.label.endswith(("/poll", "/sync")):
-            lender.bring_work("resize")
 
     def after_call(context: HookContext, case: Case[Any], response: Response) -> None:
         findings.failures += what_is_left(client, case.operation.label, response)

@@ -1,7 +1,7 @@
 """Real ids and leases for calls that need one: made up, they are refused before anything else is looked at.
 
-Every other call with an id in its path is lent one that is real: a worker that holds a task and has its lease, or a
-task that waits, was cancelled, or is dead, in turn. Whatever else is in the call stays as it was made. A case that is
+Two of three calls with an id in their path are lent one that is real: a worker that holds a task and has its lease, or
+a task that waits, was cancelled, or is dead, in turn. Whatever else is in the call stays as it was made. A case that is
 about its path, or without the fields, goes out as it is; so does a sequence of calls, which has ids from its own
 answers.
 """
@@ -21,6 +21,7 @@ WORKERS = "/internal/workers"
 TASKS = "/api/v1/tasks"
 LENT = "lent"
 """A type that calls at random do not hit upon."""
+SHOWN = "resize"
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Lender:
     def __init__(self, client: httpx.Client) -> None:
         self._client = client
         self._turns: dict[str, Iterator[Callable[[], str]]] = defaultdict(self._rotation)
-        self._is_due: dict[str, Iterator[bool]] = defaultdict(lambda: itertools.cycle((True, False)))
+        self._is_due: dict[str, Iterator[bool]] = defaultdict(lambda: itertools.cycle((True, True, False)))
 
     def lend(self, case: Case[Any]) -> Loan | None:
         label: str = case.operation.label
@@ -47,12 +48,17 @@ class Lender:
             return Loan(path.replace("{worker_id}", self._worker()))
         return Loan(path.replace("{task_id}", next(self._turns[label])()))
 
-    def bring_work(self, task_type: str) -> None:
-        """Calls at random pause and limit the queue, and submit what no worker serves: nobody would be given a task."""
-        for scope in ({}, {"task_type": task_type}):
-            self._client.post("/api/v1/queue/resume", json=scope).raise_for_status()
-            self._client.put("/api/v1/queue/limits", json=scope).raise_for_status()
-        self._submit(task_type)
+    def bring_work(self, case: Case[Any]) -> None:
+        """Before a poll within a sequence: whoever serves the type all examples have shall be given a task."""
+        if _is_in_sequence(case) and case.operation.label.endswith(("/poll", "/sync")):
+            self._open({})
+            self._open({"task_type": SHOWN})
+            self._submit(SHOWN)
+
+    def _open(self, scope: dict[str, str]) -> None:
+        """Calls at random pause and limit the queue."""
+        self._client.post("/api/v1/queue/resume", json=scope).raise_for_status()
+        self._client.put("/api/v1/queue/limits", json=scope).raise_for_status()
 
     def _rotation(self) -> Iterator[Callable[[], str]]:
         return itertools.cycle((self._submit, self._cancelled, self._dead))
@@ -77,9 +83,12 @@ class Lender:
 
     def _given(self) -> tuple[str, dict[str, str]]:
         worker_id = self._worker()
-        self.bring_work(LENT)
-        (task,) = self._say(worker_id, "poll", {"available_capacity": 1})["tasks"]
-        return worker_id, {"task_id": task["task_id"], "lease": task["lease"]}
+        self._submit()
+        tasks = self._say(worker_id, "poll", {})["tasks"]
+        if not tasks:
+            self._open({})
+            tasks = self._say(worker_id, "poll", {})["tasks"]
+        return worker_id, {"task_id": tasks[0]["task_id"], "lease": tasks[0]["lease"]}
 
     def _worker(self) -> str:
         answer = self._client.post(f"{WORKERS}/register", json={"task_types": [LENT]})
@@ -94,8 +103,11 @@ class Lender:
 
 
 def _may_borrow(case: Case[Any]) -> bool:
-    meta = case.meta
-    if meta is None or meta.phase.name is TestPhase.STATEFUL:
+    if case.meta is None or _is_in_sequence(case):
         return False
-    path = meta.components.get(ParameterLocation.PATH)
+    path = case.meta.components.get(ParameterLocation.PATH)
     return path is None or path.mode.is_positive
+
+
+def _is_in_sequence(case: Case[Any]) -> bool:
+    return case.meta is not None and case.meta.phase.name is TestPhase.STATEFUL

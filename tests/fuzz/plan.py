@@ -31,7 +31,11 @@ IN_SEQUENCE: Phases = {
     "coverage": OFF,
     "fuzzing": OFF,
     # Along the links the document has; others that could be guessed lead nowhere.
-    "stateful": {"max-steps": 12, "inference": {"algorithms": ["location-headers"]}},
+    "stateful": {
+        "max-steps": 12,
+        "inference": {"algorithms": ["location-headers"]},
+        "generation": {"max-examples": 25},
+    },
 }
 
 

@@ -228,7 +228,7 @@ async def test_the_rare_filter_leads(scene: Scene, name: str, rare: str) -> None
 
     await scene.listing.page(wanted)
 
-    pages = [plan for plan in scene.database.plans if "max_bytes" in plan.parameters]
+    pages = [plan for plan in scene.database.plans if "small_bytes" in plan.parameters]
     assert sum(plan.rows_read() for plan in pages) <= 4 * rare_count + 100
 
 

@@ -260,6 +260,76 @@ async def test_a_poll_cancelled_while_claiming_hands_its_tasks_back(kit: Kit, po
     assert (task.state, task.attempt, task.lane_position) == ("queued", 0, 0)
 
 
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Set whenever a notification has done its work."""
+    heard, hear = asyncio.Event(), Wakeups._hear  # pyright: ignore[reportPrivateUsage]
+
+    async def hear_and_say_so(self: Wakeups, message: str) -> None:
+        await hear(self, message)
+        heard.set()
+
+    monkeypatch.setattr(Wakeups, "_hear", hear_and_say_so)
+    return heard
+
+
+@pytest.mark.usefixtures("blind")
+async def test_work_that_arrives_during_the_first_look_of_an_unknown_worker_is_not_missed(
+    kit: Kit, pollers: Pollers, heard: asyncio.Event
+) -> None:
+    """The service learns what a worker serves from its first claim, and hears of work before that claim's answer."""
+    await kit.worker()
+    looks = 0
+
+    async def slow_claim() -> Claim:
+        nonlocal looks
+        looks += 1
+        got = await kit.queue.claim("w1", 1)
+        if looks == 1:
+            await kit.submit()
+            await asyncio.wait_for(heard.wait(), 10)
+        return got
+
+    waiter = Waiter("w1", "", 1)
+    poll = pollers.wakeups.poll(waiter, slow_claim, lambda got: pollers._hand_back("w1", got), LONG)  # pyright: ignore[reportPrivateUsage]
+    got = await asyncio.wait_for(poll, 10)
+
+    assert (len(got.tasks), looks) == (1, 2)
+
+
+@pytest.mark.usefixtures("blind")
+async def test_a_wake_up_for_a_poll_that_leaves_is_passed_on(kit: Kit, pollers: Pollers, heard: asyncio.Event) -> None:
+    await kit.worker()
+    looks = 0
+
+    async def claim_while_more_arrives() -> Claim:
+        nonlocal looks
+        looks += 1
+        got = await kit.queue.claim("w1", 1)
+        if got.tasks:
+            heard.clear()
+            await kit.submit()
+            await asyncio.wait_for(heard.wait(), 10)
+        return got
+
+    first = asyncio.create_task(
+        pollers.wakeups.poll(
+            Waiter("w1", "*|", 1),
+            claim_while_more_arrives,
+            lambda got: pollers._hand_back("w1", got),  # pyright: ignore[reportPrivateUsage]
+            LONG,
+        )
+    )
+    await pollers.asleep(1)
+    second = pollers.poll()
+    await pollers.asleep(2)
+
+    await kit.submit()
+
+    assert len((await asyncio.wait_for(first, 10)).tasks) == 1
+    assert len((await asyncio.wait_for(second, 10)).tasks) == 1
+
+
 async def test_closing_answers_every_waiting_poll_empty(kit: Kit, pollers: Pollers) -> None:
     await kit.worker()
     polls = [pollers.poll() for _ in range(5)]

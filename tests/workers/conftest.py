@@ -1,7 +1,11 @@
-"""A real service on a queue of its own, with shortened times, and real workers for it."""
+"""A real service with shortened times for the whole suite, and real workers for it.
+
+A test that stops the service, or counts all that happened in its queue, has one of its own.
+"""
 
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,34 +18,60 @@ from tests.kit import Kit, make_kit
 from tests.stores import StoreUnderTest
 from tests.workers.workshop import Workshop, workshop
 
+HEARTBEAT_SECONDS = 2
 SHORT = {
     "TIDEQ_ASSIGNMENT_TIMEOUT_SECONDS": "2",
-    "TIDEQ_HEARTBEAT_TIMEOUT_SECONDS": "2",
+    "TIDEQ_HEARTBEAT_TIMEOUT_SECONDS": str(HEARTBEAT_SECONDS),
     "TIDEQ_RETRY_BASE_SECONDS": "0.1",
 }
 """Thirty, ninety and ten seconds outside of tests."""
 
 
-@pytest.fixture
-def times() -> dict[str, str]:
-    """Override to test with other settings of the service."""
-    return SHORT
+@dataclass(frozen=True)
+class Site:
+    """Where a service runs, and can be run again."""
+
+    settings: dict[str, str]
+    folder: Path
+
+    @property
+    def queue_name(self) -> str:
+        return self.settings["TIDEQ_QUEUE"]
 
 
-@pytest.fixture
-def queue_name() -> str:
-    return uuid.uuid4().hex[:12]
+@pytest.fixture(scope="session")
+def shared_site(running_stores: Callable[[str], StoreUnderTest], tmp_path_factory: pytest.TempPathFactory) -> Site:
+    settings = environ(running_stores("valkey").url, uuid.uuid4().hex[:12], **SHORT)
+    return Site(settings, tmp_path_factory.mktemp("service"))
 
 
-@pytest.fixture
-def service_settings(store: StoreUnderTest, queue_name: str, times: dict[str, str]) -> dict[str, str]:
-    return environ(store.url, queue_name, **times)
-
-
-@pytest.fixture
-def service(service_settings: dict[str, str], tmp_path: Path) -> Iterator[Running]:
-    with serving(service_settings, tmp_path) as running:
+@pytest.fixture(scope="session")
+def shared_service(shared_site: Site) -> Iterator[Running]:
+    with serving(shared_site.settings, shared_site.folder) as running:
         yield running
+
+
+@pytest.fixture
+def site(shared_site: Site) -> Site:
+    """Override with `own_site` for a queue of its own."""
+    return shared_site
+
+
+@pytest.fixture
+def own_site(store: StoreUnderTest, tmp_path: Path) -> Site:
+    return Site(environ(store.url, uuid.uuid4().hex[:12], **SHORT), tmp_path)
+
+
+@pytest.fixture
+def own_service(own_site: Site) -> Iterator[Running]:
+    with serving(own_site.settings, own_site.folder) as running:
+        yield running
+
+
+@pytest.fixture
+def service(shared_service: Running) -> Running:
+    """Override together with `site`."""
+    return shared_service
 
 
 @pytest.fixture
@@ -57,8 +87,8 @@ async def bench(service: Running) -> AsyncIterator[Bench]:
 
 
 @pytest.fixture
-async def kit(client: Any, service: Running, queue_name: str) -> AsyncIterator[Kit]:
+async def kit(client: Any, service: Running, site: Site) -> AsyncIterator[Kit]:
     """To look behind the service; afterwards the store's invariants must still hold."""
-    kit = await make_kit(client, queue_name)
+    kit = await make_kit(client, site.queue_name)
     yield kit
     await kit.assert_sound()

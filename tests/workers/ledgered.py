@@ -225,14 +225,17 @@ async def tick(ctx: TaskContext) -> None:
     note("start", **told(ctx))
 
 
-ONE = HandlerOptions(concurrency=1)
+def whole(payload: dict[str, Any]) -> dict[str, Any]:
+    return payload
+
+
 for handler in (
     *(Handler(function.__name__, function) for function in (short, short_async, until_file, attentive)),
     *(Handler(function.__name__, function) for function in (attentive_async, hog, block, report, prolong, babble)),
     *(Handler(function.__name__, function) for function in (checked, add, add_async, fail, fail_async, give)),
     *(Handler(function.__name__, function, in_process=True) for function in (compute, die)),
     *(Handler(function.__name__, function, in_process=True) for function in (add_in_process, fail_in_process)),
-    Handler("whole", lambda payload: payload, takes="payload"),
+    Handler("whole", whole, takes="payload"),
     Handler("crowd", crowd, options=HandlerOptions(concurrency=3)),
     Handler("tick", tick, options=HandlerOptions(rate_per_second=10)),
     Handler("limited", tick),

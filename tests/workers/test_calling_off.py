@@ -1,28 +1,42 @@
 """What a handler is told while it runs, what it can say, and what becomes of one that does not listen."""
 
 import asyncio
-from pathlib import Path
+import os
+from collections.abc import Iterator
 
 import httpx
 import pytest
 
-from tests.api.bench import Bench
+from tests.api.bench import Bench, Json
 from tests.api.running import Running
 from tests.kit import Kit
-from tests.workers.conftest import SHORT
-from tests.workers.waiting import done, ended, registered_workers, until
-from tests.workers.workshop import Hand, Workshop
+from tests.workers.waiting import done, ended, registrations, until
+from tests.workers.workshop import Hand, Workshop, workshop
 
-LONG = 60.0
-
-
-@pytest.fixture
-def hand(service: Running, shop: Workshop) -> Hand:
-    return shop.hire(service.url, "--health-port", "0")
+LONG, LONGER = 60.0, 90.0
 
 
-async def health_of(bench: Bench) -> httpx.Response:
-    (worker,) = [each for each in await registered_workers(bench, "active") if "short" in each["task_types"]]
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
+    with workshop(tmp_path_factory.mktemp("calling-off") / "shop") as shop:
+        yield shop
+
+
+@pytest.fixture(scope="module")
+def hand(shared_service: Running, shop: Workshop) -> Hand:
+    return shop.hire(shared_service.url, "--health-port", "0")
+
+
+def is_alive(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}")
+
+
+async def cancel(bench: Bench, task_id: str) -> None:
+    await bench.call("DELETE", f"/api/v1/tasks/{task_id}")
+
+
+async def health_of(bench: Bench, hand: Hand) -> httpx.Response:
+    worker = (await registrations(bench, hand))[0]
     async with httpx.AsyncClient() as http:
         return await http.get(f"http://{worker['host']}:{worker['health_port']}/health", timeout=10)
 
@@ -34,7 +48,7 @@ async def test_a_cancelled_task_tells_its_handler(
     task_id = await bench.submit(task_type)
     await until(lambda: shop.ledger.count("start", task_id=task_id))
 
-    await bench.call("POST", f"/api/v1/tasks/{task_id}/cancel")
+    await cancel(bench, task_id)
     await until(lambda: shop.ledger.count("end", task_id=task_id))
     # What the handler then reports is refused; the next task shows that the worker took it in its stride.
     after = await done(bench, "add", {"a": 1})
@@ -50,8 +64,8 @@ async def test_a_cancelled_process_is_killed_and_replaced(bench: Bench, kit: Kit
     await until(lambda: shop.ledger.count("start", seconds=LONG))
     (started,) = shop.ledger.lines("start", seconds=LONG)
 
-    await bench.call("POST", f"/api/v1/tasks/{task_id}/cancel")
-    await until(lambda: not Path(f"/proc/{started['pid']}").exists())
+    await cancel(bench, task_id)
+    await until(lambda: not is_alive(started["pid"]))
     after = await done(bench, "compute", {"seconds": 0})
 
     assert (await bench.read(task_id))["status"] == "cancelled"
@@ -65,7 +79,7 @@ async def test_a_task_run_again_by_the_same_worker_is_not_stopped_for_what_happe
     """The service names a task it called off for five minutes, to whoever held it: also when that holds it anew."""
     task_id = await bench.submit("attentive", parameters={"seconds": 3})
     await until(lambda: shop.ledger.count("start", task_id=task_id))
-    await bench.call("POST", f"/api/v1/tasks/{task_id}/cancel")
+    await cancel(bench, task_id)
     await until(lambda: shop.ledger.count("end", task_id=task_id))
 
     await bench.call("POST", f"/api/v1/tasks/{task_id}/retry", {})
@@ -80,7 +94,7 @@ async def test_a_call_off_long_ago_does_not_make_the_worker_ask_without_end(
 ) -> None:
     task_id = await bench.submit("attentive")
     await until(lambda: shop.ledger.count("start", task_id=task_id))
-    await bench.call("POST", f"/api/v1/tasks/{task_id}/cancel")
+    await cancel(bench, task_id)
     await until(lambda: shop.ledger.count("end", task_id=task_id))
 
     before = await claims(bench)
@@ -98,11 +112,12 @@ async def claims(bench: Bench) -> int:
 async def test_the_latest_progress_is_shown_while_the_task_runs(
     bench: Bench, kit: Kit, hand: Hand, shop: Workshop
 ) -> None:
-    may_end = shop.file("may-end")
+    may_end = shop.new_file()
     task_id = await bench.submit("report", parameters={"path": str(may_end)})
 
     async def is_told() -> bool:
-        return ((await bench.read(task_id))["progress"] or {}).get("percent") == 50
+        progress: Json | None = (await bench.read(task_id))["progress"]
+        return progress is not None and progress["percent"] == 50
 
     await until(is_told)
     progress = (await bench.read(task_id))["progress"]
@@ -125,46 +140,45 @@ async def test_an_extension_moves_the_deadline_and_nothing_else_does(
     assert (not_extended["status"], not_extended["error"]["code"]) == ("dead_letter", "TIMEOUT")
 
 
-class TestAHungHandler:
-    @pytest.fixture
-    def times(self) -> dict[str, str]:
-        """No second attempt gets in the way."""
-        return {**SHORT, "TIDEQ_RETRY_BASE_SECONDS": "600"}
+async def test_a_hung_handler_times_out_is_told_and_its_late_result_changes_nothing(
+    bench: Bench, kit: Kit, hand: Hand, shop: Workshop
+) -> None:
+    may_end = shop.new_file()
+    # No second attempt gets in the way.
+    fields = {"timeout_seconds": 1, "max_retries": 1, "backoff": {"base_seconds": 600}}
+    task_id = await bench.submit("until_file", parameters={"path": str(may_end)}, **fields)
+    process = asyncio.create_task(done(bench, "compute", {"seconds": LONGER}, timeout_seconds=1, max_retries=0))
 
-    async def test_times_out_is_told_and_its_late_result_changes_nothing(
-        self, bench: Bench, kit: Kit, hand: Hand, shop: Workshop
-    ) -> None:
-        may_end = shop.file("may-end")
-        task_id = await bench.submit(
-            "until_file", parameters={"path": str(may_end)}, timeout_seconds=1, max_retries=1
-        )
-        process = asyncio.create_task(done(bench, "compute", {"seconds": LONG}, timeout_seconds=1, max_retries=0))
+    async def is_stuck() -> bool:
+        return (await health_of(bench, hand)).status_code == 503
 
-        async def is_stuck() -> bool:
-            return (await health_of(bench)).status_code == 503
+    await until(lambda: shop.ledger.count("start", task_id=task_id))
+    well = await health_of(bench, hand)
+    await until(is_stuck)
+    unwell, workers, timed_out = (
+        await health_of(bench, hand),
+        await registrations(bench, hand),
+        await bench.read(task_id),
+    )
+    may_end.touch()
+    await until(lambda: hand.events("service refused a report"))
+    after = await health_of(bench, hand)
 
-        await until(lambda: shop.ledger.count("start", task_id=task_id))
-        well = await health_of(bench)
-        await until(is_stuck)
-        unwell, workers, timed_out = await health_of(bench), await registered_workers(bench), await bench.read(task_id)
-        may_end.touch()
-        await until(lambda: hand.events("service refused a report"))
-        after = await health_of(bench)
-
-        assert (well.status_code, well.json()["checks"]["stuck_threads"]["ok"]) == (200, True)
-        assert unwell.json()["checks"]["stuck_threads"] == {"ok": False, "value": 1, "limit": 0}
-        assert [name for name, check in unwell.json()["checks"].items() if not check["ok"]] == ["stuck_threads"]
-        # Six seconds and more, with a heartbeat timeout of two: it went on beating, under the same ids.
-        assert {worker["state"] for worker in workers} == {"active"}
-        assert (timed_out["status"], timed_out["retry_count"], timed_out["losses"]) == ("queued", 1, 0)
-        assert timed_out["error"]["code"] == "TIMEOUT"
-        assert shop.ledger.lines("end", task_id=task_id)[0]["is_cancelled"]
-        assert (await bench.read(task_id))["version"] == timed_out["version"]
-        assert after.status_code == 200
-        # A process that hangs does not stay: it is killed at the deadline.
-        assert (await process)["error"]["code"] == "TIMEOUT"
-        (started,) = shop.ledger.lines("start", seconds=LONG)
-        assert not Path(f"/proc/{started['pid']}").exists()
+    assert (well.status_code, well.json()["checks"]["stuck_threads"]["ok"]) == (200, True)
+    assert unwell.json()["checks"]["stuck_threads"] == {"ok": False, "value": 1, "limit": 0}
+    assert [name for name, check in unwell.json()["checks"].items() if not check["ok"]] == ["stuck_threads"]
+    # Six seconds and more, with a heartbeat timeout of two: it went on beating, under the same ids.
+    assert {worker["state"] for worker in workers} == {"active"}
+    assert (timed_out["status"], timed_out["retry_count"], timed_out["losses"]) == ("queued", 1, 0)
+    assert timed_out["error"]["code"] == "TIMEOUT"
+    assert shop.ledger.lines("end", task_id=task_id)[0]["is_cancelled"]
+    assert (await bench.read(task_id))["version"] == timed_out["version"]
+    assert after.status_code == 200
+    # A process that hangs does not stay: it is killed at the deadline.
+    assert (await process)["error"]["code"] == "TIMEOUT"
+    (started,) = shop.ledger.lines("start", seconds=LONGER)
+    assert not is_alive(started["pid"])
+    await cancel(bench, task_id)
 
 
 @pytest.mark.parametrize("task_type", ["hog", "block"])
@@ -177,4 +191,4 @@ async def test_a_handler_that_takes_all_the_time_does_not_starve_heartbeats(
     tasks = await asyncio.gather(*(done(bench, task_type, {"seconds": 5}) for _ in range(count)))
 
     assert {(task["status"], task["attempt"], task["losses"]) for task in tasks} == {("completed", 1, 0)}
-    assert {worker["state"] for worker in await registered_workers(bench)} == {"active"}
+    assert {worker["state"] for worker in await registrations(bench, hand)} == {"active"}

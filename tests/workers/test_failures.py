@@ -82,7 +82,18 @@ def _nested(levels: int) -> Any:
 
 @pytest.mark.parametrize(
     "details",
-    [object(), {1: object()}, _endless(), _nested(40), "\0", {"\0": "\ud800"}, float("nan"), "x" * 100_000, 2**70, b"\xff"],
+    [
+        object(),
+        {1: object()},
+        _endless(),
+        _nested(40),
+        "\0",
+        {"\0": "\ud800"},
+        float("nan"),
+        "x" * 100_000,
+        2**70,
+        b"\xff",
+    ],
     ids=["object", "number key", "endless", "deep", "nul", "surrogate", "nan", "long", "big", "bytes"],
 )
 def test_details_that_cannot_be_told_never_spoil_the_report(details: Any) -> None:

@@ -1,17 +1,13 @@
 """Handlers in a real worker: what they are given, what becomes of what they return or raise."""
 
 import asyncio
-import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterator
 
 import httpx
 import pytest
 
 from tests.api.bench import Bench, Json
-from tests.api.running import Running, environ, serving
-from tests.stores import StoreUnderTest
-from tests.workers.conftest import SHORT
+from tests.api.running import Running
 from tests.workers.waiting import done
 from tests.workers.workshop import Hand, Workshop, workshop
 
@@ -20,31 +16,20 @@ FAILING = ["fail", "fail_async", "fail_in_process"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("handlers")
-
-
-@pytest.fixture(scope="module")
-def service(running_stores: Callable[[str], StoreUnderTest], folder: Path) -> Iterator[Running]:
-    """One for all tests here: none leaves anything behind."""
-    with serving(environ(running_stores("valkey").url, uuid.uuid4().hex[:12], **SHORT), folder) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def shop(folder: Path) -> Iterator[Workshop]:
-    with workshop(folder / "shop") as shop:
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
+    with workshop(tmp_path_factory.mktemp("handlers") / "shop") as shop:
         yield shop
 
 
 @pytest.fixture(scope="module")
-def hand(service: Running, shop: Workshop) -> Hand:
-    return shop.hire(service.url)
+def hand(shared_service: Running, shop: Workshop) -> Hand:
+    """One for all tests here, which is part of what they show."""
+    return shop.hire(shared_service.url)
 
 
 @pytest.fixture
-async def bench(service: Running, hand: Hand) -> AsyncIterator[Bench]:
-    async with httpx.AsyncClient(base_url=service.url, timeout=40) as client:
+async def bench(shared_service: Running, hand: Hand) -> AsyncIterator[Bench]:
+    async with httpx.AsyncClient(base_url=shared_service.url, timeout=40) as client:
         yield Bench(client)
     assert hand.process.poll() is None, "a handler ended the worker"
 
@@ -88,7 +73,9 @@ async def test_a_value_outside_its_bounds_is_named_however_deep(bench: Bench) ->
     deep = await done(bench, "checked", {"size": {"width": 1}, "crops": [crop]})
     bounded = await done(bench, "checked", {"size": {"width": 1}, "crops": [], "percent": 101})
 
-    assert "`$.crops[0].size.width`" in deep["error"]["message"] or "`$.crops[...].size.width`" in deep["error"]["message"]
+    assert (
+        "`$.crops[0].size.width`" in deep["error"]["message"] or "`$.crops[...].size.width`" in deep["error"]["message"]
+    )
     assert "`$.percent`" in bounded["error"]["message"]
 
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from tests.api.bench import Bench, Json
+from tests.workers.workshop import Hand
 
 PATIENCE_SECONDS = 40
 TERMINAL = ("completed", "failed", "dead_letter", "cancelled")
@@ -15,9 +16,9 @@ async def until(is_so: Callable[[], Any], seconds: float = PATIENCE_SECONDS) -> 
     async with asyncio.timeout(seconds):
         while True:
             found = is_so()
-            if await found if isinstance(found, Awaitable) else found:
+            if (await found) if isinstance(found, Awaitable) else found:
                 return
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.02)
 
 
 async def ended(bench: Bench, task_id: str) -> Json:
@@ -50,6 +51,13 @@ async def live_count(bench: Bench) -> int:
     return sum((await bench.call("GET", "/api/v1/queue/stats"))["queue"]["by_state"].values())
 
 
-async def registered_workers(bench: Bench, *states: str) -> list[Json]:
-    query = "&".join(f"state={state}" for state in states)
-    return (await bench.call("GET", f"/api/v1/workers?{query}"))["workers"]
+async def registrations(bench: Bench, hand: Hand) -> list[Json]:
+    """Of one process: one for each crew, and more if it had to register again; all that died in the last hour too."""
+    workers: list[Json] = []
+    path = "/api/v1/workers?limit=500"
+    page = await bench.call("GET", path)
+    workers += page["workers"]
+    while page["next_cursor"]:
+        page = await bench.call("GET", f"{path}&cursor={page['next_cursor']}")
+        workers += page["workers"]
+    return [worker for worker in workers if worker["name"] == hand.name]

@@ -28,7 +28,7 @@ class RegistrationRefused(Exception):
 
 
 class Claimer:
-    """Both callbacks are called with the worker id: when it is new, and with what it was answered."""
+    """Callbacks are given the worker id: when it is new, with what it was answered, when it is known no more."""
 
     def __init__(
         self,
@@ -38,6 +38,7 @@ class Claimer:
         rate: Rate | None,
         on_registered: Callable[[str], None],
         on_answer: Callable[[str, Answer], None],
+        on_unknown: Callable[[str], None],
     ) -> None:
         self.worker_id = ""
         self.heartbeat_seconds = 30.0
@@ -47,30 +48,32 @@ class Claimer:
         self._rate = rate
         self._on_registered = on_registered
         self._on_answer = on_answer
+        self._on_unknown = on_unknown
         self._patience = Patience()
         self._poll_id = secrets.token_hex(8)
         self._early_count = 0
-        self._may_claim, self._is_paused = asyncio.Event(), asyncio.Event()
+        self._may_claim, self._is_interrupted = asyncio.Event(), asyncio.Event()
         self._may_claim.set()
 
     def pause(self) -> None:
         self._may_claim.clear()
-        self._is_paused.set()
+        self._is_interrupted.set()
 
     def resume(self) -> None:
-        self._is_paused.clear()
         self._may_claim.set()
 
     def forget(self) -> None:
-        """The service no longer knows this worker: it registers anew before it claims again."""
+        """The service no longer knows this worker: a poll that waits would wait for nothing."""
         self.worker_id = ""
+        self._is_interrupted.set()
 
     async def run(self) -> None:
-        """Until cancelled. A pause breaks a waiting poll off: the service notices, and claims nothing for it."""
+        """Until cancelled. A waiting poll that is broken off the service notices, and claims nothing for it."""
         while True:
             await self._may_claim.wait()
-            async with running(self._claim_for_ever()) as claiming, running(_wait_for(self._is_paused)) as pausing:
-                await asyncio.wait((claiming, pausing), return_when=asyncio.FIRST_COMPLETED)
+            self._is_interrupted.clear()
+            async with running(self._claim_for_ever()) as claiming, running(_wait_for(self._is_interrupted)) as other:
+                await asyncio.wait((claiming, other), return_when=asyncio.FIRST_COMPLETED)
                 if claiming.done():
                     claiming.result()
 
@@ -129,7 +132,8 @@ class Claimer:
 
     async def _bear(self, error: Refused) -> None:
         if error.is_unknown_worker:
-            self.forget()
+            worker_id, self.worker_id = self.worker_id, ""
+            self._on_unknown(worker_id)
             await self._patience.wait()
         else:
             log.error("service refuses to give work", error=str(error))

@@ -50,7 +50,9 @@ class Crew:
         self._reporter = Reporter(protocol, self.hear, self._lose, self.forget)
         self._execution = Execution(capacity, modules, self._done)
         about = {**description, "task_types": sorted(self._handlers), "capacity": capacity}
-        self._claimer = Claimer(protocol, about, self._slots, rate, self._open_mailbox, self._take)
+        self._claimer = Claimer(
+            protocol, about, self._slots, rate, self._open_mailbox, self._take, self._ask_about_all_of
+        )
         self._mailbox: Mailbox | None = None
         self._jobs: set[asyncio.Task[None]] = set()
         self._drain_asked = asyncio.Event()
@@ -123,10 +125,10 @@ class Crew:
             self.drain()
 
     def forget(self, worker_id: str) -> None:
-        """The service does not know this worker id: what runs under it may be another's by now."""
+        """The service does not know this worker id any more."""
         if worker_id == self.worker_id:
             self._claimer.forget()
-            self._ask_about([run for run in self.runs.values() if run.mailbox.worker_id == worker_id])
+            self._ask_about_all_of(worker_id)
 
     async def _live(self, drain_seconds: float) -> None:
         async with running(self._claimer.run()) as claiming, running(_wait_for(self._drain_asked)) as draining:
@@ -197,6 +199,10 @@ class Crew:
                 doubted.append(run)
             run.cancel_count = count
         self._ask_about(doubted)
+
+    def _ask_about_all_of(self, worker_id: str) -> None:
+        """What runs under an id that is known no more may be another's by now, or still this worker's."""
+        self._ask_about([run for run in self.runs.values() if run.mailbox.worker_id == worker_id])
 
     def _ask_about(self, runs: Sequence[Run]) -> None:
         for mailbox in {run.mailbox for run in runs}:

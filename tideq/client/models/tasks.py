@@ -47,7 +47,7 @@ class NewTask(msgspec.Struct, frozen=True, omit_defaults=True):
     """A task to be submitted. What is left out takes the priority's or the service's default."""
 
     task_type: str
-    parameters: Any = msgspec.field(default_factory=dict[str, Any])
+    parameters: Any = {}
     """A mapping, a dataclass or a struct: it becomes a JSON object."""
     priority: str | None = None
     """`high`, `medium`, `low`, or another level the service is configured with."""
@@ -62,7 +62,7 @@ class NewTask(msgspec.Struct, frozen=True, omit_defaults=True):
     """Instead of `run_at`."""
     idempotency_key: str | None = None
     """Submitting it again within 24 h answers with the same task."""
-    tags: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    tags: Mapping[str, str] = {}
     """For finding it again."""
     backoff: Backoff | None = None
     head_start_seconds: float = 0

@@ -1,0 +1,74 @@
+"""How long `tideq rebuild` takes after the store has lost everything, and whose time that is."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from typing import NamedTuple
+
+from bench.figures import Plan, Table, Target, figure
+from bench.history.processes import environ_for, load, replicating
+from bench.history.stores import Stores, history_stores, postgres_cpu
+from bench.history.watching import Watch
+from bench.history.work import Waits
+from bench.server import Servers
+from tideq.queue_core.engine.keys import Keys
+
+MAX_SECONDS = {100_000: 10.0, 1_000_000: 60.0}
+
+
+class Round(NamedTuple):
+    """Seconds."""
+
+    elapsed: float
+    python: float
+    postgres: float
+    store: float
+
+
+async def measure(servers: Servers, plan: Plan) -> tuple[Table, tuple[Target, ...]]:
+    samples = {count: await _rebuilds(servers, count, plan.history_rebuilds) for count in plan.history_live_tasks}
+    rows = tuple(
+        (f"{count:_}", *(figure(column) for column in zip(*rounds, strict=True))) for count, rounds in samples.items()
+    )
+    columns = ("live tasks", "seconds", "CPU: Python", "PostgreSQL", "store")
+    note = "The whole command, its start included; the store's share is the script that restores."
+    targets = tuple(
+        Target(f"{count:_} tasks rebuilt", MAX_SECONDS[count], min(each.elapsed for each in samples[count]), "s")
+        for count in samples
+        if count in MAX_SECONDS
+    )
+    return Table("`tideq rebuild` after FLUSHALL", columns, rows, note), targets
+
+
+async def _rebuilds(servers: Servers, count: int, rounds: int) -> list[Round]:
+    async with history_stores(servers) as stores:
+        async with replicating(stores):
+            await load(stores, Waits(count))
+            await Watch(stores).caught_up()
+        return [await _rebuild(stores, count) for _ in range(rounds)]
+
+
+async def _rebuild(stores: Stores, count: int) -> Round:
+    await stores.server.clear()
+    postgres, store = await postgres_cpu(stores), await stores.server.cpu()
+    postgres_us, began = postgres.us(), time.perf_counter()
+    python_seconds = await _run_rebuild(stores)
+    elapsed, postgres_us = time.perf_counter() - began, postgres.us() - postgres_us
+    store_us = (await stores.server.cpu()).main_us - store.main_us
+    restored = await stores.server.client.zcard(Keys(stores.queue_name).key("queue"))
+    if restored != count:
+        raise RuntimeError(f"{restored} tasks were restored, {count} were there")
+    return Round(elapsed, python_seconds, postgres_us / 1e6, store_us / 1e6)
+
+
+async def _run_rebuild(stores: Stores) -> float:
+    """Seconds of CPU it took."""
+    command = (sys.executable, "-m", "tideq.cli", "rebuild")
+    process = subprocess.Popen(command, env=environ_for(stores), stdout=subprocess.DEVNULL)
+    _, status, used = await asyncio.to_thread(os.wait4, process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError("`tideq rebuild` failed; it said why above")
+    return used.ru_utime + used.ru_stime
