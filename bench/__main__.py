@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import http, lanes, layouts, lifecycle, memory, reference, report, variants
+from bench import history, http, lanes, layouts, lifecycle, memory, reference, report, variants
 from bench.figures import FULL, QUICK, Findings, Plan
 from bench.http import servers as http_servers
 from bench.server import Servers
@@ -22,6 +22,7 @@ BENCHES: dict[str, Callable[[Servers, Plan], Awaitable[Findings]]] = {
     "layouts": layouts.measure,
     "allocators": variants.measure_allocators,
     "http": http.measure,
+    "history": history.measure,
     "http-servers": http_servers.measure,
 }
 ASKED_FOR = {"http-servers"}

@@ -66,6 +66,12 @@ class Plan(msgspec.Struct, frozen=True):
     http_requests: int
     http_tasks: int
     http_deliveries: int
+    history_tasks: int
+    history_seconds: int
+    history_live_tasks: tuple[int, ...]
+    history_rebuilds: int
+    history_rows: int
+    history_pages: int
 
 
 FULL = Plan(
@@ -80,6 +86,12 @@ FULL = Plan(
     http_requests=5_000,
     http_tasks=20_000,
     http_deliveries=300,
+    history_tasks=50_000,
+    history_seconds=10,
+    history_live_tasks=(100_000, 1_000_000),
+    history_rebuilds=3,
+    history_rows=10_000_000,
+    history_pages=100,
 )
 QUICK = Plan(
     rounds=3,
@@ -93,6 +105,12 @@ QUICK = Plan(
     http_requests=1_000,
     http_tasks=5_000,
     http_deliveries=100,
+    history_tasks=10_000,
+    history_seconds=4,
+    history_live_tasks=(20_000,),
+    history_rebuilds=1,
+    history_rows=300_000,
+    history_pages=30,
 )
 
 

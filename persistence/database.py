@@ -29,7 +29,9 @@ BY_INDEX = (
 would take longer than reading it, and a plan for unknown values is a bad guess unless it has no choice."""
 MAX_READERS = 8
 ALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
-"""A replicator whose machine vanished gives its locks back within half a minute."""
+"""A server whose machine vanished is noticed within half a minute."""
+NOTICED = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3"
+"""So is a client's, by the server, which gives its locks to others: left to itself it would wait two hours."""
 
 
 def schema_name(queue_name: str) -> str:
@@ -82,6 +84,7 @@ class Database:
                 self._url, autocommit=True, connect_timeout=CONNECT_SECONDS, **cast("dict[str, Any]", ALIVE)
             )
             async with connection:
+                await connection.execute(NOTICED)
                 await self._choose_schema(connection)
                 yield connection
 

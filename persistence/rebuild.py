@@ -4,14 +4,17 @@ The store is closed while it lasts and opened by the last step, under a new epoc
 again. What was acknowledged but not yet replicated when the store was lost is lost with it: that is the lag.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import structlog
+from psycopg import AsyncServerCursor
 
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Connection, statement
 from tideq.persistence.definitions import joined, pack_definition, packed_record
+from tideq.queue_core.background import end
 from tideq.queue_core.engine.feed import FIRST_ID
 from tideq.queue_core.engine.restoring import KeptKey, Restoration, RestoredTask, StoreFacts
 from tideq.queue_core.settings import QueueSettings, Retention
@@ -33,6 +36,13 @@ class Plan(NamedTuple):
     @property
     def live_count(self) -> int:
         return sum(self.live_by_state.values())
+
+
+class Returning(NamedTuple):
+    """Tasks as the store will have them, and which of them had errors."""
+
+    tasks: list[RestoredTask]
+    failed_ids: list[str]
 
 
 class Rebuild:
@@ -72,18 +82,19 @@ class Rebuild:
         return str(epoch)
 
     async def _put_tasks(self, total: int) -> None:
+        """While one batch is being put back the next is being read: half of the time is the store's."""
         done = 0
-        async with self._connection.transaction():
-            async for rows in self._live_rows():
-                await put_back(self._connection, self._restoration, rows)
-                done += len(rows)
-                self._on_progress(done, total)
-
-    async def _live_rows(self) -> AsyncIterator[list[tuple[Any, ...]]]:
-        async with self._connection.cursor(name="live") as cursor:
+        async with self._connection.transaction(), self._connection.cursor(name="live") as cursor:
             await cursor.execute(statement("live_tasks"), (LIVE,))
-            while rows := await cursor.fetchmany(FETCH_COUNT):
-                yield rows
+            reading = asyncio.create_task(_read(cursor))
+            try:
+                while (returning := await reading).tasks:
+                    reading = asyncio.create_task(_read(cursor))
+                    await _put(self._connection, self._restoration, returning)
+                    done += len(returning.tasks)
+                    self._on_progress(done, total)
+            finally:
+                await end(reading)
 
     async def _put_rest(self) -> None:
         """Keys first: nobody can submit yet, and whoever repeats a submission later must meet its key."""
@@ -109,14 +120,25 @@ async def put_keys_and_dead_letters(connection: Connection, restoration: Restora
 
 async def put_back(connection: Connection, restoration: Restoration, rows: Sequence[tuple[Any, ...]]) -> None:
     """Rows of `live_tasks` or `some_tasks`: tasks, and what their earlier attempts failed with."""
-    await restoration.put_tasks([_restored(*row) for row in rows])
-    failed = [task_id for task_id, *_, has_error in rows if has_error]
-    if failed:
+    await _put(connection, restoration, _returning(rows))
+
+
+async def _put(connection: Connection, restoration: Restoration, returning: Returning) -> None:
+    await restoration.put_tasks(returning.tasks)
+    if returning.failed_ids:
         errors: dict[str, dict[int, bytes]] = {}
-        found = await connection.execute(statement("attempt_errors"), (failed,))
+        found = await connection.execute(statement("attempt_errors"), (returning.failed_ids,))
         for task_id, attempt, error in await found.fetchall():
             errors.setdefault(task_id, {})[attempt] = error.encode()
         await restoration.put_errors(errors)
+
+
+async def _read(cursor: AsyncServerCursor[tuple[Any, ...]]) -> Returning:
+    return _returning(await cursor.fetchmany(FETCH_COUNT))
+
+
+def _returning(rows: Sequence[tuple[Any, ...]]) -> Returning:
+    return Returning([_restored(*row) for row in rows], [task_id for task_id, *_, has_error in rows if has_error])
 
 
 def _restored(

@@ -5,13 +5,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from bench.figures import Figure, Plan, Table, figure, take_turns
+from bench.figures import Figure, Findings, Plan, Table, Target, figure, take_turns
 from bench.history.processes import load, replicating
-from bench.history.stores import Stores, postgres_cpu
+from bench.history.stores import Rated, Stores, postgres_cpu
 from bench.history.watching import Watch
 from bench.history.work import Failures, Lives, Steps, Work
 
 WHOLE = "whole lives"
+LEAST_RATIO = 3
 BACKLOGS: dict[str, Callable[[int], Work]] = {
     WHOLE: Lives,
     "lives in steps": Steps,
@@ -30,15 +31,20 @@ class Drain(NamedTuple):
     store_us: float
 
 
-async def measure(stores: Stores, plan: Plan) -> tuple[Table, Figure]:
-    """And the rate at which whole lives are caught up with."""
+async def measure(stores: Stores, plan: Plan) -> Rated:
     variants = {name: partial(drain, stores, backlog(plan.history_tasks)) for name, backlog in BACKLOGS.items()}
     samples = await take_turns(plan.rounds, variants)
     rows = tuple((name, *_figures(drains)) for name, drains in samples.items())
     columns = ("backlog", "events/s", "tasks/s", "replicator, µs an event", "its backend", "all PostgreSQL", "store")
     note = f"{plan.history_tasks:_} tasks of four events. In steps no life fits into a batch: every event is a write."
-    table = Table("Catching up", columns, rows, note)
-    return table, figure([each.tasks_per_second for each in samples[WHOLE]])
+    table = Table("Catching up: `tideq replicate` and what piled up without it", columns, rows, note)
+    return Rated(Findings((table,)), max(each.tasks_per_second for each in samples[WHOLE]))
+
+
+def target(caught_up: float, lived: float) -> Target:
+    """Tasks a second, both."""
+    name = f"{LEAST_RATIO} × the rate of whole lives over HTTP, in rates of catching up"
+    return Target(name, 1.0, LEAST_RATIO * lived / caught_up, "×")
 
 
 async def drain(stores: Stores, work: Work) -> Drain:
@@ -53,8 +59,9 @@ async def drain(stores: Stores, work: Work) -> Drain:
         used = zip((*replicator.cpu_us(), postgres.us()), cpu, strict=True)
         store_us = (await stores.server.cpu()).main_us - store.main_us
     events = reached.event_count - before.event_count
-    each = [(after - before) / events for after, before in used]
-    return Drain(events / seconds, work.tasks / seconds, *each, store_us / events)
+    replicator_us, backend_us, postgres_us = ((after - before) / events for after, before in used)
+    rates = (events / seconds, work.tasks / seconds)
+    return Drain(*rates, replicator_us, backend_us, postgres_us, store_us / events)
 
 
 def _figures(drains: list[Drain]) -> list[Figure]:

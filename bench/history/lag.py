@@ -7,7 +7,7 @@ would disturb. Both clocks are this machine's.
 from functools import partial
 from typing import NamedTuple
 
-from bench.figures import Plan, Table, figure, take_turns
+from bench.figures import Findings, Plan, Table, figure, take_turns
 from bench.history.processes import load, replicating
 from bench.history.stores import Stores
 from bench.history.watching import Watch
@@ -34,14 +34,15 @@ class Round(NamedTuple):
     tasks_per_second: float
 
 
-async def measure(stores: Stores, plan: Plan) -> Table:
+async def measure(stores: Stores, plan: Plan) -> Findings:
     samples = await take_turns(
         plan.rounds, {f"{batch}": partial(_round, stores, batch, plan.history_seconds) for batch in BATCHES}
     )
     rows = tuple((name, *(figure(column) for column in zip(*rounds, strict=True))) for name, rounds in samples.items())
     columns = ("tasks in a call", "p50, ms", "p99", "oldest", "replicator, µs an event", "its backend", "tasks/s")
     title = f"Lag at {TASKS_PER_SECOND:_} tasks a second: age of an event at its commit"
-    return Table(title, columns, rows, f"{plan.history_seconds} s a round, whole lives, the first second left out.")
+    note = f"{plan.history_seconds} s a round, whole lives, the first second left out."
+    return Findings((Table(title, columns, rows, note),))
 
 
 async def _round(stores: Stores, batch: int, seconds: int) -> Round:
@@ -52,8 +53,10 @@ async def _round(stores: Stores, batch: int, seconds: int) -> Round:
         before, cpu, began_ms = await watch.checkpoint(), replicator.cpu_us(), await watch.now_ms()
         done = await load(stores, work)
         reached = await watch.caught_up()
-        used = [after - before for after, before in zip(replicator.cpu_us(), cpu, strict=True)]
+        used = zip(replicator.cpu_us(), cpu, strict=True)
     events = reached.event_count - before.event_count
     first_ms = reached.now_ms - round(done.seconds * 1000) + 1_000
     ((ages,),) = await stores.rows(AGES, max(first_ms, began_ms), reached.now_ms + 1)
-    return Round(*ages, *(each / events for each in used), done.tasks / done.seconds)
+    p50, p99, worst = map(float, ages)
+    replicator_us, backend_us = ((after - before) / events for after, before in used)
+    return Round(p50, p99, worst, replicator_us, backend_us, done.tasks / done.seconds)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncGenerator
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import msgspec
 
@@ -43,15 +43,19 @@ def environ_for(stores: Stores) -> dict[str, str]:
 @contextlib.asynccontextmanager
 async def replicating(stores: Stores) -> AsyncGenerator[Replicating]:
     """`tideq replicate`, from when it has the lock and is about to work."""
-    command = (sys.executable, "-m", "tideq.cli", "replicate")
     with tempfile.TemporaryFile("w+") as log:
-        process = subprocess.Popen(command, env=environ_for(stores), stdout=subprocess.DEVNULL, stderr=log)
+        process = _start(stores, log)
         try:
             yield Replicating(process.pid, await _holder(stores, process))
         finally:
             _stop(process)
             log.seek(0)
             sys.stderr.write(log.read())
+
+
+def _start(stores: Stores, log: IO[str]) -> "subprocess.Popen[bytes]":
+    command = (sys.executable, "-m", "tideq.cli", "replicate")
+    return subprocess.Popen(command, env=environ_for(stores), stdout=subprocess.DEVNULL, stderr=log)
 
 
 async def _holder(stores: Stores, process: "subprocess.Popen[bytes]") -> int:
@@ -79,7 +83,8 @@ async def load(stores: Stores, work: Work) -> Done:
     client = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bench.history.load", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
-    assert client.stdin is not None and client.stdout is not None
+    assert client.stdin is not None
+    assert client.stdout is not None
     client.stdin.write(msgspec.json.encode(Job(where, work)) + b"\n")
     if await client.stdout.readline() != b"ready\n":
         raise RuntimeError("the load did not get ready; it said why above")

@@ -2,12 +2,11 @@
 
 import asyncio
 import os
-import subprocess
 import sys
 import time
 from typing import NamedTuple
 
-from bench.figures import Plan, Table, Target, figure
+from bench.figures import Findings, Plan, Table, Target, figure
 from bench.history.processes import environ_for, load, replicating
 from bench.history.stores import Stores, history_stores, postgres_cpu
 from bench.history.watching import Watch
@@ -27,7 +26,7 @@ class Round(NamedTuple):
     store: float
 
 
-async def measure(servers: Servers, plan: Plan) -> tuple[Table, tuple[Target, ...]]:
+async def measure(servers: Servers, plan: Plan) -> Findings:
     samples = {count: await _rebuilds(servers, count, plan.history_rebuilds) for count in plan.history_live_tasks}
     rows = tuple(
         (f"{count:_}", *(figure(column) for column in zip(*rounds, strict=True))) for count, rounds in samples.items()
@@ -39,7 +38,7 @@ async def measure(servers: Servers, plan: Plan) -> tuple[Table, tuple[Target, ..
         for count in samples
         if count in MAX_SECONDS
     )
-    return Table("`tideq rebuild` after FLUSHALL", columns, rows, note), targets
+    return Findings((Table("`tideq rebuild` after FLUSHALL", columns, rows, note),), targets)
 
 
 async def _rebuilds(servers: Servers, count: int, rounds: int) -> list[Round]:
@@ -65,10 +64,13 @@ async def _rebuild(stores: Stores, count: int) -> Round:
 
 async def _run_rebuild(stores: Stores) -> float:
     """Seconds of CPU it took."""
-    command = (sys.executable, "-m", "tideq.cli", "rebuild")
-    process = subprocess.Popen(command, env=environ_for(stores), stdout=subprocess.DEVNULL)
-    _, status, used = await asyncio.to_thread(os.wait4, process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
+    pid = _start((sys.executable, "-m", "tideq.cli", "rebuild"), environ_for(stores))
+    _, status, used = await asyncio.to_thread(os.wait4, pid, 0)
+    if status:
         raise RuntimeError("`tideq rebuild` failed; it said why above")
     return used.ru_utime + used.ru_stime
+
+
+def _start(command: tuple[str, ...], environ: dict[str, str]) -> int:
+    """Without anyone who waits for it but us, because only one can."""
+    return os.posix_spawn(command[0], command, environ)

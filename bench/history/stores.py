@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, LiteralString, NamedTuple
 
+from bench.figures import Findings
 from bench.server import NO_LIMITS, BenchServer, Servers
 from tideq.embedded import PostgresOptions
 from tideq.persistence.database import Database
@@ -16,7 +17,8 @@ from tideq.persistence.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.settings import QueueSettings
 
-OPTIONS = PostgresOptions(flags=("-c", "track_commit_timestamp=on"))
+QUEUE = "bench"
+FLAGS = ("-c", "track_commit_timestamp=on")
 """As the wheel is set up, but for one thing: a row tells when it was committed, which is what lag is about."""
 PARENT, CHILDREN_CPU = 1, slice(13, 15)
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -45,16 +47,26 @@ class Stores(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def history_stores(servers: Servers, queue_name: str = "bench") -> AsyncGenerator[Stores]:
-    """Migrated, and opened once, so that whoever comes next finds a sound store."""
-    with servers.start(postgres=OPTIONS) as server:
-        async with Database(server.database_url, queue_name) as database:
-            stores = Stores(server, server.database_url, database, queue_name)
+async def history_stores(servers: Servers, weeks: int = 0, flags: tuple[str, ...] = ()) -> AsyncGenerator[Stores]:
+    """Migrated, with partitions for so many weeks back, and opened once: whoever comes next finds a sound store."""
+    options = PostgresOptions(flags=(*FLAGS, *flags))
+    with servers.start(postgres=options) as server:
+        async with Database(server.database_url, QUEUE) as database:
+            stores = Stores(server, server.database_url, database, QUEUE)
             await migrate(database)
-            await Partitions(database, stores.history).make_ahead(time.time_ns() // 1_000_000)
+            for week in range(weeks, -1, -1):
+                now_ms = time.time_ns() // 1_000_000
+                await Partitions(database, stores.history).make_ahead(now_ms - week * stores.history.partition_ms)
             async with stores.opened():
                 pass
             yield stores
+
+
+class Rated(NamedTuple):
+    """Findings, and the one rate among them that others are held against: the best of all rounds."""
+
+    findings: Findings
+    tasks_per_second: float
 
 
 class PostgresCpu(NamedTuple):

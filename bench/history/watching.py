@@ -1,15 +1,19 @@
 """How far history has come, seen from outside."""
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from bench.history.stores import Stores
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
+from tideq.queue_core.background import running
 from tideq.queue_core.engine.feed import Feed
 from tideq.queue_core.engine.keys import Keys
 
 LOOK_SECONDS = 0.02
 """Each look takes about half a millisecond of the machine."""
+BACKLOG_SECONDS = 0.2
 
 
 class Watch:
@@ -26,13 +30,36 @@ class Watch:
 
     async def caught_up(self) -> Checkpoint:
         """Once history has everything that the store has now."""
-        last = await self._feed.last_id()
-        while (reached := await self.checkpoint()).entry_id != last:
+        last, reached = await self._feed.last_id(), await self.checkpoint()
+        while reached.entry_id != last:
             await asyncio.sleep(LOOK_SECONDS)
+            reached = await self.checkpoint()
         return reached
 
+    @asynccontextmanager
+    async def backlogs(self, events_an_entry: int) -> AsyncGenerator[list[int]]:
+        """How many events history lacks, every now and then and once more at the end. Begins when it has everything."""
+        seen: list[int] = []
+        start = await self._ahead(events_an_entry)
+
+        async def look() -> None:
+            seen.append(await self._ahead(events_an_entry) - start)
+
+        async def look_on() -> None:
+            while True:
+                await asyncio.sleep(BACKLOG_SECONDS)
+                await look()
+
+        async with running(look_on()):
+            yield seen
+            await look()
+
+    async def _ahead(self, events_an_entry: int) -> int:
+        stream = await self._client.xinfo_stream(self._outbox)
+        return stream["entries-added"] * events_an_entry - (await self.checkpoint()).event_count
+
     async def drop_replicated(self) -> None:
-        """What stays in the stream for listeners is read again by every replicator that starts: not what is measured."""
+        """What is left in the stream for listeners every new replicator reads again, which is not to be measured."""
         await self._client.xtrim(self._outbox, maxlen=0)
 
     async def now_ms(self) -> int:

@@ -38,9 +38,10 @@ class Load(NamedTuple):
 
 
 @contextmanager
-def api(redis_url: str) -> Generator[ServerProcess]:
+def api(redis_url: str, database_url: str = "") -> Generator[ServerProcess]:
     """`tideq serve` as operators run it, but for the limits on depth."""
-    with _serving(("-m", "tideq.cli", "serve", "--port", "0"), _settings(redis_url)) as server:
+    settings = {**_settings(redis_url), "DATABASE_URL": database_url}
+    with _serving(("-m", "tideq.cli", "serve", "--port", "0"), settings) as server:
         yield server
 
 

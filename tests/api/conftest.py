@@ -72,8 +72,10 @@ async def replication(service: Service) -> AsyncIterator[Replication]:
 
 
 @pytest.fixture
-async def replicated(replication: Replication) -> Replication:
-    """A replicator at work from the beginning."""
+async def replicated(replication: Replication, monkeypatch: pytest.MonkeyPatch) -> Replication:
+    """A replicator at work from the beginning, and a service that waits for it however busy the machine is."""
+    for module in ("api.routes.history", "api.routes.dlq", "persistence.recall"):
+        monkeypatch.setattr(f"tideq.{module}.SOON_SECONDS", 10)
     await replication.start()
     return replication
 

@@ -23,7 +23,6 @@ from tideq.api.server import GRACE_SECONDS
 
 PROCESSES = 3
 DEATHS = 8
-ESTABLISHED = "01"
 
 
 @pytest.fixture
@@ -133,31 +132,30 @@ async def test_a_signal_ends_them_all(many: Running, number: signal.Signals) -> 
     assert many.complaints() == ""
 
 
-async def test_a_signal_answers_waiting_polls_of_every_process(many: Running) -> None:
+async def test_a_signal_answers_waiting_polls_of_every_process(many: Running, kit: Kit) -> None:
     async with Traffic([many.url]) as traffic:
-        workers = [await traffic.call("/internal/workers/register", {}) for _ in range(30)]
+        workers = [(await traffic.call("/internal/workers/register", {}))["worker_id"] for _ in range(30)]
+        registered = await _due(kit)
+        await asyncio.sleep(0.01)
         asked = {"available_capacity": 1, "wait_seconds": 30}
         async with httpx.AsyncClient(timeout=40) as http, asyncio.TaskGroup() as group:
-            polls = [
-                group.create_task(http.post(f"{many.url}/internal/workers/{worker['worker_id']}/poll", json=asked))
-                for worker in workers
-            ]
-            await until(lambda: _are_read(many.port, len(polls)))
+            urls = [f"{many.url}/internal/workers/{worker_id}/poll" for worker_id in workers]
+            polls = [group.create_task(http.post(url, json=asked)) for url in urls]
+            await until(lambda: _have_polled(kit, registered))
             many.process.terminate()
 
     assert [poll.result().json()["tasks"] for poll in polls] == [[]] * len(polls)
     assert await asyncio.to_thread(many.process.wait, 10) == 0
 
 
-async def _are_read(port: int, count: int) -> bool:
-    """So many connections stand, and nothing lies unread in any of them."""
-    own = _connections(port)
-    return len(own) >= count and all(queues == "00000000:00000000" for queues in own)
+async def _due(kit: Kit) -> dict[bytes, float]:
+    """When each worker's heartbeat falls due: a poll moves it."""
+    return dict(await kit.client.zrange(kit.keys.key("workers"), 0, -1, withscores=True))
 
 
-def _connections(port: int) -> list[str]:
-    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return [line[4] for line in lines if line[1].endswith(f":{port:04X}") and line[3] == ESTABLISHED]
+async def _have_polled(kit: Kit, before: dict[bytes, float]) -> bool:
+    now = await _due(kit)
+    return all(now[worker_id] > due for worker_id, due in before.items())
 
 
 async def test_a_second_signal_ends_them_at_once(many: Running) -> None:

@@ -31,10 +31,18 @@ class TestSettings:
         assert told(None, "", known) == ("http://a:1", None)
         assert told(None, None, {}) == ("http://127.0.0.1:8080", None)
 
-    @pytest.mark.parametrize("url", ["127.0.0.1:8080", "redis://127.0.0.1", "http://", "tideq"])
+    @pytest.mark.parametrize(
+        "url", ["127.0.0.1:8080", "redis://127.0.0.1", "http://", "tideq", "http://a b", "http://a:x"]
+    )
     def test_what_is_no_url_is_refused_at_once(self, url: str) -> None:
         with pytest.raises(ValueError, match="no URL of a service"):
             checked_url(url)
+
+    def test_a_key_is_taken_as_files_give_it_and_no_other(self) -> None:
+        assert connection_from(None, "tq_a\n", None, 10, True, {}).headers["Authorization"] == "Bearer tq_a"
+        for wrong in ("tq_ä", "tq_a\nX-Other: 1"):
+            with pytest.raises(ValueError, match="API key"):
+                connection_from(None, wrong, None, 10, True, {})
 
     def test_a_plain_connection_trusts_nobody_and_a_secure_one_the_usual(self) -> None:
         plain = connection_from("http://a", None, None, 10, True, {})

@@ -1,8 +1,10 @@
 """What the client does when answers are lost, proxies fail and services restart: each thing happens once."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -25,9 +27,21 @@ from tideq.client import (
     NotFound,
     RetryPolicy,
     ServerError,
+    TideqError,
     TooManyRequests,
     Unavailable,
 )
+
+
+class Noting(RetryPolicy, frozen=True, kw_only=True):
+    """Tells what it was asked about."""
+
+    noted: list[type[TideqError]] = msgspec.field(default_factory=list[type[TideqError]])
+
+    def delay(self, error: TideqError, **facts: Any) -> float | None:
+        self.noted.append(type(error))
+        return super().delay(error, **facts)
+
 
 QUICK = RetryPolicy(base_seconds=0.001, cap_seconds=0.01)
 
@@ -273,26 +287,37 @@ class TestNobodyThere:
 
         assert len(proxy.seen) == 1
 
+    async def test_something_else_that_tells_no_events_is_found_out(
+        self, client: AsyncClient, proxy: FaultyProxy
+    ) -> None:
+        proxy.faults = [Fault(200, body=b"<html>hello</html>\n\n")]
+
+        with pytest.raises(BadAnswer):
+            await anext(client.events())
+
+        assert len(proxy.seen) == 1
+
     async def test_calls_outlast_a_restart(
         self, form: Form, store: StoreUnderTest, task_type: str, tmp_path: Path
     ) -> None:
-        port = free_port()
+        port, policy = free_port(), Noting(cap_seconds=0.2)
         settings = environ(store.url, task_type)
-        async with client_of(form, f"http://127.0.0.1:{port}", retries=RetryPolicy(cap_seconds=0.2)) as client:
-            with serving(settings, tmp_path, port):
-                first = await client.submit(task_type)
+        with contextlib.ExitStack() as services:
+            async with client_of(form, f"http://127.0.0.1:{port}", retries=policy) as client:
+                with serving(settings, tmp_path, port):
+                    first = await client.submit(task_type)
+                submitting = asyncio.create_task(client.submit(task_type))
                 waiting = asyncio.create_task(client.wait(first.task_id, timeout_seconds=60))
-            submitting = asyncio.create_task(client.submit(task_type))
-            with serving(settings, tmp_path, port) as running:
+                await asyncio.to_thread(services.enter_context, serving(settings, tmp_path, port))
                 second = await submitting
-                assert await depth(client, task_type) == 2
                 async with asyncio.timeout(30):
                     await client.cancel(first.task_id)
                     task = await waiting
-                running.process.terminate()
 
-        assert task.status == "cancelled"
-        assert second.task_id != first.task_id
+                assert await depth(client, task_type) == 1
+
+        assert (task.status, second.task_id != first.task_id) == ("cancelled", True)
+        assert CannotConnect in policy.noted
 
 
 async def test_a_wait_that_is_answered_early_goes_on(

@@ -28,13 +28,23 @@ SHOWN = 5
 class History:
     """Everything the tables say."""
 
-    def __init__(self, database_url: str, schema: str) -> None:
-        with psycopg.connect(database_url) as connection:
-            connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(schema)))
-            self.events = [Event(*row) for row in connection.execute(EVENTS).fetchall()]
-            self.tasks = {row[0]: row[1:] for row in connection.execute(TASKS).fetchall()}
-            self.dead = {row[0] for row in connection.execute("SELECT task_id::text FROM dead_letter_tasks")}
-            self.parked = [row[0] for row in connection.execute("SELECT task_id FROM parked_events ORDER BY parked_id")]
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.events = [Event(*row) for row in connection.execute(EVENTS).fetchall()]
+        self.tasks = {row[0]: row[1:] for row in connection.execute(TASKS).fetchall()}
+        self.dead = {row[0] for row in connection.execute("SELECT task_id::text FROM dead_letter_tasks")}
+        self.parked = [row[0] for row in connection.execute("SELECT task_id FROM parked_events ORDER BY parked_id")]
+
+
+def connected(database_url: str, schema: str) -> psycopg.Connection[Any]:
+    connection = psycopg.connect(database_url)
+    connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(schema)))
+    connection.commit()
+    return connection
+
+
+def read_history(database_url: str, schema: str) -> History:
+    with connected(database_url, schema) as connection:
+        return History(connection)
 
 
 EVENTS = """

@@ -96,3 +96,8 @@ def command(settings: dict[str, str], log: Path, *arguments: str) -> Generator[s
     finally:
         process.kill()
         process.wait()
+
+
+def finished(settings: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A `tideq` process that ends by itself."""
+    return subprocess.run([TIDEQ, *arguments], env=settings, capture_output=True, text=True, timeout=60, check=False)

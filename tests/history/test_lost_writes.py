@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.running import environ, tideq
+from tests.api.running import environ
 from tests.contract.situations import submit_count
-from tests.history.servers import Server, own_valkey
+from tests.history.servers import Server, finished, own_valkey
 from tests.history.situations import replicate_all, rows, until_open
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
@@ -166,8 +166,8 @@ async def test_reconcile_lists_what_it_would_mend_and_mends_it(
     """The service does it by itself as soon as it talks to the store; here nobody has yet."""
     settings = environ(store.url, queue_settings.queue_name, DATABASE_URL=history_settings.database_url)
 
-    listed = tideq(settings, "reconcile", "--dry-run")
-    mended = tideq(settings, "reconcile")
+    listed = finished(settings, "reconcile", "--dry-run")
+    mended = finished(settings, "reconcile")
 
     assert f"{lost.completed.task_id}  store: executing v3  history: completed v4" in listed.stdout
     assert f"{lost.submitted}  store: nothing  history: queued v1" in listed.stdout

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.running import environ, tideq
+from tests.api.running import environ
 from tests.history.schema import SCHEMA, described
-from tests.history.servers import command, own_postgres
+from tests.history.servers import command, finished, own_postgres
 from tests.history.situations import execute, rows
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
@@ -64,7 +64,7 @@ async def test_a_migration_that_was_edited_is_refused(database: Database, comman
 
     with pytest.raises(MigrationError, match="0001 history was changed after it was applied"):
         await migrate(database)
-    answer = tideq(command_line, "migrate", "status")
+    answer = finished(command_line, "migrate", "status")
     assert answer.returncode == 1
     assert "0001 history was changed" in answer.stderr
 
@@ -80,10 +80,10 @@ async def test_a_database_of_a_later_version_is_refused(database: Database) -> N
 async def test_status_fails_while_something_is_missing_and_changes_nothing(
     database: Database, command_line: dict[str, str]
 ) -> None:
-    before = tideq(command_line, "migrate", "status")
+    before = finished(command_line, "migrate", "status")
     tables = await rows(database, "SELECT FROM pg_tables WHERE schemaname = %s", database.schema)
     await migrate(database)
-    after = tideq(command_line, "migrate", "status")
+    after = finished(command_line, "migrate", "status")
 
     assert (before.returncode, after.returncode) == (1, 0)
     assert "missing: 0001 history" in before.stdout
@@ -101,7 +101,7 @@ def test_migrate_waits_for_a_database_that_is_still_starting(
     with own_postgres(tmp_path / "postgres") as postgres:
         settings = environ(store.url, queue_name, DATABASE_URL=postgres.database_url)
         postgres.stop()
-        refused = tideq(settings, "migrate")
+        refused = finished(settings, "migrate")
         with command(settings, tmp_path / "migrate.log", "migrate", "--wait", "30") as waiting:
             with pytest.raises(subprocess.TimeoutExpired):
                 waiting.wait(3)

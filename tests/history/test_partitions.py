@@ -8,7 +8,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.api.running import environ, tideq
+from tests.api.running import environ
+from tests.history.servers import finished
 from tests.history.situations import execute, replicate_all, rows
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
@@ -123,7 +124,7 @@ async def test_old_partitions_are_dropped_unless_something_in_them_is_needed(
     assert states == {COMPLETED: 1, QUEUED: 1, DEAD: 1}
 
     settings = environ(store.url, queue_name, DATABASE_URL=history_settings.database_url)
-    assert tideq(settings, "prune").stdout == "0 partitions made, 0 dropped\n"
+    assert finished(settings, "prune").stdout == "0 partitions made, 0 dropped\n"
 
 
 async def _add(database: Database, place: Range, state: str, died_ms: int = 0) -> None:

@@ -84,12 +84,12 @@ def test_a_message_once_normalised_is_short_one_line_and_stays_as_it_is(message:
 def test_no_message_takes_long(piece: str) -> None:
     """A worker may send 64 KiB of anything; compared with another of the same size, so that no machine is too slow."""
     plain, odd = "boom " * 13_000, piece * (65_000 // len(piece))
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(20):
         normalised(plain)
-    usual = time.perf_counter() - began
-    began = time.perf_counter()
+    usual = time.process_time() - began
+    began = time.process_time()
     for _ in range(20):
         normalised(odd)
 
-    assert time.perf_counter() - began < 200 * usual
+    assert time.process_time() - began < 200 * usual

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.api.running import environ, tideq
+from tests.api.running import environ
 from tests.contract.situations import held
 from tests.history.conftest import kit_on
 from tests.history.population import ERROR, KEYED, ROOMY, Population, claim_order, line_up, populate, standing
-from tests.history.servers import Server, command, own_valkey
+from tests.history.servers import Server, command, finished, own_valkey
 from tests.history.situations import replicate_all, rows, until, until_open
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
@@ -211,8 +211,8 @@ async def test_the_rebuild_command_says_what_it_would_do_does_it_once_and_all_ov
     population = await populate(kit, FEW)
     await replicate_all(kept, store.url, kit, migrated)
 
-    sound = tideq(command_line, "rebuild")
-    forced = tideq(command_line, "rebuild", "--force")
+    sound = finished(command_line, "rebuild")
+    forced = finished(command_line, "rebuild", "--force")
     await until_open(kit)
 
     live = len(population.live)
@@ -231,7 +231,7 @@ async def test_a_dry_run_says_what_an_empty_store_would_get_and_leaves_it_empty(
     await replicate_all(kept, store.url, kit, migrated)
     await kit.client.flushall()
 
-    said = tideq(command_line, "rebuild", "--dry-run")
+    said = finished(command_line, "rebuild", "--dry-run")
 
     assert "store: the store is empty" in said.stdout
     assert "would rebuild" in said.stdout
@@ -255,7 +255,7 @@ async def test_a_store_that_is_newer_than_its_history_is_not_rebuilt_unless_forc
         restoration = Restoration(kept.plain_client, kit.settings)
         await restoration.enter(await restoration.facts(), "2")
 
-    said = tideq(command_line, "rebuild")
+    said = finished(command_line, "rebuild")
 
     assert "nothing to do" in said.stdout
     async with open_kept_store(store.url, queue_settings, history_settings) as kept:

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from tests.api.running import environ
-from tests.history.checker import History, differences
+from tests.history.checker import differences, read_history
 from tests.history.load import BUSY, Load
 from tests.history.servers import Server, command, own_postgres
 from tests.history.watch import Watch
@@ -102,7 +102,7 @@ class Scene:
         await self.until_replicated()
         await self.watch.look(self.ledger.ids)
         assert self.watch.problems == []
-        history = History(self.url, self.schema)
+        history = read_history(self.url, self.schema)
         assert differences(history, await self.copy.whole(), self.ledger) == []
         assert history.parked == []
         assert len(self.ledger.parameters) >= least_count

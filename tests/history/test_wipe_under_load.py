@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.situations import held
-from tests.history.checker import History
+from tests.history.checker import History, read_history
 from tests.history.population import ROOMY, populate, standing
 from tests.history.servers import own_valkey
 from tests.history.situations import replicating, until, until_open, until_replicated
@@ -102,7 +102,7 @@ async def test_a_store_wiped_under_load_refuses_at_once_and_comes_back_as_histor
     assert busy.refused_count > 0
     assert {task_id: each for task_id, each in standing(after).items() if task_id in population.live} == population.live
     assert [outcome.error for outcome in settled] == [None] * len(settled)
-    _assert_only_the_lag_is_lost(busy, History(history_settings.database_url, migrated.schema))
+    _assert_only_the_lag_is_lost(busy, read_history(history_settings.database_url, migrated.schema))
 
 
 def _assert_only_the_lag_is_lost(busy: Busy, history: History) -> None:

@@ -41,15 +41,20 @@ async def test_workers_killed_at_random_lose_nothing_and_no_result_is_accepted_t
         for start in range(0, TASKS, 1_000)
         for task_id in await submitted(bench, [{"task_type": kinds[i % 2]} for i in range(start, start + 1_000)])
     ]
+    import time; T=time.time(); print("submitted")
     hands = [_hire(service, shop) for _ in range(WORKERS)]
 
     for kill in range(KILLS):
         await until(lambda at=(kill + 1) * TASKS // (KILLS + 2): shop.ledger.count("end") >= at)
+        print("kill", kill, time.time()-T)
         await _replace_one(service, shop, hands)
     await until(lambda: _is_all_done(bench))
 
+    print("all done", time.time()-T)
     tasks = await all_ended(bench, ids)
+    print("read", time.time()-T)
     stories = await audit(kit)
+    print("audited", time.time()-T)
     _assert_each_done_once(tasks, stories, shop)
     _assert_costs_are_as_the_ledger_has_them(tasks, stories, shop)
 
@@ -60,8 +65,12 @@ def _hire(service: Running, shop: Workshop) -> Hand:
 
 async def _replace_one(service: Running, shop: Workshop, hands: list[Hand]) -> None:
     """Any of those that have begun something, at whatever it does just then."""
-    number = random.randrange(len(hands))
-    await until(lambda: shop.ledger.count("start", pid=hands[number].pid))
+
+    def working() -> list[int]:
+        return [i for i, hand in enumerate(hands) if shop.ledger.count("start", pid=hand.pid)]
+
+    await until(working)
+    number = random.choice(working())
     hands[number].kill()
     hands[number] = _hire(service, shop)
 

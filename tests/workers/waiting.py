@@ -22,11 +22,15 @@ async def until(is_so: Callable[[], Any], seconds: float = PATIENCE_SECONDS) -> 
 
 
 async def ended(bench: Bench, task_id: str) -> Json:
-    """The task when it has come to its end."""
+    """The task when it has come to its end; a service that is coming back may need a moment."""
     task: Json = {}
 
     async def is_ended() -> bool:
-        task.update(await bench.call("GET", f"/api/v1/tasks/{task_id}/wait?timeout_seconds=20"))
+        answer = await bench.http.get(f"/api/v1/tasks/{task_id}/wait?timeout_seconds=20")
+        if answer.status_code == 503:
+            return False
+        assert answer.is_success, answer.text
+        task.update(answer.json())
         return task["status"] in TERMINAL
 
     await until(is_ended)

@@ -5,7 +5,6 @@ import os
 import ssl
 import urllib.request
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
 import httpx
 import msgspec
@@ -13,6 +12,8 @@ import msgspec
 from tideq.client.errors import BadAnswer, CannotConnect, NoAnswer, TideqError, UntrustedServer
 
 DEFAULT_URL = "http://127.0.0.1:8080"
+OUR_FAULT = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
+"""Asking again in the same way would not help."""
 NOTHING_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
@@ -43,9 +44,9 @@ class Connection(msgspec.Struct, frozen=True):
         if isinstance(error, NOTHING_SENT):
             kind = UntrustedServer if _is_about_trust(error) else CannotConnect
             return kind(f"no TideQ service can be reached at {self.url}: {why}. Is the URL right, and does it run?")
-        if isinstance(error, httpx.TransportError):
+        if isinstance(error, httpx.TransportError) and not isinstance(error, OUR_FAULT):
             return NoAnswer(f"{self.url} did not answer: {why}")
-        return BadAnswer(f"the answer of {self.url} cannot be read: {why}")
+        return BadAnswer(f"{self.url} and this client do not understand each other: {why}")
 
 
 def connection_from(
@@ -56,7 +57,7 @@ def connection_from(
     verify: ssl.SSLContext | bool,
     environ: Mapping[str, str] = os.environ,
 ) -> Connection:
-    key = environ.get("TIDEQ_API_KEY", "") if api_key is None else api_key
+    key = checked_key(environ.get("TIDEQ_API_KEY", "") if api_key is None else api_key)
     headers = {"User-Agent": f"tideq-python/{importlib.metadata.version('tideq')}"}
     address = checked_url(url or environ.get("TIDEQ_URL") or DEFAULT_URL)
     return Connection(
@@ -69,10 +70,24 @@ def connection_from(
 
 
 def checked_url(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not _is_http(url):
         raise ValueError(f"{url!r} is no URL of a service: it should read like http://127.0.0.1:8080")
     return url.rstrip("/")
+
+
+def checked_key(key: str) -> str:
+    """As files and environments give it, with a line's end perhaps."""
+    if not key.strip().isascii() or not key.strip().isprintable():
+        raise ValueError("the API key holds characters that no key has")
+    return key.strip()
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = httpx.URL(url)
+    except httpx.InvalidURL:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.host) and " " not in url
 
 
 def _is_plain(url: str) -> bool:

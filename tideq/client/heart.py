@@ -9,15 +9,19 @@ import threading
 import time
 from typing import Any
 
+import msgspec
+
 from tideq.client._sync.transport import Transport
 from tideq.client.calls import pulling as calls
-from tideq.client.connection import Connection
+from tideq.client.connection import Connection, Timeouts
 from tideq.client.errors import NotHeld, TideqError, UnknownWorker
 from tideq.client.models.pulled import PulledTask, Registered
 from tideq.client.retrying import NO_RETRIES
 
 log = logging.getLogger(__name__)
 
+SHORT = Timeouts(connect=2.0, read=5.0, write=5.0, pool=5.0)
+"""Whoever leaves waits for a beat that is under way."""
 OVER: dict[str, Any] = {"message": "the visibility timeout passed", "code": "TIMEOUT", "retriable": True}
 
 
@@ -28,7 +32,7 @@ class Heart:
         """Until the service says that it has given this worker up."""
         self.cancelled: frozenset[str] = frozenset()
         self._interval = registered.heartbeat_interval_ms / 1000
-        self._transport = Transport(connection, NO_RETRIES)
+        self._transport = Transport(msgspec.structs.replace(connection, timeouts=SHORT), NO_RETRIES)
         self._held: dict[str, tuple[PulledTask, float]] = {}
         self._changed = threading.Condition()
         self._is_stopping = False

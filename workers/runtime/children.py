@@ -18,6 +18,11 @@ from tideq.workers.runtime.results import encode_result
 SPAWN = multiprocessing.get_context("spawn")
 
 
+class ChildEnded(Retry):
+    def __init__(self, exit_code: int | None) -> None:
+        super().__init__(f"the process that ran the task ended, exit code {exit_code}", code="PROCESS_ENDED")
+
+
 class Child:
     """Imports the handlers once, then does task after task. One thread uses it; any may kill it."""
 
@@ -35,8 +40,7 @@ class Child:
             return self._pipe.recv()
         except (EOFError, OSError) as error:
             self.close()
-            code = self._process.exitcode
-            raise Retry(f"the process that ran the task ended, exit code {code}", code="PROCESS_ENDED") from error
+            raise ChildEnded(self._process.exitcode) from error
 
     def kill(self) -> None:
         """The pipe is left to the thread that reads it: closed here, its number could be another file's by then."""

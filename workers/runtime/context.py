@@ -57,7 +57,7 @@ class TaskContext:
     def check_cancelled(self) -> None:
         """Raise if the task was cancelled: call it now and then in long work."""
         if self._stop.is_set():
-            raise Cancelled("the task was cancelled while it ran")
+            raise self.cancellation()
 
     def wait(self, seconds: float) -> bool:
         """Sleep, unless the task is cancelled; returns whether it was."""
@@ -77,5 +77,11 @@ class TaskContext:
         self._voice.extend(self.task_id, self._lease, seconds)
 
     def cancel(self) -> None:
-        """What the runtime does when the service says so."""
+        """What the runtime does when the service says so, or the deadline has passed."""
         self._stop.set()
+
+    def cancellation(self) -> Cancelled:
+        """Told as the service itself would where it is the deadline that passed: the next attempt is given longer."""
+        if self.overdue_seconds > 0:
+            return Cancelled("the execution deadline passed", code="TIMEOUT")
+        return Cancelled("the task was cancelled while it ran")

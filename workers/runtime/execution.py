@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Sequence
 
 import msgspec
 
-from tideq.workers.runtime.children import Child, Children
+from tideq.workers.runtime.children import Child, ChildEnded, Children
 from tideq.workers.runtime.context import TaskContext
 from tideq.workers.runtime.failures import error_document
 from tideq.workers.runtime.handlers import Handler
@@ -127,8 +127,12 @@ class Execution:
             return run.failed(error_document(error))
 
     def _in_child(self, run: Run) -> Result:
-        with self._children.borrowed() as child, run.using(child):
-            is_success, document = child.run(run.task.task_type, bytes(run.task.parameters))
+        try:
+            with self._children.borrowed() as child, run.using(child):
+                is_success, document = child.run(run.task.task_type, bytes(run.task.parameters))
+        except ChildEnded:
+            run.context.check_cancelled()
+            raise
         return run.succeeded(document) if is_success else run.failed(document)
 
     async def _on_loop(self, run: Run) -> None:
@@ -137,6 +141,8 @@ class Execution:
             run.context.check_cancelled()
             arguments = run.handler.arguments(bytes(run.task.parameters), run.context)
             result = run.succeeded(encode_result(await run.handler.function(**arguments)))
+        except asyncio.CancelledError as error:
+            result = run.failed(error_document(run.context.cancellation() if run.context.is_cancelled else error))
         except BaseException as error:
             # Also what would end the loop: a handler that exits ends its task, not the worker.
             result = run.failed(error_document(error))

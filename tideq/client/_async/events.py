@@ -10,7 +10,7 @@ import httpx
 from tideq.client._async.transport import AsyncTransport
 from tideq.client.calls.base import Params
 from tideq.client.calls.events import BEGINNING, EVENTS, SILENCE_SECONDS, event_in
-from tideq.client.errors import NoAnswer, TideqError
+from tideq.client.errors import BadAnswer, NoAnswer, TideqError
 from tideq.client.models.events import Event
 from tideq.client.retrying import Attempts
 from tideq.client.sse import Message, SseParser
@@ -75,6 +75,9 @@ class AsyncEventStream:
         if self._last_id is not None:
             headers["Last-Event-ID"] = self._last_id
         self._response = await self._transport.listen(EVENTS, self._wanted, headers, SILENCE_SECONDS)
+        if not self._response.headers.get("Content-Type", "").startswith("text/event-stream"):
+            await self.aclose()
+            raise BadAnswer(f"{self._transport.connection.url} tells no events: it is no TideQ service")
         self._chunks = self._response.aiter_bytes()
         self._parser = SseParser()
         try:

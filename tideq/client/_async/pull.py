@@ -17,6 +17,7 @@ from tideq.client.models.pulled import Acknowledged, PulledTask
 from tideq.client.models.tasks import Cancelled, NewTask, Retried, Submitted
 
 DEFAULT_SIZE = 5
+LEAVE_SECONDS = 5.0
 
 
 class AsyncPullQueue:
@@ -61,13 +62,13 @@ class AsyncPullQueue:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Leave; what is held goes back free of charge."""
+        """Leave; what is held goes back free of charge. Where that cannot be told, it comes back by itself."""
         heart, self._heart = self._heart, None
         if heart is None:
             return
         heart.stop()
-        with contextlib.suppress(UnknownWorker):
-            await self._transport.ask(calls.leave(heart.worker_id))
+        with contextlib.suppress(TideqError):
+            await self._transport.ask(calls.leave(heart.worker_id), within_seconds=LEAVE_SECONDS)
 
     @property
     def cancelled(self) -> frozenset[str]:
@@ -82,7 +83,7 @@ class AsyncPullQueue:
     async def dequeue(
         self, size: int = DEFAULT_SIZE, *, visibility_timeout: float | None = None, wait_seconds: float = 0
     ) -> tuple[PulledTask, ...]:
-        """Take up to `size` tasks, waiting up to 30 s for the first. They are executing from now on."""
+        """Take up to `size` tasks, 1 000 at most, waiting up to 30 s for the first. They are executing from now on."""
         heart = await self._registered()
         try:
             polled = await self._transport.ask(calls.poll(heart.worker_id, size, wait_seconds))

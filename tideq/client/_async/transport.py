@@ -53,10 +53,10 @@ class AsyncTransport:
         )
         try:
             response = await self._http.send(request, stream=True)
+            body = b"" if response.is_success else await response.aread()
         except httpx.RequestError as error:
             raise self.connection.unreachable(error) from error
         if not response.is_success:
-            body = await response.aread()
             raise refusal(response.status_code, body, response.headers.get("Retry-After"))
         return response
 

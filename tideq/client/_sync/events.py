@@ -11,7 +11,7 @@ import httpx
 from tideq.client._sync.transport import Transport
 from tideq.client.calls.base import Params
 from tideq.client.calls.events import BEGINNING, EVENTS, SILENCE_SECONDS, event_in
-from tideq.client.errors import NoAnswer, TideqError
+from tideq.client.errors import BadAnswer, NoAnswer, TideqError
 from tideq.client.models.events import Event
 from tideq.client.retrying import Attempts
 from tideq.client.sse import Message, SseParser
@@ -76,6 +76,9 @@ class EventStream:
         if self._last_id is not None:
             headers["Last-Event-ID"] = self._last_id
         self._response = self._transport.listen(EVENTS, self._wanted, headers, SILENCE_SECONDS)
+        if not self._response.headers.get("Content-Type", "").startswith("text/event-stream"):
+            self.close()
+            raise BadAnswer(f"{self._transport.connection.url} tells no events: it is no TideQ service")
         self._chunks = self._response.iter_bytes()
         self._parser = SseParser()
         try:

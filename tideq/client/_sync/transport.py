@@ -52,10 +52,10 @@ class Transport:
         )
         try:
             response = self._http.send(request, stream=True)
+            body = b"" if response.is_success else response.read()
         except httpx.RequestError as error:
             raise self.connection.unreachable(error) from error
         if not response.is_success:
-            body = response.read()
             raise refusal(response.status_code, body, response.headers.get("Retry-After"))
         return response
 

@@ -1,0 +1,321 @@
+"""A worker inside the test's loop, against a service that does what the test says."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from tests.workers.scripted import PROBLEMS, Json, Reply, ScriptedService, obliging, problem, scripted_service
+from tests.workers.waiting import until
+from tideq.queue_core.background import running
+from tideq.workers.runtime.claimer import RegistrationRefused
+from tideq.workers.runtime.context import TaskContext
+from tideq.workers.runtime.crew import Crew
+from tideq.workers.runtime.handlers import Handler, Handlers
+from tideq.workers.runtime.protocol import Answer, Protocol
+from tideq.workers.runtime.pulse import Beat, Pulse
+from tideq.workers.runtime.worker import Worker, WorkerSettings
+
+BEAT_MS = 200
+
+
+class Script:
+    """An obliging service with some work, which can be told to be otherwise."""
+
+    def __init__(self, *work: str) -> None:
+        self.work = [_given(name) for name in work]
+        self.cancel: list[str] = []
+        self.special: dict[str, Callable[[str, Json], Any]] = {}
+        """By the end of the path."""
+        self.registered_count = 0
+
+    async def __call__(self, path: str, body: Json) -> Reply | None:
+        for end, act in self.special.items():
+            if path.endswith(end) and (reply := await act(path, body)) is not None:
+                return reply
+        if path.endswith("/register"):
+            self.registered_count += 1
+            worker_id = f"w{self.registered_count}"
+            return Reply(201, {"worker_id": worker_id, "heartbeat_interval_ms": BEAT_MS})
+        if path.endswith("/poll") and self.work:
+            given, self.work = self.work, []
+            return Reply(200, {"tasks": given, "cancel": self.cancel, "should_drain": False})
+        reply = await obliging(path, body)
+        reply.body["cancel"] = self.cancel
+        return reply
+
+
+def _given(name: str) -> Json:
+    fields = {"task_id": f"t{name}", "lease": name, "attempt": 1, "timeout_seconds": 60.0}
+    return {"task_type": "wait", "parameters": {}, "traceparent": None, **fields}
+
+
+class Bench:
+    """A worker with one handler, which waits until it is told to end."""
+
+    def __init__(self, service: ScriptedService, script: Script) -> None:
+        self.service, self.script = service, script
+        service.script = script
+        self.may_end = asyncio.Event()
+        self.contexts: dict[str, TaskContext] = {}
+        handlers = Handlers()
+        handlers.add(Handler("wait", self._wait))
+        self.worker = Worker(WorkerSettings(url=service.url, concurrency=5), handlers)
+
+    async def _wait(self, ctx: TaskContext) -> str:
+        self.contexts[ctx.task_id] = ctx
+        await self.may_end.wait()
+        return "done"
+
+    @contextlib.asynccontextmanager
+    async def working(self) -> AsyncGenerator[asyncio.Task[None]]:
+        async with running(self.worker.run()) as job:
+            yield job
+            assert not job.done() or job.exception() is None
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[ScriptedService]:
+    async with scripted_service() as service:
+        yield service
+
+
+def refusing(worker_id: str) -> Callable[[str, Json], Any]:
+    async def act(path: str, _body: Json) -> Reply | None:
+        return problem(404, "unknown-worker") if f"/{worker_id}/" in path else None
+
+    return act
+
+
+async def test_what_runs_under_a_forgotten_id_is_asked_about_and_reported_under_it(service: ScriptedService) -> None:
+    bench = Bench(service, Script("kept", "lost"))
+
+    async def start(_path: str, body: Json) -> Reply | None:
+        return problem(409, "stale-lease") if body["lease"] == "lost" else None
+
+    async with bench.working():
+        await until(lambda: len(bench.contexts) == 2)
+        unknown = refusing("w1")
+        bench.script.special = {"/heartbeat": unknown, "/poll": unknown, "/sync": unknown, "/start": start}
+        await until(lambda: bench.contexts["tlost"].is_cancelled)
+        await until(lambda: bench.script.registered_count == 2)
+        bench.may_end.set()
+        await until(lambda: any(path.endswith("/w1/result") for path, _ in service.heard))
+        bench.worker.stop()
+
+    told = [(path.split("/")[-2], body["lease"]) for path, body in service.heard if path.endswith("/result")]
+    assert ("w1", "kept") in told
+    assert {worker_id for worker_id, _ in told} == {"w1"}
+    assert not bench.contexts["tkept"].is_cancelled
+    assert any(path.endswith("/w2/poll") for path, _ in service.heard)
+
+
+async def test_a_poll_of_a_forgotten_worker_is_broken_off(service: ScriptedService) -> None:
+    bench = Bench(service, Script())
+
+    async with bench.working():
+        await until(lambda: service.bodies("poll"))
+        bench.script.special = {"/heartbeat": refusing("w1")}
+        await until(lambda: any(path.endswith("/w2/poll") for path, _ in service.heard), 5)
+        bench.worker.stop()
+
+
+async def test_a_cancel_that_is_not_about_this_attempt_stops_nothing_and_is_asked_about_once(
+    service: ScriptedService,
+) -> None:
+    bench = Bench(service, Script("a"))
+    bench.script.cancel = ["ta"]
+
+    async with bench.working():
+        await until(lambda: len(service.bodies("heartbeat")) >= 4)
+        asked = [row["lease"] for row in service.rows("starts")]
+        is_cancelled = bench.contexts["ta"].is_cancelled
+        bench.may_end.set()
+        bench.worker.stop()
+
+    assert asked == ["a", "a"]
+    assert not is_cancelled
+
+
+async def test_a_cancel_that_is_about_this_attempt_stops_it(service: ScriptedService) -> None:
+    bench = Bench(service, Script("a"))
+
+    async def refuse_starts(_path: str, body: Json) -> Reply | None:
+        stale = {"type": f"{PROBLEMS}stale-lease", "detail": ""}
+        if body.get("starts"):
+            return Reply(200, {"outcomes": [{"task_id": "ta", "ok": False, "problem": stale}]})
+        return None
+
+    async with bench.working():
+        await until(lambda: bench.contexts)
+        bench.script.special = {"/sync": refuse_starts}
+        bench.script.cancel = ["ta"]
+        await until(lambda: bench.contexts["ta"].is_cancelled)
+        bench.worker.stop()
+
+
+async def test_a_service_that_does_not_wait_is_not_asked_without_end(service: ScriptedService) -> None:
+    bench = Bench(service, Script())
+
+    async def at_once(_path: str, _body: Json) -> Reply:
+        return Reply(200, {"tasks": [], "cancel": ["gone"], "should_drain": False})
+
+    bench.script.special = {"/poll": at_once}
+    async with bench.working():
+        await asyncio.sleep(1.5)
+        count = len(service.bodies("poll"))
+        bench.worker.stop()
+
+    assert 2 <= count <= 12
+
+
+@pytest.mark.parametrize("reply", [Reply(200, b"<html>"), Reply(200, b"[]"), problem(409, "conflict"), None])
+async def test_a_poll_answered_wrongly_does_not_end_claiming(
+    service: ScriptedService, monkeypatch: pytest.MonkeyPatch, reply: Reply | None
+) -> None:
+    monkeypatch.setattr("tideq.workers.runtime.claimer.REFUSED_SECONDS", 0.1)
+    bench, left = Bench(service, Script("a")), 2
+
+    async def wrong(_path: str, _body: Json) -> Reply | None:
+        nonlocal left
+        left -= 1
+        return None if left < 0 else (reply or Reply(500, b""))
+
+    bench.script.special = {"/poll": wrong}
+    async with bench.working():
+        await until(lambda: bench.contexts)
+        bench.may_end.set()
+        bench.worker.stop()
+
+    # The same poll again: its tasks would be given again.
+    ids = [body["poll_id"] for body in service.bodies("poll")]
+    assert ids[0] == ids[1] == ids[2]
+
+
+async def test_a_second_stop_hands_back_what_was_claimed_and_not_begun(service: ScriptedService) -> None:
+    bench, asked = Bench(service, Script("a", "b")), asyncio.Event()
+
+    async def hold_starts(_path: str, body: Json) -> Reply | None:
+        """Heard, and not answered the first time."""
+        if body.get("starts") and not asked.is_set():
+            asked.set()
+            await asyncio.Event().wait()
+        return None
+
+    bench.script.special = {"/sync": hold_starts}
+    async with bench.working() as job:
+        await asked.wait()
+        bench.worker.stop()
+        bench.worker.stop()
+        async with asyncio.timeout(10):
+            await job
+
+    assert bench.contexts == {}
+    assert sorted({row["lease"] for row in service.rows("releases")}) == ["a", "b"]
+    assert service.heard[-1][0].endswith("/w1")
+
+
+async def test_a_paused_worker_breaks_its_poll_off_and_asks_again_when_resumed(service: ScriptedService) -> None:
+    bench, hung_up = Bench(service, Script()), asyncio.Event()
+
+    async def poll(_path: str, _body: Json) -> Reply | None:
+        try:
+            await asyncio.sleep(20)
+        except asyncio.CancelledError:
+            hung_up.set()
+            raise
+        return None
+
+    bench.script.special = {"/poll": poll}
+    async with bench.working():
+        await until(lambda: service.bodies("poll"))
+        bench.worker.pause()
+        await asyncio.sleep(0.3)
+        paused_count = len(service.bodies("poll"))
+        bench.worker.resume()
+        await until(lambda: len(service.bodies("poll")) == 2)
+        bench.worker.stop()
+
+    assert paused_count == 1
+
+
+async def test_a_worker_the_service_never_takes_ends_and_says_why(service: ScriptedService) -> None:
+    bench = Bench(service, Script())
+
+    async def refuse(_path: str, _body: Json) -> Reply:
+        return problem(422, "invalid-request")
+
+    bench.script.special = {"/register": refuse}
+    with pytest.raises(RegistrationRefused, match="as the test says"):
+        await bench.worker.run()
+
+
+async def test_other_threads_may_look_while_runs_come_and_go() -> None:
+    errors, is_over = list[BaseException](), threading.Event()
+    handler = Handler("noop", lambda: None)
+    async with Protocol("http://127.0.0.1:1") as protocol:
+        crew = Crew([handler], 5, protocol, {})
+
+        def look() -> None:
+            while not is_over.is_set():
+                try:
+                    assert crew.stuck_count == 0
+                except RuntimeError as error:
+                    errors.append(error)
+                    return
+
+        watching = threading.Thread(target=look)
+        watching.start()
+        await asyncio.to_thread(_come_and_go, crew)
+        is_over.set()
+        watching.join()
+
+    assert errors == []
+
+
+def _come_and_go(crew: Crew) -> None:
+    context = TaskContext("t", "noop", 1, "l", 60.0, Silence())
+
+    class Standing:
+        def __init__(self) -> None:
+            self.context = context
+
+    until_at = time.monotonic() + 0.5
+    runs: Any = crew.runs
+    while time.monotonic() < until_at:
+        for number in range(200):
+            runs[str(number)] = Standing()
+        runs.clear()
+
+
+class Silence:
+    def progress(self, task_id: str, lease: str, percent: float, message: str) -> None: ...
+    def extend(self, task_id: str, lease: str, seconds: float) -> None: ...
+
+
+async def test_the_pulse_takes_the_rhythm_it_is_told_and_nothing_stops_it(service: ScriptedService) -> None:
+    interval, asked = 30.0, 0
+
+    def beats() -> list[Beat]:
+        nonlocal asked
+        asked += 1
+        if asked % 2:
+            raise RuntimeError("dictionary changed size during iteration")
+        return [Beat("w1", 0, "active", {})]
+
+    answers = list[Answer]()
+    pulse = Pulse(service.url, None, beats, lambda: interval, lambda _, answer: answers.append(answer), lambda _: None)
+    pulse.start()
+    try:
+        await asyncio.sleep(0.1)
+        interval = 0.1
+        await until(lambda: len(answers) >= 3, 10)
+    finally:
+        pulse.end()
+
+    assert asked >= 5
+    assert pulse.failure_count <= 1

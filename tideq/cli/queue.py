@@ -1,0 +1,126 @@
+"""`tideq queue`: the queue as a whole."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import cyclopts
+
+from tideq.cli.moments import duration
+from tideq.cli.output import show, show_one
+from tideq.cli.session import LOCAL, USAGE, Service, Switch, calling, stop
+from tideq.client import Client, Limit
+
+STATS = [
+    "queue.total_depth",
+    "queue.by_state",
+    "queue.by_priority",
+    "queue.by_type",
+    "queue.oldest_age_seconds",
+    "queue.p50_age_seconds",
+    "queue.p95_age_seconds",
+    "workers.active",
+    "workers.draining",
+    "workers.unhealthy",
+    "workers.dead",
+    "workers.total_capacity",
+    "workers.used_capacity",
+    "throughput.completed_last_minute",
+    "throughput.failed_last_minute",
+    "throughput.avg_task_duration_seconds",
+    "dead_letters",
+    "outbox_length",
+    "due",
+]
+LIMITS = {
+    "type": "task_type",
+    "paused": "paused",
+    "reason": "reason",
+    "by": "paused_by",
+    "resumes": "resume_at",
+    "per second": "tasks_per_second",
+    "at once": "max_executing",
+}
+
+
+def stats(*, service: Service = LOCAL) -> None:
+    """Depth, ages, workers and throughput at a glance."""
+    with calling(service) as client:
+        show_one(client.queue.stats(), service.output, STATS)
+
+
+def pause(
+    task_type: str | None = None,
+    *,
+    reason: str = "",
+    time: Annotated[str | None, cyclopts.Parameter(name="--for")] = None,
+    service: Service = LOCAL,
+) -> None:
+    """Hand out nothing more, of one type or at all.
+
+    Parameters
+    ----------
+    task_type
+        Only this type; without one, the whole queue.
+    reason
+        Shown to whoever looks.
+    time
+        Resume by itself after so long: 30m, 2h.
+    """
+    with calling(service) as client:
+        resume_at = None if time is None else datetime.now(UTC) + duration(time)
+        client.queue.pause(task_type, reason=reason, resume_at=resume_at)
+        show(client.queue.limits(), LIMITS, service.output)
+
+
+def resume(task_type: str | None = None, *, service: Service = LOCAL) -> None:
+    """Hand out again.
+
+    Parameters
+    ----------
+    task_type
+        Only this type; without one, what was paused as a whole.
+    """
+    with calling(service) as client:
+        client.queue.resume(task_type)
+        show(client.queue.limits(), LIMITS, service.output)
+
+
+def limits(
+    task_type: str | None = None,
+    *,
+    rate: float | None = None,
+    max_executing: int | None = None,
+    lift: Annotated[bool, Switch] = False,
+    service: Service = LOCAL,
+) -> None:
+    """What is paused or limited; with options, set the limits of one type or of the whole queue.
+
+    Parameters
+    ----------
+    task_type
+        Whose limits to set; without one, the whole queue's.
+    rate
+        Tasks a second; 0 is no limit.
+    max_executing
+        The most at once.
+    lift
+        Take both limits away.
+    """
+    if lift and (rate is not None or max_executing is not None):
+        stop("--lift takes both limits away: give no others", USAGE)
+    with calling(service) as client:
+        if lift:
+            client.queue.set_limits(task_type)
+        elif rate is not None or max_executing is not None:
+            _set(client, task_type, rate, max_executing)
+        show(client.queue.limits(), LIMITS, service.output)
+
+
+def _set(client: Client, task_type: str | None, rate: float | None, max_executing: int | None) -> None:
+    """The service sets both at once: what was not named stays as it is."""
+    now = next((limit for limit in client.queue.limits() if limit.task_type == task_type), Limit())
+    client.queue.set_limits(
+        task_type,
+        tasks_per_second=now.tasks_per_second if rate is None else rate,
+        max_executing=now.max_executing if max_executing is None else max_executing,
+    )

@@ -1,0 +1,52 @@
+"""`tideq workers`: the fleet."""
+
+from typing import Annotated
+
+from tideq.cli.output import note, show
+from tideq.cli.session import LOCAL, OK, Ids, Service, Several, calling, exit_code, split
+from tideq.client import Drained, NotFound
+
+COLUMNS = {
+    "worker": "worker_id",
+    "state": "state",
+    "held": "held",
+    "capacity": "capacity",
+    "types": "task_types",
+    "capabilities": "capabilities",
+    "host": "host",
+    "version": "version",
+    "last heartbeat": "last_heartbeat_at",
+}
+
+
+def show_list(*, state: Annotated[list[str] | None, Several] = None, service: Service = LOCAL) -> None:
+    """Every worker, those that died within the hour included.
+
+    Parameters
+    ----------
+    state
+        Only these: active,draining,unhealthy,dead.
+    """
+    with calling(service) as client:
+        show(client.workers.list(split(state)), COLUMNS, service.output)
+
+
+def drain(worker_ids: Ids, *, service: Service = LOCAL) -> int:
+    """Give workers nothing new: they finish what they hold and leave. Fails where any is unknown.
+
+    Parameters
+    ----------
+    worker_ids
+        One or more.
+    """
+    done: list[Drained] = []
+    codes: list[int] = []
+    with calling(service) as client:
+        for worker_id in worker_ids:
+            try:
+                done.append(client.workers.drain(worker_id))
+            except NotFound as error:
+                note(f"error: {error}")
+                codes.append(exit_code(error))
+        show(done, {"worker": "worker_id", "state": "state"}, service.output)
+    return codes[0] if codes else OK
