@@ -152,7 +152,8 @@ class Custodian:
         if verdict is Verdict.RECONCILE:
             return await self._reconciliation(connection).run(facts, checkpoint, _log_difference)
         epoch = facts.epoch if facts.is_usable else str(FIRST_EPOCH)
-        if verdict is Verdict.NEW:
+        if verdict is Verdict.NEW and facts.epoch:
+            # Sealed and left: what it holds is half of something. Without a seal it may hold keys, made beforehand.
             facts = await self._restoration.seal(facts)
             await self._restoration.wipe()
         if verdict is not Verdict.SOUND:

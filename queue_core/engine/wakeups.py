@@ -44,6 +44,7 @@ class Wakeups:
         self._lanes_version = ""
         self._lane_names: dict[str, str] = {}
         self._due_timer: asyncio.TimerHandle | None = None
+        self._due_at = 0.0
         self._jobs: list[asyncio.Task[None]] = []
         self._is_open = False
         self._should_look = asyncio.Event()
@@ -164,10 +165,11 @@ class Wakeups:
         loop = asyncio.get_running_loop()
         at = loop.time() + seconds
         if self._due_timer is not None and not self._due_timer.cancelled():
-            if loop.time() < self._due_timer.when() <= at:
+            if loop.time() < self._due_at <= at:
                 return
             self._due_timer.cancel()
-        self._due_timer = loop.call_at(at, self._room.wake_one)
+        # The time is kept here: what uvloop returns for a time that is now knows none.
+        self._due_timer, self._due_at = loop.call_at(at, self._room.wake_one), at
 
     async def _signature(self, version: str, lane: str) -> str:
         if version != self._lanes_version or lane not in self._lane_names:

@@ -28,7 +28,7 @@ TEXTS = (
     b'"\\\\."',
     b"[1e400]",
 )
-PAUSE_SECONDS = 0.006
+PAUSE_SECONDS = 0.012
 WORKERS = 3
 
 

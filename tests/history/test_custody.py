@@ -25,7 +25,9 @@ from tideq.persistence.custody import Verdict, judge
 from tideq.persistence.database import Database
 from tideq.persistence.kept_store import KeptStore, open_kept_store
 from tideq.persistence.settings import HistorySettings
+from tideq.queue_core.engine.access_keys import AccessKeys
 from tideq.queue_core.engine.feed import FIRST_ID
+from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.restoring import Restoration, StoreFacts
 from tideq.queue_core.errors import StoreReplaced, Unavailable
 from tideq.queue_core.settings import QueueSettings
@@ -68,6 +70,20 @@ async def test_a_new_install_opens_in_the_first_epoch(kit: Kit, migrated: Databa
 
     assert kit.engine.scripts.epoch == "1"
     assert await checkpoint(kit, migrated) == Checkpoint(1, FIRST_ID, 0, 0)
+
+
+async def test_keys_made_before_the_first_start_stand(
+    client: Any,
+    store: StoreUnderTest,
+    migrated: Database,
+    queue_settings: QueueSettings,
+    history_settings: HistorySettings,
+) -> None:
+    keys = AccessKeys(client, Keys(queue_settings.queue_name, queue_settings.partition))
+    await keys.create("boss", "admin", 0)
+
+    async with open_kept_store(store.url, queue_settings, history_settings):
+        assert [key.name for key in await keys.all()] == ["boss"]
 
 
 async def test_of_two_processes_that_find_an_empty_store_one_rebuilds_it(
