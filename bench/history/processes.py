@@ -44,9 +44,10 @@ def environ_for(stores: Stores) -> dict[str, str]:
 async def replicating(stores: Stores) -> AsyncGenerator[Replicating]:
     """`tideq replicate`, from when it has the lock and is about to work."""
     with tempfile.TemporaryFile("w+") as log:
+        earlier = await _holders(stores)
         process = _start(stores, log)
         try:
-            yield Replicating(process.pid, await _holder(stores, process))
+            yield Replicating(process.pid, await _holder(stores, process, earlier))
         finally:
             _stop(process)
             log.seek(0)
@@ -58,13 +59,19 @@ def _start(stores: Stores, log: IO[str]) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(command, env=environ_for(stores), stdout=subprocess.DEVNULL, stderr=log)
 
 
-async def _holder(stores: Stores, process: "subprocess.Popen[bytes]") -> int:
-    async with asyncio.timeout(START_SECONDS), stores.database.session() as connection:
+async def _holder(stores: Stores, process: "subprocess.Popen[bytes]", earlier: set[int]) -> int:
+    """The backend of the one that was started; one that has just ended may hold the lock a little longer."""
+    async with asyncio.timeout(START_SECONDS):
         while process.poll() is None:
-            if row := await (await connection.execute(HOLDER, (LOCK,))).fetchone():
-                return row[0]
+            if found := await _holders(stores) - earlier:
+                return found.pop()
             await asyncio.sleep(STEP_SECONDS)
     raise RuntimeError("the replicator ended before it began")
+
+
+async def _holders(stores: Stores) -> set[int]:
+    async with stores.database.reading() as connection:
+        return {pid for (pid,) in await (await connection.execute(HOLDER, (LOCK,))).fetchall()}
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:

@@ -1,11 +1,12 @@
 """Services as the tests need them, all real processes."""
 
+import subprocess
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.api.running import START_SECONDS, serving, tideq
+from tests.api.running import START_SECONDS, TIDEQ, serving
 from tests.history.servers import command
 from tideq.client import Client
 
@@ -13,11 +14,17 @@ from tideq.client import Client
 @contextmanager
 def with_history(settings: dict[str, str], folder: Path) -> Generator[str]:
     """The address of a service whose history is written by a replicator of its own."""
-    migrated = tideq(settings, "migrate")
-    assert migrated.returncode == 0, migrated.stderr
+    command_done(settings, "migrate")
     with serving(settings, folder) as running, command(settings, folder / "replicate.log", "replicate"):
         _see_it_replicate(running.url)
         yield running.url
+
+
+def command_done(settings: dict[str, str], *arguments: str) -> str:
+    """What a `tideq` command of the operator's said, which must go well."""
+    done = subprocess.run([TIDEQ, *arguments], env=settings, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 def _see_it_replicate(url: str) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.api.bench import Bench, Json, held
-from tests.api.running import TIDEQ, environ, serving, tideq
+from tests.api.running import TIDEQ, environ, serving
 from tests.client.commands import Run, answer, environ_for, lines, run_on_terminal, runner
+from tests.client.services import command_done
 from tests.client.workshop import do_one, fail_one, recorded
 from tests.stores import StoreUnderTest, free_port
 from tideq.client import AsyncClient
@@ -289,7 +290,7 @@ class TestEndings:
 
     def test_not_being_allowed_is_4(self, store: StoreUnderTest, task_type: str, tmp_path: Path) -> None:
         settings = environ(store.url, task_type, TIDEQ_AUTH="keys")
-        key = tideq(settings, "keys", "create", "eve", "--role", "viewer").stdout.strip()
+        key = command_done(settings, "keys", "create", "eve", "--role", "viewer")
         with serving(settings, tmp_path) as running:
             nobody, viewer = runner(running.url), runner(running.url, TIDEQ_API_KEY=key)
 

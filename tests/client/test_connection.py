@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import trustme
 
-from tests.api.running import environ, serving, tideq
+from tests.api.running import environ, serving
 from tests.client.both import Form, client_of
+from tests.client.services import command_done
 from tests.stores import StoreUnderTest
 from tideq.client import NO_RETRIES, Client, Forbidden, Unauthorized, UntrustedServer
 from tideq.client.connection import checked_url, connection_from
@@ -64,10 +65,7 @@ class TestKeys:
     def closed(self, store: StoreUnderTest, task_type: str, tmp_path: Path) -> Iterator[Callable[[str], str]]:
         """A service that asks for keys; makes one for a role."""
         settings = environ(store.url, task_type, TIDEQ_AUTH="keys")
-        keys = {
-            role: tideq(settings, "keys", "create", role, "--role", role).stdout.strip()
-            for role in ("producer", "viewer")
-        }
+        keys = {role: command_done(settings, "keys", "create", role, "--role", role) for role in ("producer", "viewer")}
         with serving(settings, tmp_path) as running:
             yield lambda what: running.url if what == "url" else keys[what]
 
