@@ -40,6 +40,10 @@ class Gathered(NamedTuple):
     changes: Sequence[Change]
     definitions: dict[bytes, bytes]
 
+    @property
+    def is_full(self) -> bool:
+        return len(self.changes) >= MAX_EVENTS
+
 
 class Replicator:
     def __init__(
@@ -87,16 +91,20 @@ class Replicator:
         await self._work(connection, writer, checkpoint)
 
     async def _work(self, connection: Connection, writer: Writer, checkpoint: Checkpoint) -> None:
-        """While one batch is being written the next is being read."""
+        """While a full batch is being written the next is being read.
+
+        After any other the stream is empty: what is read once history has that batch is more, and as early.
+        """
         copied_at = 0.0
         gathering = asyncio.create_task(self._gather(checkpoint.entry_id))
         try:
             while True:
                 gathered = await gathering
-                if gathered.entries:
+                if gathered.is_full:
                     gathering = asyncio.create_task(self._gather(gathered.entries[-1].entry_id))
+                if gathered.entries:
                     checkpoint = await self._write(writer, checkpoint, gathered)
-                else:
+                if not gathered.is_full:
                     gathering = asyncio.create_task(self._gather(checkpoint.entry_id))
                 if asyncio.get_running_loop().time() - copied_at > COPY_SECONDS:
                     await self._copy_belongings(connection)

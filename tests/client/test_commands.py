@@ -262,7 +262,8 @@ class TestFleetAndQueue:
 
         assert limits(task_type, "--rate", "2.5") == [(2.5, None)]
         assert limits(task_type, "--max-executing", "3") == [(2.5, 3)]
-        assert limits() == [(2.5, 3)]
+        assert limits(task_type, "--rate", "5") == [(5, 3)]
+        assert limits() == [(5, 3)]
         assert limits(task_type, "--lift") in ([], [(0, None)])
 
 

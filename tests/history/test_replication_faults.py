@@ -165,7 +165,7 @@ async def test_postgres_killed_again_and_again_leaves_no_gap(scene: Scene) -> No
 async def test_a_replicator_killed_again_and_again_leaves_no_gap_and_repeats_nothing(scene: Scene) -> None:
     """Every two seconds or so: a process takes longer to start than it is given to work."""
     async with scene.watch.running(), Load(scene.kit, scene.ledger).running():
-        for seconds in (0.1, 0.3, 0.6, 1.0):
+        for seconds in (0.1, 0.4, 1.0):
             replicator = scene.start_replicator()
             await _leader(scene)
             await scene.lasts(seconds)

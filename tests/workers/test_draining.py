@@ -3,8 +3,6 @@
 import signal
 from pathlib import Path
 
-import pytest
-
 from tests.api.bench import Bench, Json
 from tests.api.running import Running
 from tests.kit import Kit
@@ -30,14 +28,13 @@ async def running_task(bench: Bench, shop: Workshop, may_end: Path, **fields: ob
     return task_id
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_an_idle_worker_leaves_at_once_and_takes_nothing_with_it(
-    service: Running, bench: Bench, kit: Kit, shop: Workshop, number: signal.Signals
+    service: Running, bench: Bench, kit: Kit, shop: Workshop
 ) -> None:
     hand = shop.hire(service.url, "--drain-seconds", "30")
     await waiting_in(bench, hand)
 
-    hand.signal(number)
+    hand.signal(signal.SIGINT)
     status = hand.ended()
     task_id = await bench.submit("short")
 
@@ -112,23 +109,22 @@ async def test_a_second_signal_does_not_wait(service: Running, bench: Bench, kit
     await bench.call("DELETE", f"/api/v1/tasks/{task_id}")
 
 
-@pytest.mark.parametrize("task_type", ["attentive_async", "compute"])
 async def test_handed_back_jobs_and_processes_are_stopped(
-    service: Running, bench: Bench, kit: Kit, shop: Workshop, task_type: str
+    service: Running, bench: Bench, kit: Kit, shop: Workshop
 ) -> None:
     hand = shop.hire(service.url, "--drain-seconds", "0")
-    task_id = await bench.submit(task_type, parameters={"seconds": 3600})
-    await until(lambda: shop.ledger.count("start"))
+    ids = [await bench.submit(kind, parameters={"seconds": 3600}) for kind in ("attentive_async", "compute")]
+    await until(lambda: shop.ledger.count("start") == 2)
 
     hand.signal(signal.SIGTERM)
     status = hand.ended()
 
     assert status == 0
-    (line,) = shop.ledger.lines("start")
-    await until(lambda: not Path(f"/proc/{line['pid']}").exists())
-    task = await bench.read(task_id)
-    assert (task["status"], [task[cost] for cost in COSTS]) == ("queued", [1, 0, 0, 0])
-    await bench.call("DELETE", f"/api/v1/tasks/{task_id}")
+    pids = {line["pid"] for line in shop.ledger.lines("start")}
+    await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+    for task in [await bench.read(task_id) for task_id in ids]:
+        assert (task["status"], [task[cost] for cost in COSTS]) == ("queued", [1, 0, 0, 0])
+        await bench.call("DELETE", f"/api/v1/tasks/{task['task_id']}")
 
 
 async def test_asked_by_the_service_a_crew_drains_and_with_the_last_the_process_ends(

@@ -46,24 +46,6 @@ def _is_refused(hand: Hand, task_id: str) -> bool:
     return any(line["task_id"] == task_id for line in hand.events("service refused a report"))
 
 
-async def test_every_crew_of_a_frozen_worker_comes_back_soon(
-    service: Running, bench: Bench, kit: Kit, shop: Workshop
-) -> None:
-    """Also one that waited in a poll, which would wait on for a worker that is dead."""
-    frozen = shop.hire(service.url)
-    await until(lambda: len(frozen.events("registered")) == 3)
-
-    frozen.signal(signal.SIGSTOP)
-    await until(lambda: _states(bench, frozen, ["dead"] * 3))
-    frozen.signal(signal.SIGCONT)
-
-    await until(lambda: len(frozen.events("registered")) == 6, 10)
-
-
-async def _states(bench: Bench, hand: Hand, states: list[str]) -> bool:
-    return sorted(worker["state"] for worker in await registrations(bench, hand)) == states
-
-
 async def test_a_worker_frozen_at_any_moment_never_begins_what_is_not_its_own(
     service: Running, bench: Bench, kit: Kit, shop: Workshop
 ) -> None:

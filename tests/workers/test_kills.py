@@ -18,7 +18,7 @@ from tideq.queue_core.task import Task
 
 TASKS = 2_000
 WORKERS = 3
-KILLS = 8
+KILLS = 6
 LOOKED_AT = 100
 CONCURRENCY = 8
 Stories = dict[str, list[Event]]

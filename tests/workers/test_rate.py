@@ -71,6 +71,16 @@ def test_less_than_one_a_second_still_lets_one_through(clock: Clock) -> None:
     assert rate.available() == 1
 
 
+def test_what_is_taken_after_a_long_wait_is_paid_from_a_full_bucket_and_not_from_the_time_waited(clock: Clock) -> None:
+    rate = Rate(10, clock)
+
+    wanted = rate.available()
+    clock.now += 3_600
+    rate.spend(wanted)
+
+    assert rate.available() == 0
+
+
 def test_overspending_is_paid_back(clock: Clock) -> None:
     rate = Rate(10, clock)
 

@@ -19,13 +19,18 @@ class Rate:
 
     def available(self) -> int:
         """How many may go now."""
-        now = self._clock()
-        self._tokens = min(self._tokens + (now - self._filled_at) * self._per_second, self._burst)
-        self._filled_at = now
+        self._fill()
         return int(self._tokens + NEARLY)
 
     def spend(self, count: int) -> None:
+        """What came in since the last look counts only as far as there was room for it."""
+        self._fill()
         self._tokens -= count
 
     def seconds_until_one(self) -> float:
         return 0.0 if self.available() >= 1 else (1 - self._tokens) / self._per_second
+
+    def _fill(self) -> None:
+        now = self._clock()
+        self._tokens = min(self._tokens + (now - self._filled_at) * self._per_second, self._burst)
+        self._filled_at = now
