@@ -68,11 +68,15 @@ SERVICE_SETTINGS: dict[str, Setting] = {
 }
 
 
+CLIENT_SETTINGS = ("TIDEQ_URL", "TIDEQ_API_KEY")
+"""Where clients find the service: no business of its own, but often in the same environment."""
+
+
 def read_service_settings(environ: Mapping[str, str]) -> ServiceSettings:
     settings = ServiceSettings(
         **_chosen(environ, SERVICE_SETTINGS),
         history=HistorySettings(**_chosen(environ, HISTORY_SETTINGS)),
-        queue=read_settings(environ, known_elsewhere={**SERVICE_SETTINGS, **HISTORY_SETTINGS}),
+        queue=read_settings(environ, known_elsewhere=(*SERVICE_SETTINGS, *HISTORY_SETTINGS, *CLIENT_SETTINGS)),
     )
     if settings.auth == "off" and not settings.is_loopback:
         raise SettingsError(f"TIDEQ_AUTH=off is for loopback only, and TIDEQ_HOST is {settings.host}")

@@ -25,9 +25,9 @@ REFUSALS = (
     ValueError,
 )
 """What is the event's fault, and would happen again. Everything else is the database's, and is tried again."""
-HASHLESS = "SET enable_hashjoin = off; SET enable_mergejoin = off"
-"""Staged rows meet their tasks by primary key: the planner knows nothing of what is staged, and a hash join would read
-every task there is."""
+BY_KEY = "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off"
+"""Staged rows meet their tasks by primary key: the planner knows nothing of what is staged, and any other plan would
+read every task there is. Whatever it chooses is kept as long as the connection, however the tables grow."""
 FindDefinitions = Callable[[Sequence[bytes]], Awaitable[dict[bytes, bytes]]]
 
 log = structlog.get_logger(__name__)
@@ -54,7 +54,7 @@ class Writer:
 
     async def prepare(self) -> None:
         await self._connection.execute(statement("stage"))
-        await self._connection.execute(HASHLESS)
+        await self._connection.execute(BY_KEY)
         found = await self._connection.execute(
             "SELECT DISTINCT task_id FROM parked_events WHERE partition = %s", (self._partition,)
         )

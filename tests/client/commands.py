@@ -1,5 +1,6 @@
 """The real `tideq` command, as people and scripts run it."""
 
+import asyncio
 import os
 import pty
 import subprocess
@@ -65,3 +66,12 @@ def answer(done: subprocess.CompletedProcess[str], code: int = 0) -> Any:
 def lines(done: subprocess.CompletedProcess[str]) -> list[Any]:
     assert done.returncode == 0, (done.stdout, done.stderr)
     return [msgspec.json.decode(line) for line in done.stdout.splitlines()]
+
+
+async def line_within(stream: asyncio.StreamReader) -> bytes:
+    """The next line, or nothing where none comes for a while."""
+    try:
+        async with asyncio.timeout(0.5):
+            return await stream.readline()
+    except TimeoutError:
+        return b""

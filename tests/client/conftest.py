@@ -10,9 +10,10 @@ import pytest
 from tests.api.bench import Bench
 from tests.api.running import environ
 from tests.client.both import FORMS, Form, client_of
+from tests.client.faulty import FaultyProxy, faulty
 from tests.client.services import with_history
 from tests.stores import StoreUnderTest
-from tideq.client import AsyncClient
+from tideq.client import AsyncClient, RetryPolicy
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -62,3 +63,16 @@ async def workers(url: str) -> AsyncIterator[Bench]:
 @pytest.fixture
 def task_type() -> str:
     return f"t{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+async def proxy(url: str) -> AsyncIterator[FaultyProxy]:
+    async with faulty(url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def hasty(proxy: FaultyProxy, form: Form) -> AsyncIterator[AsyncClient]:
+    """Talks through the proxy, and has no time to lose."""
+    async with client_of(form, proxy.url, retries=RetryPolicy(base_seconds=0.001, cap_seconds=0.01)) as client:
+        yield client
