@@ -10,7 +10,7 @@ import pytest
 
 from tests.kit import Kit, make_kit
 from tests.stores import STORES, StoreUnderTest, missing
-from tideq.embedded import EmbeddedStores
+from tideq.embedded import EmbeddedStores, PostgresOptions
 from tideq.queue_core.settings import QueueSettings
 
 
@@ -44,7 +44,8 @@ def store(request: pytest.FixtureRequest, running_stores: Callable[[str], StoreU
 @pytest.fixture(scope="session")
 def database_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A PostgreSQL for the whole session; a queue of its own is a schema of its own."""
-    with EmbeddedStores(tmp_path_factory.mktemp("postgres"), valkey=None) as stores:
+    postgres = PostgresOptions(flags=("-c", "fsync=off"))
+    with EmbeddedStores(tmp_path_factory.mktemp("postgres"), valkey=None, postgres=postgres) as stores:
         yield stores.database_url
 
 

@@ -12,6 +12,7 @@ from psycopg import sql
 
 from tests.history.witness import Ledger, OutboxCopy
 from tests.kit import Kit
+from tideq.queue_core.background import end
 
 LOOK_COUNT = 500
 SAMPLE_COUNT = 30
@@ -38,9 +39,9 @@ class Watch:
         try:
             yield
         finally:
-            task.cancel()
-            ended = await asyncio.gather(task, return_exceptions=True)
-            self.problems.extend(str(each) for each in ended if isinstance(each, Exception))
+            await end(task)
+            if not task.cancelled() and (error := task.exception()):
+                self.problems.append(str(error))
 
     async def look(self, task_ids: list[str]) -> None:
         """For these, and for those that could not be decided before because PostgreSQL was away."""

@@ -87,8 +87,9 @@ class OutboxCopy:
 
     async def __aexit__(self, *_: object) -> None:
         assert self._task is not None
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        while not self._task.done():
+            self._task.cancel()  # again: before Python 3.12 the driver may lose one
+            await asyncio.wait([self._task], timeout=0.1)
         await self._client.aclose()
 
     async def whole(self) -> list[Happening]:

@@ -114,6 +114,23 @@ async def test_what_runs_under_a_forgotten_id_is_asked_about_and_reported_under_
     assert any(path.endswith("/w2/poll") for path, _ in service.heard)
 
 
+async def test_what_still_runs_under_a_forgotten_id_is_handed_back_under_it(service: ScriptedService) -> None:
+    bench = Bench(service, Script("a"))
+
+    async with bench.working() as job:
+        await until(lambda: bench.contexts)
+        bench.script.special = {"/heartbeat": refusing("w1"), "/poll": refusing("w1")}
+        await until(lambda: bench.script.registered_count == 2)
+        bench.worker.stop()
+        bench.worker.stop()
+        async with asyncio.timeout(10):
+            await job
+
+    released = [(path, row["lease"]) for path, body in service.heard for row in body.get("releases", ())]
+    assert released == [("/internal/workers/w1/sync", "a")]
+    assert service.heard[-1][0].endswith("/w2")
+
+
 async def test_a_poll_of_a_forgotten_worker_is_broken_off(service: ScriptedService) -> None:
     bench = Bench(service, Script())
 

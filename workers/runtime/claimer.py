@@ -19,6 +19,8 @@ MAX_CLAIM = 500
 REFUSED_SECONDS = 5.0
 SOON_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 0.5
+MAX_UNSENT, CLOGGED_SECONDS = 5_000, 0.1
+"""A service that gives work and takes no results: what is done and not told must not pile up."""
 
 log = structlog.get_logger("tideq.worker")
 
@@ -36,6 +38,7 @@ class Claimer:
         description: dict[str, Any],
         slots: Slots,
         rate: Rate | None,
+        unsent_count: Callable[[], int],
         on_registered: Callable[[str], None],
         on_answer: Callable[[str, Answer], None],
         on_unknown: Callable[[str], None],
@@ -46,6 +49,7 @@ class Claimer:
         self._description = description
         self._slots = slots
         self._rate = rate
+        self._unsent_count = unsent_count
         self._on_registered = on_registered
         self._on_answer = on_answer
         self._on_unknown = on_unknown
@@ -104,6 +108,9 @@ class Claimer:
     async def _claim(self) -> None:
         wanted, worker_id = await self._wanted(), self.worker_id
         if not worker_id:
+            return
+        if self._unsent_count() >= MAX_UNSENT:
+            await asyncio.sleep(CLOGGED_SECONDS)
             return
         asked_at = time.monotonic()
         answer = await self._protocol.poll(worker_id, wanted, POLL_SECONDS, self._poll_id)

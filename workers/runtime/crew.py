@@ -51,7 +51,14 @@ class Crew:
         self._execution = Execution(capacity, modules, self._done)
         about = {**description, "task_types": sorted(self._handlers), "capacity": capacity}
         self._claimer = Claimer(
-            protocol, about, self._slots, rate, self._open_mailbox, self._take, self._ask_about_all_of
+            protocol,
+            about,
+            self._slots,
+            rate,
+            lambda: self._reporter.unsent_count,
+            self._open_mailbox,
+            self._take,
+            self._ask_about_all_of,
         )
         self._mailbox: Mailbox | None = None
         self._jobs: set[asyncio.Task[None]] = set()

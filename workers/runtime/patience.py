@@ -18,6 +18,8 @@ class Patience:
 
     async def wait(self, told_seconds: float | None = None) -> None:
         """As long as the service asked for, within reason, or longer than the last time."""
-        delay = self._delay if told_seconds is None else min(told_seconds, MAX_TOLD_SECONDS)
+        delay = self._delay
+        if told_seconds is not None:
+            delay = min(max(told_seconds, FIRST_DELAY_SECONDS), MAX_TOLD_SECONDS)
         self._delay = min(self._delay * 2, MAX_DELAY_SECONDS)
         await asyncio.sleep(delay * random.uniform(0.75, 1.25))
