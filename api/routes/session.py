@@ -1,0 +1,37 @@
+"""Who is asking: what a page must know before it shows anything."""
+
+from importlib.metadata import version
+from typing import Any
+
+from litestar import Request, Response, Router, get
+
+from tideq.api import schemas
+from tideq.api.answers import json_answer
+from tideq.api.auth import Caller
+from tideq.api.calls import call
+from tideq.api.service import InjectedService
+
+Http = Request[Caller, Any, Any]
+
+
+@get("/", opt=call("viewer", "producer", answer=schemas.WhoamiOut))
+async def whoami(request: Http, service: InjectedService) -> Response[bytes]:
+    """The key's name and role, and how the service is set up."""
+    settings, queue = service.settings, service.settings.queue
+    levels = sorted(queue.priorities, key=lambda name: queue.priorities[name].offset_ms)
+    return json_answer(
+        schemas.WhoamiOut(
+            name=request.user.name,
+            role=request.user.role,
+            is_open=settings.auth == "off",
+            has_history=service.history is not None,
+            version=version("tideq"),
+            queue=queue.queue_name,
+            priorities=levels,
+            default_priority=queue.default_priority,
+            trace_url_template=settings.trace_url_template or None,
+        )
+    )
+
+
+router = Router("/api/v1/whoami", route_handlers=[whoami])

@@ -1,0 +1,87 @@
+"""The page follows the queue by itself: numbers move, a task goes through its states, nothing is reloaded."""
+
+import re
+
+from playwright.async_api import expect
+
+from tests.browser.eyes import Eyes
+from tests.browser.stage import Stage
+
+
+async def test_the_overview_moves_while_work_is_done(eyes: Eyes, stage: Stage) -> None:
+    await eyes.open("/")
+    await expect(eyes.page.get_by_role("status").filter(has_text="live")).to_be_visible()
+    before = int((await eyes.tile("Done a minute")).replace(",", ""))
+
+    stage.submit_many("hello", 40)
+
+    value = eyes.page.locator(".tile", has_text="Done a minute").locator(".tile-value")
+    await expect(value).to_have_text(str(before + 40))
+    await eyes.assert_not_reloaded()
+
+
+async def test_a_task_goes_through_its_states_on_screen(eyes: Eyes, stage: Stage) -> None:
+    stage.call("POST", "/api/v1/queue/pause", {"task_type": "slow", "reason": "a look at it waiting"})
+    task_id = stage.submit("slow", {"until": "one"}, tags={"scene": "states"})
+    await eyes.open(f"/ui/tasks/{task_id}")
+    state = eyes.page.locator("h1 .status")
+    await expect(state).to_have_text("queued")
+    await expect(eyes.page.locator(".held")).to_contain_text("paused")
+
+    stage.call("POST", "/api/v1/queue/resume", {"task_type": "slow"})
+    await expect(state).to_have_text("executing")
+    await eyes.see("waiting for a sign")
+    (stage.folder / "one").touch()
+
+    await expect(state).to_have_text("completed")
+    await expect(eyes.page.get_by_label("Result", exact=True).locator("pre")).to_have_text('"seen"')
+    await expect(eyes.page.locator(".timeline-words").first).to_contain_text(re.compile("executing .* → completed"))
+    await eyes.assert_not_reloaded()
+
+
+async def test_the_tide_takes_a_claimed_task_out_and_shows_where_it_is(eyes: Eyes, stage: Stage) -> None:
+    stage.call("POST", "/api/v1/queue/pause", {"task_type": "slow"})
+    task_id = stage.submit("slow", {"until": "two"}, priority="high")
+    await eyes.open("/ui/")
+    dot = eyes.page.locator("circle", has=eyes.page.locator(f"title:text('{task_id}')"))
+    await expect(dot).to_have_class("dot ready high")
+
+    stage.call("POST", "/api/v1/queue/resume", {"task_type": "slow"})
+    await expect(dot).to_have_class("dot executing")
+    (stage.folder / "two").touch()
+
+    await expect(dot).to_have_count(0)
+    await eyes.assert_not_reloaded()
+
+
+async def test_a_hidden_tab_hears_nothing_and_catches_up_when_it_is_looked_at(eyes: Eyes, stage: Stage) -> None:
+    await eyes.open("/ui/tasks?q=tag.scene:hidden")
+    light = eyes.page.locator(".live")
+    await expect(light).to_have_text("live")
+
+    await eyes.page.evaluate(_show(False))
+    await expect(light).to_have_text("paused")
+    stage.submit("hello", {}, tags={"scene": "hidden"})
+    await eyes.page.evaluate(_show(True))
+
+    await expect(light).to_have_text("live")
+    await expect(eyes.page.locator("tbody tr")).to_have_count(1)
+
+
+async def test_without_a_stream_the_page_asks_now_and_then(eyes: Eyes, stage: Stage) -> None:
+    eyes.allow("Failed to load resource: net::ERR_FAILED")
+    await eyes.page.route("**/api/v1/events*", lambda route: route.abort())
+    await eyes.open("/ui/tasks?q=tag.scene:polling")
+    await expect(eyes.page.locator(".live")).to_have_text("asking every few seconds")
+
+    stage.submit("hello", {}, tags={"scene": "polling"})
+
+    await expect(eyes.page.locator("tbody tr")).to_have_count(1)
+
+
+def _show(is_shown: bool) -> str:
+    hidden = "false" if is_shown else "true"
+    return (
+        f"Object.defineProperty(document, 'hidden', {{value: {hidden}, configurable: true}});"
+        "document.dispatchEvent(new Event('visibilitychange'))"
+    )

@@ -1,0 +1,130 @@
+"""Finding tasks, doing something to many of them, reading one exactly."""
+
+import re
+
+import httpx
+import pytest
+from playwright.async_api import expect
+
+from tests.browser.eyes import Eyes
+from tests.browser.stage import Stage
+
+BIG = '{"order":12345678901234567890,"price":1.10,"tiny":1e-400,"nested":{"10":"b","9":"a"}}'
+
+
+async def test_filters_columns_and_order_survive_a_reload(eyes: Eyes, stage: Stage) -> None:
+    for customer in ("7", "8"):
+        stage.submit("hello", {}, tags={"customer": customer, "scene": "filters"})
+    stage.submit("absent", {}, tags={"customer": "7", "scene": "filters"})
+    stage.wait(lambda: stage.count(tag="scene:filters", status="completed") == 2, "the worker has done its part")
+    await eyes.open("/ui/tasks")
+
+    await eyes.page.get_by_label("Search tasks").fill("tag.scene:filters tag.customer:7")
+    await eyes.button("Search").click()
+    await eyes.page.get_by_role("button", name="queued", exact=True).click()
+    await eyes.button("Type").click()
+
+    for _ in range(2):
+        await expect(eyes.page.locator("tbody tr")).to_have_count(1)
+        await expect(eyes.page.locator("tbody tr")).to_contain_text("absent")
+        await expect(eyes.button("queued")).to_have_attribute("aria-pressed", "true")
+        await expect(eyes.page.get_by_role("columnheader", name="Type")).to_have_attribute("aria-sort", "ascending")
+        await expect(eyes.button(re.compile("tag.customer: 7"))).to_be_visible()
+        await eyes.page.reload()
+
+
+async def test_pages_follow_one_another_and_can_be_linked_to(eyes: Eyes, stage: Stage) -> None:
+    stage.submit_many("paged", 60)
+    stage.wait(lambda: stage.count(task_type="paged") == 60, "history has them")
+    await eyes.open("/ui/tasks?q=type:paged")
+    rows = eyes.page.locator("tbody tr")
+    await expect(rows).to_have_count(50)
+    newest = await rows.first.locator(".id").get_attribute("href")
+
+    await eyes.button("Older").click()
+    await expect(rows).to_have_count(10)
+    await eyes.page.reload()
+    await expect(rows).to_have_count(10)
+    await eyes.button("Newest").click()
+
+    await expect(rows).to_have_count(50)
+    assert await rows.first.locator(".id").get_attribute("href") == newest
+
+
+async def test_all_of_500_matching_tasks_are_retried_and_it_says_so(eyes: Eyes, stage: Stage) -> None:
+    (stage.folder / "mended").unlink(missing_ok=True)
+    stage.submit_many("fragile", 500, max_retries=0, tags={"scene": "bulk"})
+    stage.wait(lambda: stage.count(tag="scene:bulk", status="failed") == 500, "all have failed")
+    (stage.folder / "mended").touch()
+    await eyes.open("/ui/tasks?q=tag.scene:bulk%20status:failed")
+    await eyes.see("500 tasks match")
+
+    await eyes.page.get_by_label("all 500 matching").check()
+    await eyes.button("Retry 500").click()
+    await expect(eyes.page.get_by_role("dialog", name="Retry 500 tasks?")).to_be_visible()
+    await eyes.button("Retry 500 tasks").click()
+
+    await expect(eyes.page.get_by_role("dialog").get_by_role("status")).to_have_text("Finished. Retried 500.")
+    stage.wait(lambda: stage.count(tag="scene:bulk", status="completed") == 500, "all were done")
+
+
+async def test_selected_tasks_are_cancelled_and_finished_ones_left_alone(eyes: Eyes, stage: Stage) -> None:
+    waiting = [stage.submit("nobody-does-this", {}, tags={"scene": "selected"}) for _ in range(3)]
+    done = stage.submit("hello", {}, tags={"scene": "selected"})
+    stage.wait(lambda: stage.count(tag="scene:selected", status="completed") == 1, "one is done")
+    await eyes.open("/ui/tasks?q=tag.scene:selected")
+    await expect(eyes.page.locator("tbody tr")).to_have_count(4)
+
+    for task_id in (*waiting[:2], done):
+        await eyes.page.get_by_label(f"Select {task_id}").check()
+    await eyes.button("Cancel 3").click()
+    eyes.allow("409")
+    await eyes.button("Cancel 3 tasks").click()
+
+    said = eyes.page.get_by_role("dialog").get_by_role("status")
+    await expect(said).to_have_text("Finished. Cancelled 2, 1 left as they are.")
+    await eyes.button("Close").click()
+    states = [stage.call("GET", f"/api/v1/tasks/{task_id}")["status"] for task_id in (*waiting, done)]
+    assert states == ["cancelled", "cancelled", "queued", "completed"]
+
+
+async def test_numbers_stay_exact_on_screen_and_through_clone_and_edit(eyes: Eyes, stage: Stage) -> None:
+    body = f'{{"task_type":"exact","parameters":{BIG}}}'
+    task_id = stage.http.post("/api/v1/tasks", content=body).json()["task_id"]
+    await eyes.open(f"/ui/tasks/{task_id}")
+    shown = eyes.page.get_by_label("Parameters", exact=True).locator("pre")
+    await expect(shown).to_contain_text("12345678901234567890")
+    assert re.sub(r"\s", "", await shown.inner_text()) == BIG
+
+    await eyes.button("Clone and edit").click()
+    await expect(eyes.page.get_by_label("Task type")).to_have_value("exact")
+    await eyes.page.get_by_label("Tags").fill("scene=clone")
+    await eyes.button("Submit").click()
+    await eyes.page.get_by_role("status").get_by_role("link").click()
+
+    await expect(eyes.page.locator("h1")).to_contain_text("exact")
+    copy = eyes.page.url.rpartition("/")[2]
+    assert copy != task_id
+    assert BIG in re.sub(r"\s", "", stage.http.get(f"/api/v1/tasks/{copy}").text)
+
+
+@pytest.mark.parametrize(("search", "query"), [('error:"is broken"', "fragile"), ("after:1h type:hello", "hello")])
+async def test_what_is_asked_for_in_words_is_found(eyes: Eyes, stage: Stage, search: str, query: str) -> None:
+    (stage.folder / "mended").unlink(missing_ok=True)
+    stage.submit(query, {"number": 1}, max_retries=0)
+    await eyes.open(f"/ui/tasks?{httpx.QueryParams({'q': search})}")
+
+    await expect(eyes.page.locator("tbody tr").first).to_contain_text(query)
+
+
+async def test_a_word_that_means_nothing_is_explained(eyes: Eyes) -> None:
+    await eyes.open("/ui/tasks?q=colour:red")
+
+    await eyes.see("“colour:” is not a qualifier")
+
+
+async def test_a_task_that_does_not_exist_is_told_so(eyes: Eyes) -> None:
+    eyes.allow("404")
+    await eyes.open("/ui/tasks/0192f0c1-2b3c-7d4e-8f50-112233445566")
+
+    await eyes.see("There is no such task")
