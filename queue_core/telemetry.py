@@ -1,0 +1,53 @@
+"""Every span, metric and attribute name: one place to look them up, and to see that none is made twice.
+
+Constants only. Dashboards, alerts and saved searches refer to these names: to change one, say so in the changelog.
+Messaging and HTTP names are those of OpenTelemetry's semantic conventions; what is our own begins with `tideq.`.
+"""
+
+SCOPE = "tideq"
+"""The instrumentation scope of every span of ours."""
+SYSTEM = "tideq"
+"""`messaging.system`."""
+
+# Spans of a task's life, timed by the store's own instants.
+SPAN_LIFECYCLE = "task.lifecycle"
+SPAN_SCHEDULED = "task.scheduled"
+SPAN_QUEUED = "task.queued"
+SPAN_ASSIGNED = "task.assigned"
+SPAN_EXECUTING = "task.executing"
+SPAN_BACKOFF = "task.backoff"
+LIFE_SPANS = (SPAN_LIFECYCLE, SPAN_SCHEDULED, SPAN_QUEUED, SPAN_ASSIGNED, SPAN_EXECUTING, SPAN_BACKOFF)
+
+# Spans of calls are named `<operation> <queue>`.
+SEND, RECEIVE, PROCESS, SETTLE = "send", "receive", "process", "settle"
+
+MESSAGING_SYSTEM = "messaging.system"
+MESSAGING_OPERATION_NAME = "messaging.operation.name"
+MESSAGING_OPERATION_TYPE = "messaging.operation.type"
+MESSAGING_DESTINATION = "messaging.destination.name"
+MESSAGING_MESSAGE_ID = "messaging.message.id"
+MESSAGING_BATCH_COUNT = "messaging.batch.message_count"
+MESSAGING_CLIENT_ID = "messaging.client.id"
+ERROR_TYPE = "error.type"
+
+# Metrics by their conventional names; all others are in `metrics.py`.
+MESSAGING_SENT = "messaging.client.sent.messages"
+MESSAGING_CONSUMED = "messaging.client.consumed.messages"
+MESSAGING_OPERATION_DURATION = "messaging.client.operation.duration"
+MESSAGING_PROCESS_DURATION = "messaging.process.duration"
+
+HTTP_METHOD = "http.request.method"
+HTTP_STATUS = "http.response.status_code"
+HTTP_ROUTE = "http.route"
+URL_PATH = "url.path"
+URL_SCHEME = "url.scheme"
+
+TASK_TYPE = "tideq.task.type"
+TASK_ATTEMPT = "tideq.task.attempt"
+TASK_PRIORITY = "tideq.task.priority"
+TASK_REASON = "tideq.task.reason"
+TASK_STATE = "tideq.task.state"
+
+EXCEPTION_EVENT = "exception"
+EXCEPTION_TYPE = "exception.type"
+EXCEPTION_MESSAGE = "exception.message"

@@ -1,0 +1,114 @@
+"""One line a transition, whatever names are in it, and nothing of what tasks carry."""
+
+import contextlib
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from tests.kit import Kit
+from tests.telemetry.listening import follow, follower
+from tideq.queue_core.engine.feed import Entry
+from tideq.queue_core.engine.record import NAMES
+from tideq.queue_core.task import TraceContext
+from tideq.telemetry.lines import LineWriter
+from tideq.workers.monitor.journal.lines import TransitionLines
+from tideq.workers.monitor.journal.transition import Transition, transitions_in
+
+TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
+TRACE = TraceContext(f"00-{TRACE_ID}-00f067aa0ba902b7-00")
+HOSTILE = 'a\n{"event":"transition"}\r\x1b[2J\x9b31m\u2028\u202e\x85\x00b'
+LOGGING = f"""
+import structlog
+from tideq.cli.saying import log_to_stderr
+log_to_stderr()
+structlog.get_logger().warning({HOSTILE!r}, name={HOSTILE!r})
+"""
+
+
+async def test_a_line_says_who_did_what_and_why(kit: Kit) -> None:
+    written = list[str]()
+    made = await follower(kit, TransitionLines(written.append, for_people=False))
+    await kit.worker()
+    task_id = await kit.submit("resize", trace=TRACE, parameters=b'{"card":"4111"}')
+    await kit.fail(await kit.started(), error=b'{"message":"card 4111","code":"BROKEN"}')
+
+    await follow(made)
+
+    lines = "".join(written).splitlines()
+    last = json.loads(lines[-1])
+    assert len(lines) == 4
+    assert {name: last[name] for name in ("task_id", "trace_id", "worker_id", "attempt", "from", "to", "reason")} == {
+        "task_id": task_id,
+        "trace_id": TRACE_ID,
+        "worker_id": "w1",
+        "attempt": 1,
+        "from": "executing",
+        "to": "queued",
+        "reason": "error",
+    }
+    assert "4111" not in "".join(written)
+
+
+@pytest.mark.parametrize("for_people", [True, False])
+def test_hostile_names_stay_on_their_line(for_people: bool) -> None:
+    written = list[str]()
+
+    TransitionLines(written.append, for_people=for_people).hear([hostile(), hostile()])
+
+    (text,) = written
+    assert len(text.splitlines()) == 2
+    assert all(line.isprintable() for line in text.splitlines())
+
+
+def hostile() -> Transition:
+    fields = dict.fromkeys(NAMES, "")
+    fields |= {
+        "state": "assigned",
+        "version": "2",
+        "attempt": "1",
+        "worker": HOSTILE.replace("\0", ""),
+        "lease": "1-a-1",
+    }
+    record = "".join(f"{fields[name]}\0" for name in NAMES).encode() + b"\0"
+    entry = Entry("1-1", {b"now_ms": b"1", b"0195546e-3c7a-7d21-9f04-00a1b2c3d4e5": record})
+    (made,) = transitions_in(entry)
+    made.task_type = HOSTILE
+    return made
+
+
+def test_logs_are_json_where_nobody_looks() -> None:
+    ended = subprocess.run([sys.executable, "-c", LOGGING], capture_output=True, text=True, check=True)
+
+    (line,) = ended.stderr.splitlines()
+    assert json.loads(line)["name"] == HOSTILE
+    assert line.isprintable()
+
+
+def test_logs_are_for_people_on_a_terminal_and_cannot_steer_it() -> None:
+    reader, writer = pty.openpty()
+    subprocess.run([sys.executable, "-c", LOGGING], stderr=writer, check=True)
+    os.close(writer)
+
+    said = os.read(reader, 65_536).decode()
+    os.close(reader)
+
+    assert not said.startswith("{")
+    assert "name" in said
+    assert said.count("\n") == 1
+    assert "\x1b[2J" not in said
+    assert not {"\x9b", "\u2028", "\u202e", "\x85", "\0"} & set(said)
+
+
+def test_a_pipe_nobody_empties_stops_nobody() -> None:
+    (reader, end), dropped_count = os.pipe(), 0
+    with contextlib.suppress(BrokenPipeError), os.fdopen(end, "w") as stream, LineWriter(stream) as writer:
+        for _ in range(3_000):
+            writer.write("x" * 1_000 + "\n")
+        dropped_count = writer.dropped_count
+        os.close(reader)
+
+    assert dropped_count >= 1_000

@@ -1,0 +1,97 @@
+"""Tracing as the environment asks for it, with OpenTelemetry's own variables; off unless one names a collector.
+
+Imports of the SDK are inside: they take a third of a second, and most processes never need them.
+"""
+
+import contextlib
+import logging
+import os
+import random
+import socket
+from collections.abc import Generator, Mapping, Sequence
+from importlib.metadata import entry_points, version
+from typing import TYPE_CHECKING, Any
+
+from tideq.queue_core.settings import SettingsError
+
+if TYPE_CHECKING:
+    from tideq.telemetry.tracing import OtelTracing
+
+EXPORTERS = "OTEL_TRACES_EXPORTER"
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+OTLP_NAMES = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
+
+
+def is_traced(environ: Mapping[str, str]) -> bool:
+    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return False
+    asked = environ.get(EXPORTERS, "").strip().lower()
+    return asked != "none" if asked else any(environ.get(name) for name in ENDPOINTS)
+
+
+@contextlib.contextmanager
+def tracing_from(
+    environ: Mapping[str, str], traces_per_second: float, service_name: str
+) -> "Generator[OtelTracing | None]":
+    """None where nothing is traced. What still waits in the end is sent, as far as a moment allows."""
+    if not is_traced(environ):
+        yield None
+        return
+    tracing = make_tracing(environ, traces_per_second, service_name)
+    try:
+        yield tracing
+    finally:
+        tracing.close()
+
+
+def make_tracing(environ: Mapping[str, str], traces_per_second: float, service_name: str) -> "OtelTracing":
+    from tideq.telemetry.outlet import Outlet
+    from tideq.telemetry.sampling import Samplers
+    from tideq.telemetry.tracing import OtelTracing
+
+    _silence_the_sdk()
+    outlet = Outlet(_exporters(environ), make_resource(environ, service_name), environ)
+    return OtelTracing(outlet, Samplers(environ, traces_per_second))
+
+
+def make_resource(environ: Mapping[str, str], service_name: str) -> Any:
+    """OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES go before what we know by ourselves."""
+    from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+
+    ours = {
+        "service.name": service_name,
+        "service.version": version("tideq"),
+        "service.instance.id": f"{socket.gethostname()}:{os.getpid()}:{random.getrandbits(32):08x}",
+    }
+    return Resource.create(ours).merge(OTELResourceDetector().detect())
+
+
+def _exporters(environ: Mapping[str, str]) -> Sequence[Any]:
+    names = [name.strip().lower() for name in (environ.get(EXPORTERS) or "otlp").split(",") if name.strip()]
+    return [_exporter(_entry_point_name(name, environ)) for name in names if name != "none"]
+
+
+def _entry_point_name(name: str, environ: Mapping[str, str]) -> str:
+    if name != "otlp":
+        return name
+    protocol = next((environ[each].strip() for each in PROTOCOLS if environ.get(each)), "http/protobuf")
+    if protocol not in OTLP_NAMES:
+        raise SettingsError(f"OTEL_EXPORTER_OTLP_PROTOCOL={protocol!r}: must be one of {', '.join(OTLP_NAMES)}")
+    return OTLP_NAMES[protocol]
+
+
+def _exporter(name: str) -> Any:
+    found = list(entry_points(group="opentelemetry_traces_exporter", name=name))
+    if not found:
+        hint = ": install tideq[grpc]" if name == OTLP_NAMES["grpc"] else ""
+        raise SettingsError(f"{EXPORTERS}: there is no exporter {name!r} here{hint}")
+    return found[0].load()()
+
+
+def _silence_the_sdk() -> None:
+    """It tells every failed batch in lines of its own kind; the outlet tells the first, and when it is over."""
+    logger = logging.getLogger("opentelemetry")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+        logger.propagate = False

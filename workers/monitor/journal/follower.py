@@ -1,0 +1,132 @@
+"""The follower: reads the outbox behind everybody's back and hands every transition to the listeners.
+
+Any number may run. One of them has the journal at a time, by being the one who moves it; the others look on, and take
+over when it stands still. Nothing waits for it: what it cannot keep up with is trimmed by history, missed and counted.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+import structlog
+
+from tideq.queue_core.engine.journal import READ_COUNT, Hidden, JournalStore
+from tideq.queue_core.errors import QueueError
+from tideq.workers.monitor.journal.traces import Traces
+from tideq.workers.monitor.journal.transition import Transition, transitions_in
+
+IDLE_SECONDS, BUSY_SECONDS = 0.25, 0.05
+"""Between two looks: whoever reads entry by entry pays for every one, and nobody needs to know within milliseconds."""
+BUSY_ENTRIES = 20
+STANDBY_SECONDS = 1.0
+RETRY_SECONDS = 1.0
+SLICE = 250
+"""Transitions handed over at once: in `tideq up` the API answers between two slices."""
+
+log = structlog.get_logger(__name__)
+
+
+class Listener(Protocol):
+    """Hears every transition of the queue, in order, at most once among all monitors. Must be quick, and not block."""
+
+    wants_traces: bool
+    """Whether `Transition.trace` has to be filled in: it takes a look at the store for every new task."""
+
+    def hear(self, transitions: Sequence[Transition]) -> None: ...
+
+
+class Follower:
+    def __init__(self, store: JournalStore, listeners: Sequence[Listener]) -> None:
+        self.told_count = 0
+        self.gap_count = 0
+        """How often the stream had been trimmed past the journal's place."""
+        self._store = store
+        self._listeners = listeners
+        self._traces = Traces(store) if any(listener.wants_traces for listener in listeners) else None
+        self._seen: str | None = None
+
+    async def follow_for_ever(self) -> None:
+        if not self._listeners:
+            return
+        while True:
+            try:
+                await asyncio.sleep(await self.step())
+            except QueueError as error:
+                log.warning("journal waits", error=str(error))
+                await asyncio.sleep(RETRY_SECONDS)
+            except Exception:
+                log.exception("journal stumbles, and goes on from its place")
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def step(self) -> float:
+        """Tells what is new; returns in how many seconds it is worth looking again."""
+        position = await self._store.position()
+        if not position:
+            newest = await self._store.newest()
+            await self._store.move("", newest)
+            self._seen = newest
+            return IDLE_SECONDS
+        if self._seen not in (None, position):
+            self._seen = position
+            return STANDBY_SECONDS
+        self._seen = position
+        return await self._tell_after(position)
+
+    async def _tell_after(self, position: str) -> float:
+        stretch = await self._store.read(position)
+        if not stretch.entries:
+            return IDLE_SECONDS
+        transitions = list[Transition]()
+        for entry in stretch.entries:
+            transitions += transitions_in(entry)
+            if len(transitions) >= SLICE:
+                await asyncio.sleep(0)
+        last = stretch.entries[-1].entry_id
+        if not await self._win(position, last, transitions):
+            return STANDBY_SECONDS
+        self._seen = last
+        self._note_gap(stretch.has_gap)
+        await self._hand_over(transitions)
+        return _pause(len(stretch.entries))
+
+    async def _win(self, position: str, last: str, transitions: Sequence[Transition]) -> bool:
+        asking = [each for each in transitions if each.begins_backoff or each.may_end_backoff]
+        rows = [Hidden(each.task_key, each.begins_backoff) for each in asking]
+        told = await self._store.move(position, last, rows)
+        if told is None:
+            return False
+        for each, until_ms in zip(asking, told, strict=True):
+            each.hidden_until_ms = until_ms
+        return True
+
+    def _note_gap(self, has_gap: bool) -> None:
+        if has_gap:
+            self.gap_count += 1
+            log.warning("journal fell behind what the stream keeps: transitions were not told")
+
+    async def _hand_over(self, transitions: Sequence[Transition]) -> None:
+        task_types = await self._store.task_types()
+        for at in range(0, len(transitions), SLICE):
+            part = transitions[at : at + SLICE]
+            for each in part:
+                each.task_type = task_types.task_type(each.lane)
+            if self._traces is not None:
+                await self._traces.fill_in(part)
+            for listener in self._listeners:
+                _tell(listener, part)
+            self.told_count += len(part)
+            await asyncio.sleep(0)
+
+
+def _tell(listener: Listener, transitions: Sequence[Transition]) -> None:
+    """One listener's mistake is no other's."""
+    try:
+        listener.hear(transitions)
+    except Exception:
+        log.exception("a listener of the journal failed", listener=type(listener).__name__)
+
+
+def _pause(entry_count: int) -> float:
+    if entry_count >= READ_COUNT:
+        return 0.0
+    return BUSY_SECONDS if entry_count >= BUSY_ENTRIES else IDLE_SECONDS

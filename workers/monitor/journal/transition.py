@@ -1,0 +1,226 @@
+"""One transition, and the phases of the task's life that it ended.
+
+Everything comes from the event itself: a record says when its task was queued, assigned and started. So any monitor can
+tell any transition, without having seen those before. Fields stay bytes until somebody asks for them.
+"""
+
+import functools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from tideq.queue_core.engine.feed import Entry
+from tideq.queue_core.engine.record import NAMES
+from tideq.queue_core.states import Reason, TaskState
+from tideq.queue_core.task import TraceContext
+from tideq.queue_core.telemetry import (
+    SPAN_ASSIGNED,
+    SPAN_BACKOFF,
+    SPAN_EXECUTING,
+    SPAN_LIFECYCLE,
+    SPAN_QUEUED,
+    SPAN_SCHEDULED,
+)
+from tideq.queue_core.transitions import TERMINAL
+
+STATE, VERSION, LANE, VISIBLE, AGE_BUCKET = map(NAMES.index, ("state", "version", "lane", "visible_ms", "age_bucket"))
+ATTEMPT, LEASE, WORKER, REASON = map(NAMES.index, ("attempt", "lease", "worker", "reason"))
+ASSIGNED, STARTED, ENDED = map(NAMES.index, ("assigned_ms", "started_ms", "ended_ms"))
+RETRIES, LOSSES, DELIVERIES = map(NAMES.index, ("retries", "losses", "deliveries"))
+CREATED, ELIGIBLE, QUEUED = map(NAMES.index, ("created_ms", "eligible_ms", "queued_ms"))
+
+STATES = {state.encode(): state for state in TaskState}
+REASONS = {reason.encode(): reason for reason in Reason} | {b"": Reason.SUBMITTED}
+FINISHED = "finished"
+"""Where a task came from that a person retried: how it had ended, its event does not say."""
+AT_ANY_TIME = (Reason.CANCELLED, Reason.RELEASED, Reason.PURGED)
+"""The record says where these came from."""
+FROM = {
+    **{reason.encode(): TaskState.EXECUTING for reason in Reason if reason not in AT_ANY_TIME},
+    b"": "",
+    b"submitted": "",
+    b"claimed": TaskState.QUEUED,
+    b"started": TaskState.ASSIGNED,
+    b"assignment_lapsed": TaskState.ASSIGNED,
+    b"never_started": TaskState.ASSIGNED,
+    b"retried": FINISHED,
+    b"replayed": TaskState.DEAD_LETTER,
+}
+"""Found by the bytes of a reason: looking up a member of an enumeration calls Python code to hash it."""
+GAVE_ITS_NUMBER_BACK = (b"assignment_lapsed", b"never_started", b"released")
+ENDS = {state.encode() for state in TERMINAL}
+
+
+class Phase(NamedTuple):
+    """A part of a task's life that is over. Its name is one of `telemetry.LIFE_SPANS`."""
+
+    name: str
+    began_ms: int
+    ended_ms: int
+
+    @property
+    def seconds(self) -> float:
+        return (self.ended_ms - self.began_ms) / 1000
+
+
+class TaskError(msgspec.Struct, frozen=True):
+    """As much of an error document as is told: details may be anything."""
+
+    message: str = ""
+    code: str = ""
+
+
+decode_error = msgspec.json.Decoder(TaskError).decode
+
+
+class Transition:
+    """Made for every event of a busy queue, so it reads what it is asked for and no more."""
+
+    __slots__ = ("_body", "_record", "at_ms", "hidden_until_ms", "task_key", "task_type", "trace")
+
+    def __init__(self, task_key: bytes, at_ms: int, record: list[bytes], body: bytes | None) -> None:
+        self.task_key = task_key
+        self.at_ms = at_ms
+        self.task_type = ""
+        self.hidden_until_ms: int | None = None
+        """Until when a retry was hidden that has now ended its wait."""
+        self.trace: TraceContext | None = None
+        """Filled in where a listener wants it."""
+        self._record = record
+        self._body = body
+
+    @property
+    def task_id(self) -> str:
+        return self.task_key.decode()
+
+    @property
+    def state(self) -> TaskState:
+        """Where it led."""
+        return STATES[self._record[STATE]]
+
+    @property
+    def reason(self) -> Reason:
+        return REASONS[self._record[REASON]]
+
+    @property
+    def source(self) -> str:
+        """Where it came from: a state, empty for a new task, `finished` for one that a person retried."""
+        record = self._record
+        known = FROM.get(record[REASON])
+        if known is not None:
+            return known
+        if record[REASON] == b"purged":
+            return self.state
+        if not record[LEASE] and record[REASON] == b"cancelled":
+            return TaskState.QUEUED
+        return TaskState.EXECUTING if record[STARTED] else TaskState.ASSIGNED
+
+    @property
+    def version(self) -> int:
+        return int(self._record[VERSION])
+
+    @property
+    def lane(self) -> str:
+        return self._record[LANE].decode()
+
+    @property
+    def attempt(self) -> int:
+        """The attempt it is about, also where that one gave its number back because it was never started."""
+        number = int(self._record[ATTEMPT])
+        gave_back = self._record[REASON] in GAVE_ITS_NUMBER_BACK and self.source is TaskState.ASSIGNED
+        return number + 1 if gave_back else number
+
+    @property
+    def worker_id(self) -> str:
+        """Of the current or last attempt; empty before the first."""
+        return self._record[WORKER].decode()
+
+    @property
+    def priority(self) -> str:
+        return _priority(self._record[AGE_BUCKET])
+
+    @property
+    def retry_count(self) -> int:
+        return int(self._record[RETRIES])
+
+    @property
+    def loss_count(self) -> int:
+        return int(self._record[LOSSES])
+
+    @property
+    def delivery_count(self) -> int:
+        return int(self._record[DELIVERIES])
+
+    @property
+    def life(self) -> str:
+        """Tells a task's lives apart: when it became eligible, by being submitted, retried or replayed."""
+        return self._record[ELIGIBLE].decode()
+
+    @property
+    def is_end(self) -> bool:
+        return self._record[STATE] in ENDS and self._record[REASON] != b"purged"
+
+    @property
+    def error(self) -> TaskError | None:
+        """What the execution that it ended failed with."""
+        if self._body is None or self._record[STATE] == b"completed":
+            return None
+        try:
+            return decode_error(self._body)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return TaskError()
+
+    @property
+    def phases(self) -> list[Phase]:
+        """What it ended, in order; the whole life last, where it ended that."""
+        phases = list[Phase]()
+        source = self.source
+        if source is TaskState.EXECUTING:
+            phases.append(Phase(SPAN_EXECUTING, int(self._record[STARTED]), self.at_ms))
+        elif source is TaskState.ASSIGNED:
+            phases.append(Phase(SPAN_ASSIGNED, int(self._record[ASSIGNED]), self.at_ms))
+        elif source is TaskState.QUEUED:
+            phases += self._waits()
+        if self.is_end:
+            phases.append(Phase(SPAN_LIFECYCLE, int(self._record[CREATED]), int(self._record[ENDED])))
+        return phases
+
+    def _waits(self) -> Iterator[Phase]:
+        """Hidden first where it was, then ready."""
+        began_ms = int(self._record[QUEUED] or self._record[CREATED])
+        is_first = not self._record[QUEUED]
+        hidden = int(self._record[ELIGIBLE] or 0) if is_first else self.hidden_until_ms or 0
+        ready_ms = min(max(hidden, began_ms), self.at_ms)
+        if ready_ms > began_ms:
+            yield Phase(SPAN_SCHEDULED if is_first else SPAN_BACKOFF, began_ms, ready_ms)
+        if not hidden or hidden < self.at_ms or self.state == TaskState.ASSIGNED:
+            yield Phase(SPAN_QUEUED, ready_ms, self.at_ms)
+
+    @property
+    def begins_backoff(self) -> bytes:
+        """Until when, if it hid the task for a retry."""
+        return self._record[VISIBLE] if self._record[STATE] == b"queued" and self._record[QUEUED] else b""
+
+    @property
+    def may_end_backoff(self) -> bool:
+        """Whether the journal may remember until when the task was hidden; most were never retried."""
+        was_hidden = self._record[RETRIES] != b"0" or self._record[LOSSES] != b"0"
+        return was_hidden and (self._record[STATE] == b"assigned" or bool(self._record[ENDED]))
+
+
+@functools.lru_cache(maxsize=1_024)
+def _priority(age_bucket: bytes) -> str:
+    """Tasks of a minute share one."""
+    return age_bucket.rpartition(b":")[0].decode()
+
+
+def transitions_in(entry: Entry) -> list[Transition]:
+    """In the order they happened."""
+    _, fields = entry
+    at_ms, body_of = int(fields[b"now_ms"]), fields.get
+    return [
+        Transition(task_key, at_ms, packed.split(b"\0"), body_of(task_key + b":body"))
+        for task_key, packed in fields.items()
+        if len(task_key) == 36
+    ]
