@@ -1,0 +1,21 @@
+"""What replication counts about itself."""
+
+import time
+
+from tideq.persistence.writer import Batch
+from tideq.queue_core.metrics import LONG_SECONDS
+from tideq.queue_core.readings import Counters
+
+
+class BatchMeter:
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+        counters.declare("tideq_replicated_batches_total", ())
+        counters.declare("tideq_replicated_events_total", ())
+        self._delays = counters.distribution("tideq_replication_delay_seconds", (), LONG_SECONDS)
+
+    def note(self, batch: Batch) -> None:
+        """By this machine's clock and the store's: as exact as they agree."""
+        self._counters.add("tideq_replicated_batches_total")
+        self._counters.add("tideq_replicated_events_total", amount=len(batch.changes))
+        self._delays.note(max(time.time() - batch.after.now_ms / 1000, 0.0))

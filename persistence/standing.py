@@ -1,0 +1,53 @@
+"""How history stands, for those who watch over it: never slow, whatever the database does.
+
+While the database is away, the lag is reckoned from where history was last seen to be: it grows, as it should.
+"""
+
+import asyncio
+from typing import NamedTuple
+
+from tideq.persistence.checkpoints import Checkpoint
+from tideq.persistence.database import Database, statement
+from tideq.queue_core.engine.feed import FIRST_ID, Feed
+from tideq.queue_core.errors import HistoryUnavailable
+
+MAX_SECONDS = 1.0
+
+
+class Standing(NamedTuple):
+    is_up: bool
+    epoch: int | None
+    """None where nothing was ever replicated, or nobody knows."""
+    parked_count: int | None
+    lag_ms: int | None
+
+
+class Watch:
+    def __init__(self, database: Database, feed: Feed, partition: int) -> None:
+        self._database = database
+        self._feed = feed
+        self._partition = partition
+        self._seen: Checkpoint | None = None
+        self._parked_count: int | None = None
+
+    async def standing(self, now_ms: int, epoch: str) -> Standing:
+        """`now_ms` and `epoch` are the store's: a history of another epoch has nothing of this one."""
+        is_up = await self._look()
+        seen = self._seen
+        if seen is None and not is_up:
+            return Standing(is_up, None, None, None)
+        lag_ms = await self._lag_ms(now_ms, seen.entry_id if seen and str(seen.epoch) == epoch else FIRST_ID)
+        return Standing(is_up, seen.epoch if seen else None, self._parked_count, lag_ms)
+
+    async def _look(self) -> bool:
+        try:
+            async with asyncio.timeout(MAX_SECONDS), self._database.reading() as connection:
+                row = await (await connection.execute(statement("standing"), (self._partition,) * 2)).fetchone()
+        except (HistoryUnavailable, TimeoutError):
+            return False
+        self._seen, self._parked_count = (Checkpoint(*row[:4]), row[4]) if row else (None, 0)
+        return True
+
+    async def _lag_ms(self, now_ms: int, after: str) -> int:
+        entries = await self._feed.read(after, count=1)
+        return max(now_ms - int(entries[0].fields[b"now_ms"]), 0) if entries else 0

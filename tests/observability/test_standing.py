@@ -1,0 +1,87 @@
+"""How history stands, as the API tells it: with PostgreSQL there, behind, away, and of another epoch."""
+
+from tests.api.bench import until
+from tests.observability.conftest import Whole
+from tests.observability.scrape import scrape
+from tests.stores import free_port
+from tideq.cli.housekeeping import replicate
+from tideq.persistence.database import Database
+from tideq.persistence.standing import Standing, Watch
+from tideq.queue_core.background import running
+from tideq.queue_core.engine.feed import Feed
+
+LAG = "tideq_history_lag_seconds"
+
+
+async def test_lag_is_the_age_of_what_history_does_not_have(quiet: Whole) -> None:
+    service = quiet.service
+    await quiet.bench.submit()
+    await quiet.kit.clock.advance(100_000)
+    behind = await scrape(quiet.http)
+
+    async def has_caught_up() -> bool:
+        return (await scrape(quiet.http)).value(LAG) == 0
+
+    async with running(replicate(service.store, service.settings, service.meters.counters)):
+        await until(has_caught_up)
+    told = await scrape(quiet.http)
+
+    assert behind.value(LAG) >= 100
+    assert (told.value("tideq_history_up"), told.value("tideq_history_parked_events")) == (1, 0)
+    assert told.value("tideq_replicated_events_total") == 1
+    assert told.value("tideq_store_epoch") == told.value("tideq_history_epoch")
+
+
+async def test_while_history_is_away_the_lag_goes_on_growing(quiet: Whole) -> None:
+    """Seen once, then gone: what the store has on top of that is known all the same."""
+    kit = quiet.kit
+    await quiet.bench.submit()
+    watch = quiet.service.watch
+    assert watch is not None
+    seen = await _standing(quiet, watch)
+    async with Database(f"postgresql://nobody@127.0.0.1:{free_port()}/none") as nowhere:
+        watch._database = nowhere  # pyright: ignore[reportPrivateUsage]
+        await kit.clock.advance(60_000)
+
+        away = await _standing(quiet, watch)
+
+    assert (seen.is_up, away.is_up) == (True, False)
+    assert (away.lag_ms or 0) >= (seen.lag_ms or 0) + 60_000
+
+
+async def test_of_a_history_never_seen_nothing_is_made_up(quiet: Whole) -> None:
+    async with Database(f"postgresql://nobody@127.0.0.1:{free_port()}/none") as nowhere:
+        watch = Watch(nowhere, Feed(quiet.kit.client, quiet.kit.client, quiet.kit.keys), 0)
+
+        assert await _standing(quiet, watch) == Standing(is_up=False, epoch=None, parked_count=None, lag_ms=None)
+
+
+async def test_a_history_of_another_epoch_is_told_as_that(quiet: Whole) -> None:
+    database = quiet.service.store.database
+    assert database is not None
+    async with database.session() as connection:
+        await connection.execute("UPDATE checkpoints SET epoch = epoch + 4")
+        parked = "INSERT INTO parked_events (partition, epoch, entry_id, task_id, version, record, problem) "
+        await connection.execute(parked + "VALUES (0, 1, '1-1', 't', 1, '', 'no')")
+
+    told = await scrape(quiet.http)
+
+    assert told.value("tideq_history_epoch") == told.value("tideq_store_epoch") + 4
+    assert told.value("tideq_history_parked_events") == 1
+
+
+async def test_a_store_in_doubt_is_told_as_that(quiet: Whole) -> None:
+    custodian = quiet.service.store.custodian
+    assert custodian is not None
+    before = await scrape(quiet.http)
+    await quiet.kit.client.hset(quiet.kit.keys.key("meta"), "epoch", "999")
+
+    told = await scrape(quiet.http)
+
+    assert (before.value("tideq_store_in_doubt"), before.value("tideq_store_up")) == (0, 1)
+    assert (told.value("tideq_store_in_doubt"), told.value("tideq_store_up")) == (1, 0)
+
+
+async def _standing(quiet: Whole, watch: Watch) -> Standing:
+    now_ms = (await quiet.kit.insight.stats()).now_ms
+    return await watch.standing(now_ms, quiet.service.engine.scripts.epoch)
