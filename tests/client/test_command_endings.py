@@ -1,6 +1,7 @@
 """How commands end, and what only terminals are shown."""
 
 import asyncio
+import re
 import signal
 import subprocess
 import sys
@@ -9,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.api.bench import Bench
-from tests.api.running import TIDEQ, environ, serving
-from tests.client.commands import Run, environ_for, line_within, run_on_terminal, runner
+from tests.api.running import TIDEQ, environ, serving, tideq
+from tests.client.commands import Run, environ_for, line_within, lines, run_on_terminal, runner
 from tests.client.services import command_done
+from tests.client.terminals import at_terminal
 from tests.client.workshop import fail_one, recorded
 from tests.stores import StoreUnderTest, free_port
+from tideq.cli import app as tideq_app
 from tideq.client import AsyncClient
 
 NOBODY = "0195546e-3c7a-7d21-9f04-00a1b2c3d4e5"
@@ -104,6 +107,54 @@ class TestEndings:
         assert (done.returncode, done.stderr, len(done.stdout)) == (0, b"", 10)
 
 
+class TestOperators:
+    """Commands that need no service end in the same way."""
+
+    @pytest.fixture
+    def away(self) -> dict[str, str]:
+        return environ(f"redis://127.0.0.1:{free_port()}", "away")
+
+    @pytest.mark.parametrize("command", [("keys", "list"), ("serve", "--port", "0")])
+    def test_a_store_that_is_away_is_5(self, away: dict[str, str], command: tuple[str, ...]) -> None:
+        done = tideq(away, *command)
+
+        assert (done.returncode, done.stdout) == (5, "")
+        assert done.stderr.startswith("error: ")
+
+    @pytest.mark.parametrize(
+        ("command", "wrong"),
+        [("keys", {"TIDEQ_PROT": "1"}), ("monitor", {"REDIS_URL": ""}), ("migrate", {"DATABASE_URL": ""})],
+    )
+    def test_a_setting_that_is_wrong_or_missing_is_2(
+        self, away: dict[str, str], command: str, wrong: dict[str, str]
+    ) -> None:
+        done = tideq({**away, **wrong}, command, *(["list"] if command == "keys" else []))
+
+        assert done.returncode == 2
+        assert len(done.stderr.splitlines()) == 1
+
+    def test_keys_that_are_not_there_are_3(self, store: StoreUnderTest, task_type: str, tmp_path: Path) -> None:
+        settings = environ(store.url, task_type)
+
+        assert tideq(settings, "keys", "revoke", "0123").returncode == 3
+        assert tideq(settings, "keys", "adopt", str(tmp_path / "nowhere")).returncode == 3
+
+    def test_keys_are_listed_for_programs_without_their_digests(self, store: StoreUnderTest, task_type: str) -> None:
+        settings = environ(store.url, task_type)
+        key = command_done(settings, "keys", "create", "eve", "--role", "viewer")
+
+        (listed,) = lines(tideq(settings, "keys", "list", "-o", "jsonl"))
+
+        assert listed == {"key_id": key.split("_")[1], "name": "eve", "role": "viewer", "is_revoked": False}
+
+    def test_a_typo_is_answered_with_what_was_meant(self, run: Run) -> None:
+        wrong, misspelt = run("task", "list"), run("tasks", "list", "--statsu", "queued")
+
+        assert (wrong.returncode, misspelt.returncode) == (2, 2)
+        assert 'Did you mean "tasks"?' in wrong.stderr
+        assert "Did you mean --status?" in misspelt.stderr
+
+
 class TestColours:
     async def test_what_a_worker_says_cannot_command_a_terminal(
         self, url: str, client: AsyncClient, workers: Bench, task_type: str
@@ -131,6 +182,36 @@ class TestColours:
         assert "\x1b[33mcancelled\x1b[0m" in seen
         assert "\x1b" not in plain
         assert run(*command).stdout == plain
+        assert await asyncio.to_thread(run_on_terminal, url, *command, "--no-color") == plain
+
+
+def test_progress_is_for_terminals(run: Run, url: str, task_type: str, tmp_path: Path) -> None:
+    (tmp_path / "tasks").write_text('{"n": 1}\n' * 3)
+    command = ("submit", task_type, "--lines", str(tmp_path / "tasks"), "-o", "jsonl")
+
+    piped = run(*command)
+    with at_terminal(url, *command) as terminal:
+        assert terminal.end() == 0
+
+    assert (len(piped.stdout.splitlines()), piped.stderr) == (3, "")
+    assert "submitting" in terminal.seen
+
+
+def test_the_page_about_the_command_names_every_one() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    mentioned = {word for words in re.findall(r"`([a-z][a-z/ ]*)`", page) for word in re.split("[/ ]", words)}
+    nouns = [name for name in tideq_app if not name.startswith("-")]
+    verbs = [verb for noun in ("tasks", "dlq", "workers", "queue", "context", "keys") for verb in tideq_app[noun]]
+
+    assert not {*nouns, *(verb for verb in verbs if not verb.startswith("-"))} - mentioned
+
+
+def test_a_shell_learns_what_it_can_complete() -> None:
+    command = f"source <('{TIDEQ}' completion bash) && complete -p tideq"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.rstrip().endswith("tideq")
 
 
 def test_help_names_every_command_and_stays_quick() -> None:
@@ -140,5 +221,5 @@ def test_help_names_every_command_and_stays_quick() -> None:
         [sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
 
-    assert all(noun in done.stdout for noun in ("submit", "tasks", "dlq", "workers", "queue"))
+    assert all(noun in done.stdout for noun in ("submit", "tasks", "dlq", "workers", "queue", "top", "doctor"))
     assert not [name for name in ("httpx", "litestar", "psycopg", "redis") if f" {name}\n" in done.stderr]

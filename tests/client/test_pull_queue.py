@@ -127,6 +127,24 @@ async def test_failed_and_dead_tasks_are_put_back_so_many_at_a_time(
     assert (len(first), len(rest), len(await queue.dequeue())) == (2, 1, 3)
 
 
+async def test_a_discarded_task_is_a_dead_letter_at_once_and_can_be_resumed(
+    client: AsyncClient, queue: AsyncPullQueue
+) -> None:
+    (submitted,) = await queue.enqueue([{"n": 1}])
+    (task,) = await queue.dequeue()
+
+    await queue.mark_as_discarded(task.task_id, "nobody speaks that", code="NO_VOICE", details={"at": 3})
+
+    dead = await client.get(submitted.task_id)
+    assert dead.error is not None
+    assert (dead.status, dead.reason, dead.retry_count) == ("dead_letter", "discarded", 0)
+    assert (dead.error.message, dead.error.code, dead.error.details) == ("nobody speaks that", "NO_VOICE", {"at": 3})
+    with pytest.raises(NotHeld):
+        await queue.mark_as_complete(task.task_id)
+    assert (await queue.mark_as_resume(task.task_id)).status == "queued"
+    assert [again.task_id for again in await queue.dequeue()] == [task.task_id]
+
+
 async def test_a_cancelled_task_is_let_go_and_can_be_resumed(client: AsyncClient, queue: AsyncPullQueue) -> None:
     held, waiting = await queue.enqueue([{"n": 1}, {"n": 2}])
     await queue.dequeue(1)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
@@ -12,23 +13,29 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tideq.api.settings import ServiceSettings
 from tideq.cli import housekeeping
+from tideq.cli.endings import USAGE, stop, stop_with
 from tideq.cli.running import environ_with, log_to_stderr, say, settings_from, until_signal
+from tideq.cli.vitals import health_page
 from tideq.persistence.custody import Custodian, Verdict
 from tideq.persistence.database import Database
 from tideq.persistence.kept_store import open_kept_store
-from tideq.persistence.migrations import MigrationError, migrate_when_reachable, missing_migrations
+from tideq.persistence.migrations import MigrationError, migrate_when_reachable, missing_when_migrated
 from tideq.persistence.partitions import Partitions
+from tideq.queue_core.background import together
 from tideq.queue_core.engine.engine import assemble_engine
 from tideq.queue_core.engine.identity import StoreIdentity
 from tideq.queue_core.engine.restoring import Restoration
 from tideq.queue_core.engine.store import StoreUrlError, connect
 from tideq.queue_core.errors import QueueError
+from tideq.queue_core.readings import Counters
+from tideq.telemetry.metrics import push_counters
+from tideq.workers.runtime.health import HealthPortTaken
 
 T = TypeVar("T")
 OnProgress = Callable[[int, int], None]
 
 
-def migrate(action: Literal["run", "status"] = "run", *, wait: float = 0) -> None:
+def migrate(action: Literal["run", "status"] = "run", *, wait: float = 0, allow_newer: bool = False) -> None:
     """Bring the database's schema up to date; safe to run from many places at once.
 
     Parameters
@@ -36,10 +43,13 @@ def migrate(action: Literal["run", "status"] = "run", *, wait: float = 0) -> Non
     action
         `status` only says what is missing, and fails if anything is.
     wait
-        Seconds to wait for a database that is still starting.
+        Seconds to wait for a database that is still starting and, with `status`, for somebody else to migrate it.
+    allow_newer
+        A database that a later version has migrated will do: migrations only ever add, so this version can be gone
+        back to without undoing them.
     """
     settings = _settings(needs_store=False)
-    missing = _run(_migrate(settings, action, wait))
+    missing = _run(_migrate(settings, action, wait, allow_newer=allow_newer))
     for migration in missing:
         say(f"{'missing' if action == 'status' else 'applied'}: {migration.number:04} {migration.name}")
     if not missing:
@@ -48,12 +58,22 @@ def migrate(action: Literal["run", "status"] = "run", *, wait: float = 0) -> Non
         sys.exit(1)
 
 
-def replicate() -> None:
-    """Copy what happens in the queue to history, until SIGTERM or Ctrl-C. Any number may run."""
+def replicate(*, health_host: str = "127.0.0.1", health_port: int | None = None) -> None:
+    """Copy what happens in the queue to history, until SIGTERM or Ctrl-C. Any number may run.
+
+    Parameters
+    ----------
+    health_host
+        Where the health page and /metrics listen.
+    health_port
+        The page's port; left out, there is no page.
+    """
     log_to_stderr()
     settings = _settings()
     say("replicating")
-    _run(until_signal(_replicate(settings)))
+    counters = Counters()
+    page = health_page(health_host, health_port, settings.queue.queue_name, counters)
+    _run(until_signal(_replicate(settings, page, counters)))
 
 
 def rebuild(*, dry_run: bool = False, force: bool = False) -> None:
@@ -87,18 +107,23 @@ def prune() -> None:
     _run(_prune(_settings(needs_store=False)))
 
 
-async def _migrate(settings: ServiceSettings, action: str, wait: float) -> Any:
+async def _migrate(settings: ServiceSettings, action: str, wait: float, *, allow_newer: bool) -> Any:
     async with _database(settings) as database:
         if action == "status":
-            return await missing_migrations(database)
-        applied = await migrate_when_reachable(database, wait)
+            return await missing_when_migrated(database, wait, allow_newer=allow_newer)
+        applied = await migrate_when_reachable(database, wait, allow_newer=allow_newer)
         await Partitions(database, settings.history).make_ahead(_now_ms())
         return applied
 
 
-async def _replicate(settings: ServiceSettings) -> None:
-    async with open_kept_store(settings.redis_url, settings.queue, settings.history) as store:
-        await housekeeping.replicate(store, settings)
+async def _replicate(
+    settings: ServiceSettings, page: contextlib.AbstractAsyncContextManager[None], counters: Counters
+) -> None:
+    async with page, open_kept_store(settings.redis_url, settings.queue, settings.history) as store:
+        await together(
+            housekeeping.replicate(store, settings, counters),
+            push_counters(os.environ, "tideq-replicator", settings.queue.queue_name, counters),
+        )
 
 
 async def _rebuild(settings: ServiceSettings, *, dry_run: bool, force: bool) -> None:
@@ -171,17 +196,17 @@ def _bar(title: str) -> Generator[OnProgress]:
 def _settings(*, needs_store: bool = True) -> ServiceSettings:
     settings = settings_from(environ_with())
     if not settings.history.database_url:
-        sys.exit("error: set DATABASE_URL, for example DATABASE_URL=postgresql://tideq@127.0.0.1/tideq")
+        stop("set DATABASE_URL, for example DATABASE_URL=postgresql://tideq@127.0.0.1/tideq", USAGE)
     if needs_store and not settings.redis_url:
-        sys.exit("error: set REDIS_URL to the service's store")
+        stop("set REDIS_URL to the service's store", USAGE)
     return settings
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
     try:
         return asyncio.run(work)
-    except (QueueError, MigrationError, StoreUrlError) as error:
-        sys.exit(f"error: {error}")
+    except (QueueError, MigrationError, StoreUrlError, HealthPortTaken) as error:
+        stop_with(error)
 
 
 def _now_ms() -> int:

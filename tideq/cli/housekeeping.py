@@ -1,39 +1,80 @@
 """What the service does beside answering, each duty for as long as the process runs."""
 
-import asyncio
-
 from tideq.api.settings import ServiceSettings
+from tideq.cli.telling import telling
+from tideq.persistence.batch_meter import BatchMeter
 from tideq.persistence.kept_store import KeptStore
 from tideq.persistence.partitions import Partitions
+from tideq.persistence.pattern_news import PatternWatch
 from tideq.persistence.replicating import replicator_on
+from tideq.queue_core.background import together
+from tideq.queue_core.engine.journal import JournalStore
+from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.memory import MemoryWatch
+from tideq.queue_core.readings import Counters
+from tideq.queue_core.tracing import Tracing
+from tideq.workers.monitor.alarm import sound_for_ever
+from tideq.workers.monitor.flow import FlowMeter
+from tideq.workers.monitor.journal.follower import Follower
 from tideq.workers.monitor.prober import Prober
 from tideq.workers.monitor.pruner import prune_for_ever
 from tideq.workers.monitor.sweeper import sweep_for_ever
 
 
-async def sweep(store: KeptStore, settings: ServiceSettings) -> None:
+async def sweep(
+    store: KeptStore, settings: ServiceSettings, _counters: Counters, _tracing: Tracing | None = None
+) -> None:
     watch = MemoryWatch(store.client, store.engine.scripts, settings.queue.admission.max_memory_ratio)
     await sweep_for_ever(store.engine.queue, watch)
 
 
-async def monitor(store: KeptStore, settings: ServiceSettings) -> None:
-    await asyncio.gather(sweep(store, settings), _probe(store, settings), _prune(store, settings))
+async def monitor(
+    store: KeptStore, settings: ServiceSettings, counters: Counters, tracing: Tracing | None = None
+) -> None:
+    await together(
+        sweep(store, settings, counters),
+        _probe(store, settings, counters),
+        _prune(store, settings),
+        _sound_alarms(store, counters),
+        _follow(store, settings, counters, tracing),
+    )
 
 
-async def replicate(store: KeptStore, settings: ServiceSettings) -> None:
-    async with replicator_on(store, settings.redis_url, settings.queue) as replicator:
+async def replicate(store: KeptStore, settings: ServiceSettings, counters: Counters) -> None:
+    meter = BatchMeter(counters)
+    async with replicator_on(store, settings.redis_url, settings.queue, meter.note) as replicator:
         await replicator.run_for_ever()
 
 
-async def do_everything(store: KeptStore, settings: ServiceSettings) -> None:
+async def do_everything(
+    store: KeptStore, settings: ServiceSettings, counters: Counters, tracing: Tracing | None = None
+) -> None:
     """For those who run one process."""
-    await asyncio.gather(monitor(store, settings), replicate(store, settings))
+    await together(monitor(store, settings, counters, tracing), replicate(store, settings, counters))
 
 
-async def _probe(store: KeptStore, settings: ServiceSettings) -> None:
+async def _probe(store: KeptStore, settings: ServiceSettings, counters: Counters) -> None:
+    def count(outcome: str) -> None:
+        counters.add("tideq_worker_probes_total", outcome)
+
+    counters.declare("tideq_worker_probes_total", ("well",), ("failed",), ("refused",))
     probing = settings.queue.probing
-    await Prober(store.engine.fleet, probing.allowed_cidrs).probe_for_ever(probing.interval_ms / 1000)
+    await Prober(store.engine.fleet, probing.allowed_cidrs, count).probe_for_ever(probing.interval_ms / 1000)
+
+
+async def _follow(store: KeptStore, settings: ServiceSettings, counters: Counters, tracing: Tracing | None) -> None:
+    counters.watch("tideq_spans_dropped_total", lambda: tracing.lost_count if tracing else 0)
+    keys = Keys(settings.queue.queue_name, settings.queue.partition)
+    journal = JournalStore(store.client, store.engine.scripts, keys)
+    with telling(settings.queue, tracing) as listeners:
+        follower = Follower(journal, [FlowMeter(counters), *listeners])
+        counters.watch("tideq_journal_gaps_total", lambda: follower.gap_count)
+        await follower.follow_for_ever()
+
+
+async def _sound_alarms(store: KeptStore, counters: Counters) -> None:
+    if store.database is not None:
+        await sound_for_ever(PatternWatch(store.database), counters)
 
 
 async def _prune(store: KeptStore, settings: ServiceSettings) -> None:

@@ -1,11 +1,17 @@
 """`tideq keys`: who may talk to the service."""
 
 import asyncio
-import sys
 import time
 from collections.abc import Awaitable, Callable
-from typing import Literal, TypeVar
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
 
+import cyclopts
+import msgspec
+
+from tideq.cli.endings import NOT_FOUND, USAGE, stop, stop_with
+from tideq.cli.output import Format
+from tideq.cli.output import show as show_items
 from tideq.cli.running import environ_with, say, settings_from
 from tideq.queue_core.engine.access_keys import AccessKey, AccessKeys
 from tideq.queue_core.engine.keys import Keys
@@ -13,6 +19,16 @@ from tideq.queue_core.engine.store import StoreUrlError, connect
 from tideq.queue_core.errors import InvalidRequest, Unavailable
 
 T = TypeVar("T")
+RETRY_SECONDS = 0.5
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A key without its digest."""
+
+    key_id: str
+    name: str
+    role: str
+    is_revoked: bool
 
 
 def create(name: str, *, role: Literal["producer", "worker", "viewer", "admin"]) -> None:
@@ -28,10 +44,45 @@ def create(name: str, *, role: Literal["producer", "worker", "viewer", "admin"])
     say(_with_keys(lambda keys: keys.create(name, role, time.time_ns() // 1_000_000)))
 
 
-def show() -> None:
-    """List every key: id, name, role, and whether it is revoked."""
-    for key in _with_keys(AccessKeys.all):
+def adopt(folder: Path, *, wait: float = 0) -> None:
+    """Let keys in that were made elsewhere, for example a Secret that is mounted as files. Safe to repeat.
+
+    Parameters
+    ----------
+    folder
+        A key in each file, whose name is a role (`admin`) or a name and a role (`billing.producer`).
+    wait
+        Seconds to wait for a store that is still starting.
+    """
+    files = sorted(file for file in folder.glob("*") if file.is_file() and not file.name.startswith("."))
+    if not files:
+        stop(f"there is no key in {folder}", NOT_FOUND)
+    now_ms = time.time_ns() // 1_000_000
+
+    async def adopt_all(keys: AccessKeys) -> list[AccessKey]:
+        return [
+            await keys.adopt(file.read_text().strip(), file.name, file.name.rpartition(".")[2], now_ms)
+            for file in files
+        ]
+
+    for key in _with_keys(lambda keys: _when_reachable(lambda: adopt_all(keys), wait)):
         say(_line(key))
+
+
+def show(*, output: Annotated[Format, cyclopts.Parameter(alias="-o")] = "table") -> None:
+    """List every key: id, name, role, and whether it is revoked.
+
+    Parameters
+    ----------
+    output
+        How to show the answer.
+    """
+    keys = _with_keys(AccessKeys.all)
+    if output == "table":
+        for key in keys:
+            say(_line(key))
+    else:
+        show_items([Listed(key.key_id, key.name, key.role, key.is_revoked) for key in keys], {}, output)
 
 
 def revoke(key_id: str) -> None:
@@ -45,6 +96,17 @@ def revoke(key_id: str) -> None:
     say(_line(_with_keys(lambda keys: keys.revoke(key_id))))
 
 
+async def _when_reachable(act: Callable[[], Awaitable[T]], seconds: float) -> T:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return await act()
+        except Unavailable:
+            if time.monotonic() >= deadline:
+                raise
+            await asyncio.sleep(RETRY_SECONDS)
+
+
 def _line(key: AccessKey) -> str:
     return f"{key.key_id}  {key.role:<9} {key.name}{'  (revoked)' if key.is_revoked else ''}"
 
@@ -52,7 +114,7 @@ def _line(key: AccessKey) -> str:
 def _with_keys(act: Callable[[AccessKeys], Awaitable[T]]) -> T:
     settings = settings_from(environ_with())
     if not settings.redis_url:
-        sys.exit("error: set REDIS_URL to the service's store")
+        stop("set REDIS_URL to the service's store", USAGE)
 
     async def run() -> T:
         client = connect(settings.redis_url)
@@ -63,5 +125,7 @@ def _with_keys(act: Callable[[AccessKeys], Awaitable[T]]) -> T:
 
     try:
         return asyncio.run(run())
-    except (InvalidRequest, StoreUrlError, Unavailable) as error:
-        sys.exit(f"error: {error}")
+    except InvalidRequest as error:
+        stop(str(error), NOT_FOUND if error.field == "key_id" else USAGE)
+    except (OSError, StoreUrlError, Unavailable) as error:
+        stop_with(error)

@@ -1,32 +1,57 @@
 """`tideq monitor`: the service's own housekeeping, for those who run it apart from the API."""
 
 import asyncio
-import sys
+import os
+from contextlib import AbstractAsyncContextManager
 
 from tideq.api.settings import ServiceSettings
 from tideq.cli import housekeeping
+from tideq.cli.endings import USAGE, stop, stop_with
 from tideq.cli.running import environ_with, log_to_stderr, say, settings_from, until_signal
+from tideq.cli.vitals import health_page
 from tideq.persistence.kept_store import open_kept_store
+from tideq.queue_core.background import together
 from tideq.queue_core.engine.store import StoreUrlError
 from tideq.queue_core.errors import QueueError
+from tideq.queue_core.readings import Counters
+from tideq.queue_core.settings import SettingsError
+from tideq.queue_core.tracing import Tracing
+from tideq.telemetry.metrics import push_counters
+from tideq.telemetry.setup import tracing_from
+from tideq.workers.runtime.health import HealthPortTaken
 
 
-def monitor() -> None:
+def monitor(*, health_host: str = "127.0.0.1", health_port: int | None = None) -> None:
     """Recover what fell due, watch memory, probe workers, make and drop partitions; until SIGTERM or Ctrl-C.
 
     Any number may run. TIDEQ_PROBE_ALLOWED_CIDRS says which addresses may be probed; by default none.
+
+    Parameters
+    ----------
+    health_host
+        Where the health page and /metrics listen.
+    health_port
+        The page's port; left out, there is no page.
     """
     log_to_stderr()
     settings = settings_from(environ_with())
     if not settings.redis_url:
-        sys.exit("error: set REDIS_URL to the service's store")
+        stop("set REDIS_URL to the service's store", USAGE)
     say("monitoring")
+    counters = Counters()
+    page = health_page(health_host, health_port, settings.queue.queue_name, counters)
     try:
-        asyncio.run(until_signal(_monitor(settings)))
-    except (QueueError, StoreUrlError) as error:
-        sys.exit(f"error: {error}")
+        with tracing_from(os.environ, settings.queue.telemetry.traces_per_second, "tideq-monitor") as tracing:
+            asyncio.run(until_signal(_monitor(settings, page, counters, tracing)))
+    except (QueueError, SettingsError, StoreUrlError, HealthPortTaken) as error:
+        stop_with(error)
 
 
-async def _monitor(settings: ServiceSettings) -> None:
-    async with open_kept_store(settings.redis_url, settings.queue, settings.history) as store:
-        await housekeeping.monitor(store, settings)
+async def _monitor(
+    settings: ServiceSettings, page: AbstractAsyncContextManager[None], counters: Counters, tracing: Tracing | None
+) -> None:
+    async with page, open_kept_store(settings.redis_url, settings.queue, settings.history) as store:
+        await together(
+            housekeeping.monitor(store, settings, counters, tracing),
+            push_counters(os.environ, "tideq-monitor", settings.queue.queue_name, counters),
+        )

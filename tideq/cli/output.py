@@ -7,10 +7,11 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, TextIO, TypeVar
 
 import msgspec
 
+T = TypeVar("T")
 Format = Literal["table", "json", "jsonl"]
 COLOURS = {
     "completed": "32",
@@ -66,6 +67,16 @@ def note(line: str) -> None:
     """For people who look on, not part of the answer."""
     sys.stderr.write(f"{harmless(line)}\n")
     sys.stderr.flush()
+
+
+def followed(items: Sequence[T], title: str) -> Iterable[T]:
+    """As they are taken, a bar grows: on a terminal only, and never on standard output."""
+    if not sys.stderr.isatty():
+        return items
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(items, title, console=Console(stderr=True), transient=True)
 
 
 def harmless(text: str) -> str:

@@ -1,34 +1,43 @@
 """What `up` and `serve` share: settings from the environment, the service with its housekeeping, how errors read."""
 
 import asyncio
-import contextlib
 import os
 import signal
 import socket
-import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from pathlib import Path
 from typing import Any
 
+from tideq.api.queue_readings import process_readings
 from tideq.api.server import PortTaken, run, serve
-from tideq.api.service import NoKeys
+from tideq.api.service import NoKeys, Service
 from tideq.api.settings import ServiceSettings, read_service_settings
 from tideq.cli import housekeeping
+from tideq.cli.endings import stop_with
 from tideq.cli.saying import log_to_stderr as log_to_stderr
 from tideq.cli.saying import say as say
 from tideq.persistence.kept_store import KeptStore
+from tideq.queue_core.background import running, together
 from tideq.queue_core.engine.scripts import assemble_all
 from tideq.queue_core.engine.store import StoreUrlError
 from tideq.queue_core.errors import Unavailable
+from tideq.queue_core.readings import Counters
 from tideq.queue_core.settings import SettingsError
+from tideq.queue_core.tracing import Tracing
+from tideq.telemetry.metrics import push_for_ever
+from tideq.telemetry.setup import tracing_from
 
-Housekeeping = Callable[[KeptStore, ServiceSettings], Coroutine[Any, Any, None]]
+CANCEL_AGAIN_SECONDS = 1.0
+"""Long enough for connections to be closed in order."""
+
+Housekeeping = Callable[[KeptStore, ServiceSettings, Counters, Tracing | None], Coroutine[Any, Any, None]]
 
 
 def settings_from(environ: Mapping[str, str]) -> ServiceSettings:
     try:
         return read_service_settings(environ)
     except SettingsError as error:
-        sys.exit(f"error: {error}")
+        stop_with(error)
 
 
 def run_service(
@@ -37,22 +46,42 @@ def run_service(
     listener: socket.socket | None = None,
     before_stop: Callable[[], Awaitable[None]] | None = None,
     beside: Housekeeping = housekeeping.sweep,
+    siblings: Path | None = None,
 ) -> None:
+    """`siblings` is the folder that processes behind one port share."""
     log_to_stderr()
     assemble_all()
+
+    async def help_out(service: Service) -> None:
+        async with service.with_siblings(siblings):
+            await together(
+                beside(service.store, settings, service.meters.counters, service.tracing),
+                push_for_ever(os.environ, "tideq", settings.queue.queue_name, lambda: process_readings(service)),
+            )
+
     try:
-        run(serve(settings, on_ready, lambda service: beside(service.store, settings), listener, before_stop))
-    except (NoKeys, PortTaken, StoreUrlError, Unavailable) as error:
-        sys.exit(f"error: {error}")
+        with tracing_from(os.environ, settings.queue.telemetry.traces_per_second, "tideq") as tracing:
+            run(serve(settings, on_ready, help_out, listener, before_stop, tracing))
+    except (NoKeys, PortTaken, SettingsError, StoreUrlError, Unavailable) as error:
+        stop_with(error)
 
 
 async def until_signal(work: Coroutine[Any, Any, None]) -> None:
-    """SIGTERM and Ctrl-C end it."""
-    task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
+    """SIGTERM and Ctrl-C end it. A cancellation can get lost (see `background.end`): one that does is repeated."""
+    job, asked, loop = asyncio.ensure_future(work), asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+        loop.add_signal_handler(number, asked.set)
+    async with running(_wait_for(asked)) as waiting:
+        await asyncio.wait((job, waiting), return_when=asyncio.FIRST_COMPLETED)
+    while not job.done():
+        job.cancel()
+        await asyncio.wait((job,), timeout=CANCEL_AGAIN_SECONDS)
+    if not job.cancelled():
+        job.result()
+
+
+async def _wait_for(event: asyncio.Event) -> None:
+    await event.wait()
 
 
 def environ_with(**overrides: object) -> dict[str, str]:

@@ -1,8 +1,17 @@
-"""How commands speak: answers on standard output, everything else as lines of JSON on standard error."""
+"""How commands speak: answers on standard output, everything else as lines on standard error.
+
+Lines are JSON, or for people where standard error is a terminal. What they tell comes from anywhere and may be
+anything: control characters are escaped, so that nobody writes lines of their own or steers a terminal.
+"""
 
 import sys
+from collections.abc import MutableMapping
+from typing import Any
 
 import structlog
+
+MULTI_LINE = ("exception",)
+"""Tracebacks keep their lines where people read them."""
 
 
 def say(line: str = "") -> None:
@@ -17,7 +26,24 @@ def log_to_stderr() -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
+            *(_for_people() if sys.stderr.isatty() else (structlog.processors.JSONRenderer(),)),
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # A line at once: printing writes its end apart, and another thread's lines could come between.
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
     )
+
+
+def _for_people() -> tuple[Any, ...]:
+    return escape, structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+
+
+def escape(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """JSON escapes by itself; this is for what is written as it is."""
+    for name, value in line.items():
+        if isinstance(value, str) and not value.isprintable():
+            line[name] = _escaped(value, keeps="\n" if name in MULTI_LINE else "")
+    return line
+
+
+def _escaped(text: str, keeps: str) -> str:
+    return "".join(each if each.isprintable() or each in keeps else ascii(each)[1:-1] for each in text)

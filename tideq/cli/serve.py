@@ -2,9 +2,12 @@
 
 import contextlib
 import sys
+import tempfile
+from pathlib import Path
 
 from tideq.api.server import PortTaken, address_of, listen
 from tideq.api.settings import ServiceSettings
+from tideq.cli.endings import USAGE, stop, stop_with
 from tideq.cli.processes import Parent
 from tideq.cli.running import environ_with, log_to_stderr, run_service, say, settings_from
 from tideq.queue_core.engine.scripts import assemble_all
@@ -26,9 +29,9 @@ def serve(*, host: str | None = None, port: int | None = None, processes: int = 
     """
     settings = settings_from(environ_with(TIDEQ_HOST=host, TIDEQ_PORT=port))
     if not settings.redis_url:
-        sys.exit("error: set REDIS_URL, for example REDIS_URL=redis://127.0.0.1:6379; `tideq up` brings its own store")
+        stop("set REDIS_URL, for example REDIS_URL=redis://127.0.0.1:6379; `tideq up` brings its own store", USAGE)
     if not 1 <= processes <= MAX_PROCESSES:
-        sys.exit(f"error: --processes {processes} lies outside 1 … {MAX_PROCESSES}")
+        stop(f"--processes {processes} lies outside 1 … {MAX_PROCESSES}", USAGE)
     if processes == 1:
         run_service(settings, _greet)
     else:
@@ -41,12 +44,12 @@ def _serve_with(processes: int, settings: ServiceSettings) -> int:
     try:
         listener = listen(settings.host, settings.port)
     except PortTaken as error:
-        sys.exit(f"error: {error}")
-    with contextlib.closing(listener):
+        stop_with(error)
+    with contextlib.closing(listener), tempfile.TemporaryDirectory(prefix="tideq-") as siblings:
         address = address_of(listener)
         return Parent(
             processes,
-            work=lambda on_ready: run_service(settings, lambda _address: on_ready(), listener),
+            work=lambda on_ready: run_service(settings, lambda _address: on_ready(), listener, siblings=Path(siblings)),
             on_ready=lambda: _greet(address),
             on_stop=listener.close,
         ).run()

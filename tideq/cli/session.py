@@ -1,19 +1,17 @@
-"""What all commands that talk to a service share: where it is, how answers look, how failures end.
-
-Exit codes: 0 done, 1 the task or operation failed, 2 asked wrongly, 3 not found, 4 not allowed, 5 cannot connect,
-130 interrupted.
-"""
+"""What all commands that talk to a service share: where it is, how answers look, how failures end."""
 
 import os
-import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import cyclopts
 
-from tideq.cli.output import Format, note
+from tideq.cli.contexts import Target, contexts_file, read_contexts, target
+from tideq.cli.endings import FAILED, INTERRUPTED, NOT_ALLOWED, NOT_FOUND, UNREACHABLE, USAGE, stop
+from tideq.cli.endings import OK as OK
+from tideq.cli.output import Format
 from tideq.client import (
     CannotConnect,
     Client,
@@ -26,7 +24,6 @@ from tideq.client import (
     Unauthorized,
 )
 
-OK, FAILED, USAGE, NOT_FOUND, NOT_ALLOWED, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 EXITS: dict[type[TideqError], int] = {
     InvalidRequest: USAGE,
     NotFound: NOT_FOUND,
@@ -46,13 +43,26 @@ Ids = Annotated[list[str], cyclopts.Parameter(negative=())]
 
 @cyclopts.Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Service:
-    url: Annotated[str | None, cyclopts.Parameter(env_var="TIDEQ_URL")] = None
-    """Where the service answers; http://127.0.0.1:8080 by default."""
-    api_key: Annotated[str | None, cyclopts.Parameter(env_var="TIDEQ_API_KEY")] = None
-    """Your key, where it asks for one."""
+class Address:
+    url: str | None = None
+    """Where the service answers; also TIDEQ_URL, then the context, then http://127.0.0.1:8080."""
+    api_key: str | None = None
+    """Your key, where it asks for one; also TIDEQ_API_KEY, then the context."""
+    context: str | None = None
+    """A service remembered with `tideq context add`; also TIDEQ_CONTEXT, then the one in use."""
+
+    def target(self, environ: Mapping[str, str] = os.environ) -> Target:
+        """Raises ValueError where the context is unknown, or what is remembered cannot be read."""
+        return target(self.url, self.api_key, self.context, environ, read_contexts(contexts_file(environ)))
+
+
+@cyclopts.Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Service(Address):
     output: Annotated[Format, cyclopts.Parameter(alias="-o")] = "table"
     """How to show the answer."""
+    no_color: Annotated[bool, cyclopts.Parameter(negative=())] = False
+    """No colours; also NO_COLOR."""
 
 
 LOCAL = Service()
@@ -61,8 +71,11 @@ LOCAL = Service()
 @contextmanager
 def calling(service: Service) -> Generator[Client]:
     """A client; whatever goes wrong becomes one line and an exit code."""
+    if service.no_color:
+        os.environ["NO_COLOR"] = "1"
     try:
-        with Client(service.url, service.api_key, retries=PATIENCE) as client:
+        target = service.target()
+        with Client(target.url, target.api_key, retries=PATIENCE) as client:
             yield client
     except TideqError as error:
         stop(str(error), exit_code(error))
@@ -70,19 +83,10 @@ def calling(service: Service) -> Generator[Client]:
         stop(str(error), USAGE)
     except KeyboardInterrupt:
         stop("interrupted", INTERRUPTED)
-    except BrokenPipeError:
-        # Whoever read along has seen enough. Python would complain once more when it closes the stream.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(OK)
 
 
 def exit_code(error: TideqError) -> int:
     return next((code for kind, code in EXITS.items() if isinstance(error, kind)), FAILED)
-
-
-def stop(why: str, code: int) -> NoReturn:
-    note(f"error: {why}")
-    sys.exit(code)
 
 
 def split(values: Iterable[str] | None) -> list[str]:

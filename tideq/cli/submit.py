@@ -10,7 +10,7 @@ import cyclopts
 import msgspec
 
 from tideq.cli.moments import duration, moment
-from tideq.cli.output import show, show_one
+from tideq.cli.output import followed, show, show_one
 from tideq.cli.session import LOCAL, Service, Several, Switch, calling, pairs, split
 from tideq.cli.tasks import show_outcome
 from tideq.client import NewTask
@@ -83,7 +83,7 @@ def submit(
             durability=durability,
         )
         if lines is not None:
-            tasks = (NewTask(task_type, each, **options) for each in _lines(lines))
+            tasks = (NewTask(task_type, each, **options) for each in followed(list(_lines(lines)), "submitting"))
             show(client.submit_many(tasks, idempotency_key=key), COLUMNS, service.output)
             return 0
         options["idempotency_key"] = key

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from tideq.api.server import PortTaken, listen
 from tideq.api.settings import ServiceSettings
+from tideq.cli.endings import stop_with
 from tideq.cli.housekeeping import do_everything
 from tideq.cli.running import environ_with, run_service, say, settings_from
 from tideq.embedded import EmbeddedError, EmbeddedStores
@@ -29,6 +31,7 @@ MIGRATE_SECONDS = 10.0
 HELLO = """
 TideQ answers at {address}
 
+  the dashboard                      {address}/
   every call, described and to try   {address}/docs
   how the queue does                 {address}/api/v1/queue/stats
 
@@ -63,7 +66,7 @@ def up(*, data_dir: Path = Path("data"), port: int | None = None, demo: bool = T
         with contextlib.closing(listen(settings.host, settings.port)) as listener:
             _run(data_dir, environ, listener, has_demo=demo and settings.auth == "off")
     except (EmbeddedError, PortTaken) as error:
-        sys.exit(f"error: {error}")
+        stop_with(error)
 
 
 def _run(data_dir: Path, environ: dict[str, str], listener: socket.socket, *, has_demo: bool) -> None:
@@ -97,7 +100,7 @@ def _migrate(settings: ServiceSettings) -> None:
     try:
         asyncio.run(run())
     except (QueueError, MigrationError) as error:
-        sys.exit(f"error: {error}")
+        stop_with(error)
 
 
 def _greeting(address: str, data_dir: Path, *, has_demo: bool) -> str:
@@ -113,7 +116,8 @@ class Demo:
 
     def start(self, address: str) -> None:
         """In a group of its own: Ctrl-C reaches us alone, and we stop things in order."""
-        self._process = subprocess.Popen([sys.executable, "-I", str(DEMO), address], process_group=0)
+        command = [sys.executable, "-I", str(DEMO), address, str(os.getpid())]
+        self._process = subprocess.Popen(command, process_group=0)
 
     async def stop(self) -> None:
         if self._process is None:

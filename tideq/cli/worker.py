@@ -3,28 +3,29 @@
 import importlib
 import os
 import sys
-from typing import Annotated
 from urllib.parse import urlsplit
 
-import cyclopts
-
+from tideq.cli.contexts import Target
+from tideq.cli.endings import USAGE, stop, stop_with
 from tideq.cli.reloading import run_with_reload
 from tideq.cli.saying import log_to_stderr, say
+from tideq.cli.session import Address
+from tideq.client.connection import DEFAULT_URL
+from tideq.queue_core.settings import SettingsError, Telemetry
+from tideq.telemetry.setup import tracing_from
 from tideq.workers.runtime.arguments import HandlerError
 from tideq.workers.runtime.claimer import RegistrationRefused
 from tideq.workers.runtime.health import HealthPortTaken
 from tideq.workers.runtime.registry import registered
 from tideq.workers.runtime.worker import WorkerSettings, run_until_signal
 
-Env = cyclopts.Parameter
 MAX_CONCURRENCY = 10_000
+LOCAL = Address()
 
 
 def worker(
     *,
     handlers: str,
-    url: Annotated[str, Env(env_var="TIDEQ_URL")] = "http://127.0.0.1:8080",
-    api_key: Annotated[str | None, Env(env_var="TIDEQ_API_KEY")] = None,
     concurrency: int = 10,
     capabilities: str = "",
     name: str = "worker",
@@ -32,6 +33,7 @@ def worker(
     health_host: str = "127.0.0.1",
     health_port: int | None = None,
     reload: bool = False,
+    service: Address = LOCAL,
 ) -> None:
     """Claim tasks and run their handlers, until SIGTERM or Ctrl-C; a second signal does not wait for what runs.
 
@@ -39,10 +41,6 @@ def worker(
     ----------
     handlers
         Modules to import, comma-separated: their @task functions and tq(…) workers are what this worker can do.
-    url
-        Where the service answers.
-    api_key
-        A key with the role worker.
     concurrency
         Tasks at once, of all handlers that have no concurrency of their own.
     capabilities
@@ -61,14 +59,16 @@ def worker(
     log_to_stderr()
     if reload:
         sys.exit(run_with_reload())
+    target = _target(service)
+    url = target.url or DEFAULT_URL
     _check(url, concurrency)
     modules = _words(handlers)
     _import(modules)
     if not len(registered):
-        sys.exit(f"error: no handler in {handlers!r}: decorate a function with @task, or give tq(…) a worker")
+        stop(f"no handler in {handlers!r}: decorate a function with @task, or give tq(…) a worker", USAGE)
     settings = WorkerSettings(
         url=url,
-        api_key=api_key,
+        api_key=target.api_key,
         concurrency=concurrency,
         capabilities=_words(capabilities),
         name=name,
@@ -79,9 +79,20 @@ def worker(
     )
     say(f"working for {url}: {', '.join(sorted(handler.task_type for handler in registered))}")
     try:
-        sys.exit(run_until_signal(settings, registered))
-    except (HandlerError, RegistrationRefused, HealthPortTaken) as error:
-        sys.exit(f"error: {error}")
+        with tracing_from(os.environ, Telemetry().traces_per_second, "tideq-worker") as tracing:
+            if tracing is not None:
+                tracing.serve_handlers()
+            sys.exit(run_until_signal(settings, registered))
+    except (SettingsError, HandlerError, RegistrationRefused, HealthPortTaken) as error:
+        stop_with(error)
+
+
+def _target(service: Address) -> Target:
+    """Its key needs the role worker."""
+    try:
+        return service.target()
+    except ValueError as error:
+        stop(str(error), USAGE)
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -92,9 +103,9 @@ def _check(url: str, concurrency: int) -> None:
     """What would only show as a service that never answers."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        sys.exit(f"error: --url {url} is no address: it looks like http://127.0.0.1:8080")
+        stop(f"--url {url} is no address: it looks like http://127.0.0.1:8080", USAGE)
     if not 1 <= concurrency <= MAX_CONCURRENCY:
-        sys.exit(f"error: --concurrency {concurrency} lies outside 1 … {MAX_CONCURRENCY}")
+        stop(f"--concurrency {concurrency} lies outside 1 … {MAX_CONCURRENCY}", USAGE)
 
 
 def _import(modules: tuple[str, ...]) -> None:
@@ -106,8 +117,8 @@ def _import(modules: tuple[str, ...]) -> None:
         except ModuleNotFoundError as error:
             if error.name is None or not f"{module}.".startswith(f"{error.name}."):
                 raise
-            sys.exit(f"error: no module {error.name!r} here; --handlers takes names as `import` does")
+            stop(f"no module {error.name!r} here; --handlers takes names as `import` does", USAGE)
         except (TypeError, ValueError) as error:
             if not module.startswith("."):
                 raise
-            sys.exit(f"error: {module!r}: --handlers takes whole names, as `import` does ({error})")
+            stop(f"{module!r}: --handlers takes whole names, as `import` does ({error})", USAGE)

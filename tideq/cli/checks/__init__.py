@@ -1,0 +1,1 @@
+"""What `tideq doctor` looks at, a file for each thing that can be at fault."""

@@ -1,0 +1,96 @@
+"""The store behind REDIS_URL: is it there, is it fit for the purpose, is it trusted."""
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from tideq.cli.checks.finding import Finding, fail, ok, warn
+from tideq.queue_core.engine.restoring import Restoration
+from tideq.queue_core.engine.store import StoreUrlError, connect, store_errors
+from tideq.queue_core.errors import QueueError
+from tideq.queue_core.settings import QueueSettings
+
+OLDEST_VERSION = (7, 0)
+MAX_SKEW_SECONDS = 5.0
+NEARLY_FULL = 0.8
+CLOSED = "the service mends it by itself once it reaches the database; `tideq rebuild` does so by hand"
+
+
+async def check_store(redis_url: str, queue: QueueSettings) -> AsyncIterator[Finding]:
+    try:
+        client = connect(redis_url)
+    except (StoreUrlError, ValueError) as error:
+        yield fail("store", str(error), "correct REDIS_URL: redis://127.0.0.1:6379")
+        return
+    try:
+        with store_errors():
+            info, clock = await client.info(), await client.time()
+        for node in _nodes(info):
+            yield _check_version(node)
+            yield check_eviction(node)
+            yield check_persistence(node)
+        yield _check_clock(clock)
+        yield await _check_scripts(client)
+        yield await _check_epoch(client, queue)
+    except QueueError as error:
+        yield fail("store", str(error), "is REDIS_URL right, and does the server run?")
+    finally:
+        await client.aclose()
+
+
+def _nodes(info: dict[str, Any]) -> list[dict[str, Any]]:
+    """A cluster answers once for each node."""
+    return [info] if "redis_version" in info else list(info.values())
+
+
+def _check_version(info: dict[str, Any]) -> Finding:
+    name, version = info.get("server_name", "redis"), info.get("valkey_version") or info["redis_version"]
+    if tuple(map(int, info["redis_version"].split(".")[:2])) < OLDEST_VERSION:
+        return fail("store", f"{name} {version} is too old", "run Valkey, or Redis 7 or later")
+    return ok("store", f"{name} {version} answers")
+
+
+def check_eviction(info: dict[str, Any]) -> Finding:
+    """A store that evicts keys loses tasks. Pure, as is what follows."""
+    policy, limit, used = info.get("maxmemory_policy", ""), info.get("maxmemory", 0), info.get("used_memory", 0)
+    if policy != "noeviction" and limit:
+        return fail("store memory", f"maxmemory-policy is {policy}: tasks get lost", "set it to noeviction")
+    if policy != "noeviction":
+        return warn("store memory", f"maxmemory-policy is {policy}", "set it to noeviction before you limit its memory")
+    if limit and used / limit > NEARLY_FULL:
+        found = f"{used / limit:.0%} of its memory is in use"
+        return warn("store memory", found, "give it more: beyond TIDEQ_MAX_MEMORY_RATIO submissions are refused")
+    return ok("store memory", f"{policy}, {f'{used / limit:.0%} in use' if limit else 'no limit'}")
+
+
+def check_persistence(info: dict[str, Any]) -> Finding:
+    if info.get("aof_enabled"):
+        return ok("store log", "appendonly yes")
+    return warn("store log", "appendonly no: a restart loses the queue", "set appendonly yes, or rely on history alone")
+
+
+def _check_clock(clock: tuple[int, int]) -> Finding:
+    skew = time.time() - (clock[0] + clock[1] / 1e6)
+    if abs(skew) > MAX_SKEW_SECONDS:
+        return warn("store clock", f"{abs(skew):.0f} s off this one", "let NTP set both")
+    return ok("store clock", "agrees with this one")
+
+
+async def _check_scripts(client: Any) -> Finding:
+    try:
+        with store_errors():
+            await client.eval("return cjson.encode({1})", 0)
+    except QueueError as error:
+        return fail("store scripts", str(error), "allow EVAL and EVALSHA: every transition is a script")
+    return ok("store scripts", "Lua runs")
+
+
+async def _check_epoch(client: Any, queue: QueueSettings) -> Finding:
+    facts = await Restoration(client, queue).facts()
+    if not facts.epoch:
+        return ok("epoch", f"queue {queue.queue_name!r} is new here")
+    if not facts.is_usable:
+        return fail("epoch", "the store is closed: filling it began and did not end", CLOSED)
+    if facts.known_identity and facts.identity != facts.known_identity:
+        return fail("epoch", "the store has restarted and nobody has compared it with history yet", CLOSED)
+    return ok("epoch", f"{facts.epoch}, found sound")

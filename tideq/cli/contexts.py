@@ -1,0 +1,133 @@
+"""Services by name: where each is and which key it takes, kept in a file of the user's.
+
+The file holds keys, so only its owner may read it. It is written whole and put in place at once: who reads meanwhile
+finds the old one or the new one. A new field needs a default, an old one stays readable for a release.
+"""
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}")
+ONLY_OWNER = 0o600
+FOR_OTHERS = 0o077
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    url: str
+    api_key: str = ""
+
+
+class Contexts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    current: str = ""
+    """What is meant where nothing else is said; empty for none."""
+    contexts: dict[str, Context] = {}
+
+    def named(self, name: str) -> Context:
+        if name not in self.contexts:
+            known = ", ".join(sorted(self.contexts)) or "there is none"
+            raise UnknownContext(f"there is no context {name!r}: {known}")
+        return self.contexts[name]
+
+    def with_one(self, name: str, context: Context) -> "Contexts":
+        """The first one is the current one."""
+        return Contexts(current=self.current or name, contexts={**self.contexts, name: context})
+
+    def without(self, name: str) -> "Contexts":
+        self.named(name)
+        rest = {each: context for each, context in self.contexts.items() if each != name}
+        return Contexts(current="" if self.current == name else self.current, contexts=rest)
+
+    def using(self, name: str) -> "Contexts":
+        self.named(name)
+        return msgspec.structs.replace(self, current=name)
+
+
+class UnknownContext(ValueError):
+    pass
+
+
+class Target(NamedTuple):
+    """The service a command talks to, and who said so."""
+
+    url: str | None
+    api_key: str | None
+    source: str
+
+
+def contexts_file(environ: Mapping[str, str]) -> Path:
+    """An XDG folder must be absolute, else it does not count."""
+    base = environ.get("XDG_CONFIG_HOME", "")
+    folder = Path(base) if base.startswith("/") else Path.home() / ".config"
+    return folder / "tideq" / "contexts.json"
+
+
+def read_contexts(path: Path) -> Contexts:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Contexts)
+    except (FileNotFoundError, NotADirectoryError):
+        return Contexts()
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is no file of contexts: {error}") from error
+
+
+def write_contexts(path: Path, contexts: Contexts) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _put_in_place(path, msgspec.json.format(msgspec.json.encode(contexts), indent=2))
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from error
+
+
+def is_open_to_others(path: Path) -> bool:
+    return path.exists() and bool(path.stat().st_mode & FOR_OTHERS)
+
+
+def target(
+    url: str | None, api_key: str | None, context: str | None, environ: Mapping[str, str], contexts: Contexts
+) -> Target:
+    """Options, then the environment, then the current context. A context's key goes to its own address only."""
+    if url:
+        return Target(url, _key(api_key, environ), "--url")
+    if context:
+        return _in_context(contexts, context, api_key, f"--context {context}")
+    if given := environ.get("TIDEQ_URL"):
+        return Target(given, _key(api_key, environ), "TIDEQ_URL")
+    if name := environ.get("TIDEQ_CONTEXT"):
+        return _in_context(contexts, name, _key(api_key, environ), "TIDEQ_CONTEXT")
+    if contexts.current:
+        return _in_context(contexts, contexts.current, _key(api_key, environ), f"context {contexts.current}")
+    return Target(None, _key(api_key, environ), "default")
+
+
+def _key(api_key: str | None, environ: Mapping[str, str]) -> str | None:
+    return environ.get("TIDEQ_API_KEY") if api_key is None else api_key
+
+
+def _in_context(contexts: Contexts, name: str, api_key: str | None, source: str) -> Target:
+    context = contexts.named(name)
+    return Target(context.url, context.api_key if api_key is None else api_key, source)
+
+
+def _put_in_place(path: Path, text: bytes) -> None:
+    """Temporary files are made for their owner alone."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(text + b"\n")
+            os.fchmod(file.fileno(), ONLY_OWNER)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise

@@ -1,0 +1,91 @@
+"""`tideq doctor`: what newcomers get wrong, each thing by name and with what to do about it."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+
+from tideq.api.settings import ServiceSettings
+from tideq.cli.checks.finding import Finding, fail
+from tideq.cli.checks.history import check_history
+from tideq.cli.checks.machine import check_machine, check_port, settings_in
+from tideq.cli.checks.service import answers_at, check_service
+from tideq.cli.checks.store import check_store
+from tideq.cli.output import colourful, harmless, say, show
+from tideq.cli.session import FAILED, LOCAL, OK, Service
+from tideq.client import NO_RETRIES, Client, Timeouts
+
+PATIENCE = Timeouts(connect=2, read=5)
+COLOURS = {"ok": "32", "warn": "33", "fail": "31"}
+COLUMNS = {"check": "check", "status": "status", "found": "found", "advice": "advice"}
+WIDTH = 22
+
+
+def doctor(*, data_dir: Path = Path("data"), service: Service = LOCAL) -> int:
+    """Check this machine, the service, and what the environment names of its store, its history and its telemetry.
+
+    Each check says ok, warn or fail, and what to do. The exit code is 1 where any failed.
+
+    Parameters
+    ----------
+    data_dir
+        Where `tideq up` keeps or would keep its data.
+    """
+    if service.no_color:
+        os.environ["NO_COLOR"] = "1"
+    found: list[Finding] = []
+    for finding in findings(data_dir, service, os.environ):
+        found.append(finding)
+        if service.output == "table":
+            _tell(finding)
+    if service.output != "table":
+        show(found, COLUMNS, service.output)
+    return FAILED if any(finding.status == "fail" for finding in found) else OK
+
+
+def findings(data_dir: Path, service: Service, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """One after the other, as they are found."""
+    settings = settings_in(environ)
+    yield from check_machine(environ, data_dir)
+    yield from _check_service(service, settings or ServiceSettings(), environ)
+    if settings is not None:
+        yield from asyncio.run(_all(_behind(settings)))
+
+
+def _check_service(service: Service, settings: ServiceSettings, environ: Mapping[str, str]) -> Iterator[Finding]:
+    try:
+        target = service.target(environ)
+        client = Client(target.url, target.api_key, retries=NO_RETRIES, timeouts=PATIENCE)
+    except ValueError as error:
+        yield fail("service", str(error), "correct --url, TIDEQ_URL or the context")
+        return
+    with client:
+        found = list(check_service(client, is_expected=target.source != "default" or not settings.redis_url))
+        yield from found
+        has_port = found[0].status == "ok" and answers_at(client, settings.host, settings.port)
+    if target.source == "default" or settings.redis_url:
+        yield check_port(settings.host, settings.port, is_ours=has_port)
+
+
+async def _behind(settings: ServiceSettings) -> AsyncIterator[Finding]:
+    if settings.redis_url:
+        async for finding in check_store(settings.redis_url, settings.queue):
+            yield finding
+    if settings.history.database_url:
+        async for finding in check_history(settings):
+            yield finding
+
+
+async def _all(findings: AsyncIterator[Finding]) -> list[Finding]:
+    return [finding async for finding in findings]
+
+
+def _tell(finding: Finding) -> None:
+    """As it is found: some checks take their time."""
+    mark = f"{finding.status:<4}"
+    if colourful(sys.stdout):
+        mark = f"\x1b[{COLOURS[finding.status]}m{mark}\x1b[0m"
+    say(f"{mark}  {finding.check:<{WIDTH}} {harmless(finding.found)}")
+    if finding.advice:
+        say(f"{'':<{WIDTH + 6}} → {harmless(finding.advice)}")

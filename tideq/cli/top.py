@@ -1,0 +1,131 @@
+"""`tideq top`: a service at a glance, live."""
+
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import Generator
+from typing import Annotated
+
+from rich.console import Console
+from rich.live import Live
+
+from tideq.cli.live.frame import frame, now, plain_frame
+from tideq.cli.live.readings import Failure, Reader, Reading, read
+from tideq.cli.live.terminal import Ended, Keys, listening
+from tideq.cli.live.view import View, Wish
+from tideq.cli.output import colourful, show_one
+from tideq.cli.session import LOCAL, OK, USAGE, Service, Switch, calling, stop
+from tideq.client import Client, TideqError
+
+MIN_INTERVAL_SECONDS = 0.1
+PLAIN_WIDTH = 200
+HUNG_UP = 128 + signal.SIGHUP
+
+
+def top(*, once: Annotated[bool, Switch] = False, interval: float = 1.0, service: Service = LOCAL) -> int:
+    """Depth, throughput, waits, types and workers, over and over. Where the service goes away, it waits for it.
+
+    Keys: q leaves, p pauses or resumes the queue, arrows sort and scroll, r turns the order, tab changes tables.
+
+    Parameters
+    ----------
+    once
+        Print it once; also what happens where the output is no terminal.
+    interval
+        Seconds between looks.
+    """
+    if not MIN_INTERVAL_SECONDS <= interval <= 3_600:
+        stop(f"--interval {interval:g} lies outside {MIN_INTERVAL_SECONDS} … 3600", USAGE)
+    with calling(service) as client:
+        if service.output != "table":
+            return _print(client, service, interval, once=once)
+        if once or not (sys.stdout.isatty() and sys.stdin.isatty()):
+            return _print_once(client)
+        return _watch(client, interval)
+
+
+def _print(client: Client, service: Service, interval: float, *, once: bool) -> int:
+    """JSON: one document, or with jsonl a line each time."""
+    show_one(read(client), service.output)
+    while service.output == "jsonl" and not once:
+        time.sleep(interval)
+        show_one(read(client), service.output)
+    return OK
+
+
+def _print_once(client: Client) -> int:
+    view = View()
+    view.take(read(client))
+    is_terminal = sys.stdout.isatty()
+    console = Console(no_color=not colourful(sys.stdout), width=None if is_terminal else PLAIN_WIDTH, highlight=False)
+    console.print(plain_frame(view, client.transport.connection.url, now()))
+    return OK
+
+
+def _watch(client: Client, interval: float) -> int:
+    view = View()
+    try:
+        with listening() as keys, _screen() as screen:
+            _live(client, view, keys, screen, interval)
+    except Ended as end:
+        return end.code
+    except OSError:
+        # The terminal has gone, and with it whatever was to be put back.
+        return HUNG_UP
+    return OK
+
+
+def _live(client: Client, view: View, keys: Keys, screen: Live, interval: float) -> None:
+    """Until somebody has seen enough. News come from the reader's thread; only this one draws."""
+    news: list[Reading | Failure] = []
+
+    def hear(each: Reading | Failure) -> None:
+        news.append(each)
+        keys.ring()
+
+    reader = Reader(client, interval, hear)
+    reader.start()
+    try:
+        while True:
+            while news:
+                _take(news.pop(0), view)
+            _draw(view, client, screen)
+            for key in keys.wait(1.0):
+                if (wish := view.hear(key)) == "quit":
+                    return
+                _fulfil(wish, client, view, reader)
+    finally:
+        reader.stop()
+
+
+def _take(news: Reading | Failure, view: View) -> None:
+    """A key that never worked is not waited for."""
+    if isinstance(news, Failure) and news.is_final and view.reading is None:
+        raise news.error
+    view.take(news)
+
+
+def _fulfil(wish: Wish | None, client: Client, view: View, reader: Reader) -> None:
+    try:
+        if wish == "pause":
+            client.queue.pause(reason="paused from tideq top")
+        elif wish == "resume":
+            client.queue.resume()
+    except TideqError as error:
+        view.message = str(error)
+    if wish is not None:
+        reader.hurry()
+
+
+def _draw(view: View, client: Client, screen: Live) -> None:
+    width, height = screen.console.size
+    screen.update(frame(view, client.transport.connection.url, width, height, now()), refresh=True)
+
+
+@contextlib.contextmanager
+def _screen() -> Generator[Live]:
+    """The terminal's other screen: what was there before comes back."""
+    console = Console(no_color=not colourful(sys.stdout), highlight=False)
+    with Live(console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:
+        yield live
