@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import history, http, lanes, layouts, lifecycle, memory, reference, report, variants
+from bench import history, http, lanes, layouts, lifecycle, memory, reference, report, runtime, telemetry, variants
 from bench.figures import FULL, QUICK, Findings, Plan
 from bench.http import servers as http_servers
 from bench.server import Servers
@@ -23,6 +23,8 @@ BENCHES: dict[str, Callable[[Servers, Plan], Awaitable[Findings]]] = {
     "allocators": variants.measure_allocators,
     "http": http.measure,
     "history": history.measure,
+    "workers": runtime.measure,
+    "telemetry": telemetry.measure,
     "http-servers": http_servers.measure,
 }
 ASKED_FOR = {"http-servers"}

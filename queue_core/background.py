@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
 CANCEL_AGAIN_SECONDS = 0.1
@@ -24,6 +24,15 @@ async def end(*jobs: asyncio.Future[Any]) -> None:
             job.exception()
 
 
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Of uvloop where there is one."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
 @contextlib.asynccontextmanager
 async def running(work: Coroutine[Any, Any, None]) -> AsyncGenerator[asyncio.Task[None]]:
     """For as long as the block lasts."""
@@ -32,3 +41,15 @@ async def running(work: Coroutine[Any, Any, None]) -> AsyncGenerator[asyncio.Tas
         yield job
     finally:
         await end(job)
+
+
+async def together(*works: Coroutine[Any, Any, None]) -> None:
+    """All at once: one that fails ends the others, and none outlives this, as those of `asyncio.gather` may."""
+    jobs = [asyncio.create_task(work) for work in works]
+    try:
+        await asyncio.gather(*jobs)
+    finally:
+        while not all(job.done() for job in jobs):
+            # Whoever ends this may do so again and again: the first time is on its way already.
+            with contextlib.suppress(asyncio.CancelledError):
+                await end(*jobs)

@@ -67,6 +67,21 @@ class Probing(msgspec.Struct, frozen=True):
     """Where probes of workers' health may go; nowhere unless the operator says so."""
 
 
+class Circuit(msgspec.Struct, frozen=True):
+    """When a worker that keeps failing gets no new work, and how it gets out of that."""
+
+    failures: int = 5
+    window_ms: int = 60_000
+    open_ms: int = 60_000
+    trials: int = 3
+
+
+class Telemetry(msgspec.Struct, frozen=True):
+    traces_per_second: float = 100.0
+    """How many traces are begun here where OTEL_TRACES_SAMPLER says nothing; those of others count as they come."""
+    logs_transitions: bool = True
+
+
 class QueueSettings(msgspec.Struct, frozen=True):
     queue_name: str = "default"
     partition: int = 0
@@ -77,6 +92,8 @@ class QueueSettings(msgspec.Struct, frozen=True):
     retention: Retention = Retention()
     backoff: Backoff = Backoff()
     probing: Probing = Probing()
+    circuit: Circuit = Circuit()
+    telemetry: Telemetry = Telemetry()
 
 
 class Setting(NamedTuple):
@@ -99,6 +116,13 @@ def _count(text: str) -> int:
     return value
 
 
+def _some(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError("must be a positive whole number")
+    return value
+
+
 def _ratio(text: str) -> float:
     value = float(text)
     if not 0 < value <= 1:
@@ -111,6 +135,12 @@ def _rate(text: str) -> float:
     if not 0 <= value < 1e9:
         raise ValueError("must be zero or a positive number")
     return value
+
+
+def _switch(text: str) -> bool:
+    if text not in ("on", "off"):
+        raise ValueError("must be 'on' or 'off'")
+    return text == "on"
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -155,6 +185,12 @@ QUEUE_SETTINGS: dict[str, Setting] = {
     "TIDEQ_DEAD_LETTER_TTL_SECONDS": Setting("retention", "dead_letter_ttl_ms", _seconds),
     "TIDEQ_PROBE_INTERVAL_SECONDS": Setting("probing", "interval_ms", _seconds),
     "TIDEQ_PROBE_ALLOWED_CIDRS": Setting("probing", "allowed_cidrs", _cidrs),
+    "TIDEQ_CIRCUIT_FAILURES": Setting("circuit", "failures", _some),
+    "TIDEQ_CIRCUIT_WINDOW_SECONDS": Setting("circuit", "window_ms", _seconds),
+    "TIDEQ_CIRCUIT_OPEN_SECONDS": Setting("circuit", "open_ms", _seconds),
+    "TIDEQ_CIRCUIT_TRIALS": Setting("circuit", "trials", _some),
+    "TIDEQ_TRACES_PER_SECOND": Setting("telemetry", "traces_per_second", _rate),
+    "TIDEQ_LOG_TRANSITIONS": Setting("telemetry", "logs_transitions", _switch),
     "TIDEQ_RETRY_BASE_SECONDS": Setting("backoff", "base_ms", _seconds),
     "TIDEQ_RETRY_MULTIPLIER": Setting("backoff", "multiplier", _rate),
     "TIDEQ_RETRY_CAP_SECONDS": Setting("backoff", "cap_ms", _seconds),

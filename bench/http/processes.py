@@ -6,8 +6,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -38,9 +39,11 @@ class Load(NamedTuple):
 
 
 @contextmanager
-def api(redis_url: str, database_url: str = "") -> Generator[ServerProcess]:
+def api(
+    redis_url: str, database_url: str = "", settings: Mapping[str, str] = MappingProxyType({})
+) -> Generator[ServerProcess]:
     """`tideq serve` as operators run it, but for the limits on depth."""
-    settings = {**_settings(redis_url), "DATABASE_URL": database_url}
+    settings = {**service_settings(redis_url), "DATABASE_URL": database_url, **settings}
     with _serving(("-m", "tideq.cli", "serve", "--port", "0"), settings) as server:
         yield server
 
@@ -48,7 +51,7 @@ def api(redis_url: str, database_url: str = "") -> Generator[ServerProcess]:
 @contextmanager
 def alternative(server_name: str, app: str, redis_url: str) -> Generator[ServerProcess]:
     """The echo or the service on another server."""
-    with _serving(("-m", "bench.http.alternatives", server_name, app), _settings(redis_url)) as server:
+    with _serving(("-m", "bench.http.alternatives", server_name, app), service_settings(redis_url)) as server:
         yield server
 
 
@@ -66,7 +69,7 @@ async def load(*jobs: Job) -> Load:
     return Load(time.perf_counter() - began, _merged(done))
 
 
-def _settings(redis_url: str) -> dict[str, str]:
+def service_settings(redis_url: str) -> dict[str, str]:
     return {"REDIS_URL": redis_url, "TIDEQ_AUTH": "off", "TIDEQ_QUEUE": "bench", **NO_LIMITS}
 
 

@@ -40,13 +40,24 @@ class AccessKeys:
 
     async def create(self, name: str, role: str, now_ms: int) -> str:
         """The new key, whole: the only time anyone sees it."""
-        if role not in ROLES:
-            raise InvalidRequest("role", f"{role!r} is not one of {', '.join(ROLES)}")
-        if not NAME.fullmatch(name):
-            raise InvalidRequest("name", f"{name!r} is not a name: letters, digits, '_', '.', '-', at most 64")
+        _check(name, role)
         key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         await self._store(AccessKey(key_id, name, role, _digest(secret), now_ms))
         return f"tq_{key_id}_{secret}"
+
+    async def adopt(self, key_text: str, name: str, role: str, now_ms: int) -> AccessKey:
+        """Let a key in that was made elsewhere. What is known already stays as it is, revoked or not."""
+        _check(name, role)
+        match = KEY.fullmatch(key_text)
+        if match is None:
+            raise InvalidRequest("key", f"the key of {name!r} is not tq_<12 hex digits>_<43 letters, digits, - or _>")
+        key = AccessKey(match[1], name, role, _digest(match[2]), now_ms)
+        known = {each.key_id: each for each in await self.all()}.get(key.key_id)
+        if known is None:
+            await self._store(key)
+        elif (known.digest, known.role) != (key.digest, role):
+            raise InvalidRequest("key", f"there is another key {key.key_id!r}, or it has another role: {known.role}")
+        return known or key
 
     async def all(self) -> list[AccessKey]:
         with store_errors():
@@ -65,6 +76,13 @@ class AccessKeys:
     async def _store(self, key: AccessKey) -> None:
         with store_errors():
             await self._client.hset(self._hash, key.key_id, msgspec.json.encode(key))
+
+
+def _check(name: str, role: str) -> None:
+    if role not in ROLES:
+        raise InvalidRequest("role", f"{role!r} is not one of {', '.join(ROLES)}")
+    if not NAME.fullmatch(name):
+        raise InvalidRequest("name", f"{name!r} is not a name: letters, digits, '_', '.', '-', at most 64")
 
 
 def matching(key_text: str, known: dict[str, AccessKey]) -> AccessKey | None:

@@ -21,6 +21,12 @@ class Entry(NamedTuple):
     fields: Mapping[bytes, bytes]
 
 
+class Gap(NamedTuple):
+    """Entries that are gone. Those from this instant on, by the store's clock, are all there; None for not one."""
+
+    before_ms: int | None
+
+
 class Feed:
     """`listener` may block for as long as a read takes; commands go to `client`."""
 
@@ -30,12 +36,13 @@ class Feed:
         self._stream = keys.key("outbox")
         self._definitions = keys.key("definitions")
         self._records = keys.key("records")
+        self._results = keys.key("results")
 
-    async def read(self, after: str, block_ms: int | None = None) -> list[Entry]:
+    async def read(self, after: str, block_ms: int | None = None, count: int = READ_COUNT) -> list[Entry]:
         """The next entries, waiting for the first if told to."""
         with store_errors():
             reader = self._client if block_ms is None else self._listener
-            answer = await reader.xread({self._stream: after}, count=READ_COUNT, block=block_ms)
+            answer = await reader.xread({self._stream: after}, count=count, block=block_ms)
         return [Entry(text(entry_id), fields) for _, entries in answer or () for entry_id, fields in entries]
 
     async def read_up_to(self, last: str) -> list[Entry]:
@@ -53,6 +60,30 @@ class Feed:
         """Those of these tasks that the store no longer knows."""
         found = await self._fields(self._records, task_ids)
         return {task_id for task_id, each in zip(task_ids, found, strict=True) if each is None}
+
+    async def known_ids(self) -> list[bytes]:
+        """Every task the store has, live or finished lately."""
+        with store_errors():
+            return await self._client.hkeys(self._records)
+
+    async def records(self, task_ids: Sequence[bytes]) -> list[bytes | None]:
+        return await self._fields(self._records, task_ids)
+
+    async def results(self, task_ids: Sequence[bytes]) -> list[bytes | None]:
+        return await self._fields(self._results, task_ids)
+
+    async def gap_after(self, entry_id: str) -> Gap | None:
+        """What was trimmed away behind this entry, before anybody could have read it."""
+        with store_errors():
+            if not await self._client.exists(self._stream):
+                return None
+            stream = await self._client.xinfo_stream(self._stream)
+        first, last = stream["first-entry"], stream["last-generated-id"]
+        if stream["entries-added"] == stream["length"] or entry_order(text(last)) <= entry_order(entry_id):
+            return None
+        if first is None:
+            return Gap(None)
+        return Gap(int(first[1][b"now_ms"])) if entry_order(text(first[0])) > entry_order(entry_id) else None
 
     async def _fields(self, key: str, fields: Sequence[bytes]) -> list[bytes | None]:
         with store_errors():

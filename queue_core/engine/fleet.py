@@ -41,6 +41,9 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     died_at_ms: int | None
     health: bytes
     """As it last reported it, a JSON object; empty where it never did."""
+    circuit: str
+    """`closed`; `open` while it gets nothing because it failed too often; `trial` while its next results decide."""
+    circuit_open_until_ms: int | None
 
 
 class FleetPage(msgspec.Struct, frozen=True):
@@ -114,7 +117,8 @@ class Fleet:
 
 
 def _member(row: Sequence[Any]) -> Member:
-    worker_id, state, description, registered, due, health, died, held = row
+    worker_id, state, description, registered, due, health, died, held, circuit = row
+    kind, _, amount = text(circuit).partition(" ")
     return Member(
         worker=msgspec.json.decode(description, type=Worker) if description else Worker(worker_id=text(worker_id)),
         state=text(state),
@@ -123,6 +127,8 @@ def _member(row: Sequence[Any]) -> Member:
         heartbeat_due_at_ms=instant(due),
         died_at_ms=instant(died),
         health=health or b"",
+        circuit=kind or "closed",
+        circuit_open_until_ms=int(amount) if kind == "open" else None,
     )
 
 

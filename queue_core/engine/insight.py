@@ -1,7 +1,7 @@
 """Looking without touching: statistics, why a task is where it is, and a snapshot to check the invariants on."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -10,7 +10,7 @@ from tideq.queue_core.engine.controls import Control, parse_control, parse_contr
 from tideq.queue_core.engine.record import parse_record
 from tideq.queue_core.engine.replies import accepted, instant, number, pairs, text
 from tideq.queue_core.engine.scripts import Scripts
-from tideq.queue_core.lanes import serves, task_type_of
+from tideq.queue_core.lanes import serves, task_type_of, worker_profile
 from tideq.queue_core.snapshot import Snapshot
 from tideq.queue_core.states import TaskState
 
@@ -27,6 +27,8 @@ class WorkerCounts(msgspec.Struct, frozen=True):
     dead: int
     total_capacity: int
     used_capacity: int
+    open_circuits: int
+    """Also those on trial."""
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,24 +47,41 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     dead_letter_count: int
     outbox_length: int
     due_count: int
+    ready_count: int
+    """Waiting tasks that are not hidden."""
+    ages: dict[tuple[str, int], int]
+    """Waiting tasks by priority and the minute they were submitted."""
+    totals: dict[str, int]
+    """Recoveries by kind, since the store began."""
 
     @property
     def finished_last_minute(self) -> int:
         """Executions that came to an end, well or badly: what makes room for those that wait."""
         return self.recent.get("completed", 0) + self.recent.get("failed", 0)
 
-    def age_ms(self, share: float) -> int:
-        """The age that `share` of the waiting tasks do not exceed; 1.0 is the oldest's.
+    def age_ms(self, share: float, priority: str = "") -> int:
+        """The age that `share` of the waiting tasks, of one priority or of all, do not exceed; 1.0 is the oldest's.
 
         Ages are counted by the minute of submission, so this is the middle of that minute: half a minute off at most.
         """
-        wanted, seen = share * self.total_depth, 0
-        for minute_ms in sorted(self.age_counts, reverse=True):
-            seen += self.age_counts[minute_ms]
+        counts = self.age_counts
+        if priority:
+            counts = {minute_ms: count for (level, minute_ms), count in self.ages.items() if level == priority}
+        wanted, seen = share * sum(counts.values()), 0
+        for minute_ms in sorted(counts, reverse=True):
+            seen += counts[minute_ms]
             if seen >= wanted:
                 longest = max(self.now_ms - minute_ms, 0)
                 return longest - min(longest, MINUTE_MS) // 2
         return 0
+
+
+class Backlog(msgspec.Struct, frozen=True):
+    """What workers have to do: autoscalers go by the sum, since to go by `ready` alone would end busy workers."""
+
+    ready: int
+    held: int
+    """Assigned or executing."""
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,8 +110,8 @@ class Insight:
         self._scripts = scripts
 
     async def stats(self) -> Stats:
-        now, counts, ages, recent, rules, lane_names, fleet, dead_workers, dead, outbox, due = accepted(
-            await self._scripts.call("stats")
+        (now, counts, ages, recent, rules, lane_names, fleet, dead_workers, dead, outbox, due, ready, totals) = (
+            accepted(await self._scripts.call("stats"))
         )
         counted = {field: int(value) for field, value in pairs(counts).items()}
         return Stats(
@@ -108,7 +127,17 @@ class Insight:
             dead_letter_count=number(dead),
             outbox_length=number(outbox),
             due_count=number(due),
+            ready_count=number(ready),
+            ages={_bucket(name): int(count) for name, count in pairs(ages).items()},
+            totals={kind: int(count) for kind, count in pairs(totals).items()},
         )
+
+    async def backlog(self, task_types: Sequence[str] = (), capabilities: Sequence[str] = ()) -> Backlog:
+        """Of everything, or of what a worker for these types, or for any, with these capabilities could take."""
+        is_narrowed = bool(task_types or capabilities)
+        profile = worker_profile(task_types or None, capabilities) if is_narrowed else ""
+        ready, held = accepted(await self._scripts.call("backlog", profile=profile))
+        return Backlog(number(ready), number(held))
 
     async def explain(self, task_id: str) -> Explanation:
         reply = await self._scripts.call("explain", task_id=task_id)
@@ -162,6 +191,10 @@ def _by_type(counted: dict[str, int], lane_names: dict[str, str]) -> dict[str, i
     return totals
 
 
+def _bucket(name: str) -> tuple[str, int]:
+    return _bucket_priority(name), _bucket_minute_ms(name)
+
+
 def _bucket_priority(bucket: str) -> str:
     return bucket.rpartition(":")[0]
 
@@ -188,15 +221,16 @@ def _recent(fields: dict[str, str], now_ms: int) -> dict[str, int]:
 
 
 def _workers(fleet: list[str], dead: int) -> WorkerCounts:
-    rows = [line.rsplit(" ", 2) for line in fleet]
-    states = [state for state, _, _ in rows]
+    rows = [line.rsplit(" ", 3) for line in fleet]
+    states = [state for state, *_ in rows]
     return WorkerCounts(
         active=states.count("active"),
         draining=states.count("draining"),
         unhealthy=states.count("unhealthy"),
         dead=dead,
-        total_capacity=sum(int(capacity) for _, capacity, _ in rows),
-        used_capacity=sum(int(held) for _, _, held in rows),
+        total_capacity=sum(int(capacity) for _, capacity, _, _ in rows),
+        used_capacity=sum(int(held) for _, _, held, _ in rows),
+        open_circuits=sum(circuit != "closed" for *_, circuit in rows),
     )
 
 

@@ -31,18 +31,23 @@ KEYS: dict[str, KeyDoc] = {
     "counts": KeyDoc("counts", "hash", "live tasks by state, and by lane and state"),
     "ages": KeyDoc("ages", "hash", "waiting tasks by priority and minute submitted"),
     "recent": KeyDoc("recent", "hash", "what happened lately, in buckets of ten seconds and of a minute"),
+    "totals": KeyDoc("totals", "hash", "recoveries by kind, since the store began"),
     "controls": KeyDoc("controls", "hash", "pauses and limits"),
     "buckets": KeyDoc("buckets", "hash", "rate limits: theoretical arrival time by task type or client"),
     "dead": KeyDoc("dead", "zset", "dead letters, by when they died"),
     "outbox": KeyDoc("outbox", "stream", "every transition, until history has it"),
+    "journal": KeyDoc("journal", "hash", "how far the monitors have told what happened"),
+    "backoffs": KeyDoc("backoffs", "zset", "retries whose wait the journal has not told yet, by when it ends"),
     "workers": KeyDoc("workers", "zset", "workers, by the instant their heartbeat is due"),
     "dead_workers": KeyDoc("dead_workers", "zset", "workers given up, by when"),
+    "audit": KeyDoc("audit", "stream", "who paused, limited, drained, cleaned up or replayed what"),
     "access_keys": KeyDoc("access_keys", "hash", "who may talk to the service: key id to name, role and digest"),
 }
 
 PREFIXES: dict[str, KeyDoc] = {
     "notes": KeyDoc("notes:", "hash", "what came with a task's attempts: e<attempt> for errors, p for progress"),
     "worker": KeyDoc("worker:", "hash", "one worker: what it declared and how it is"),
+    "outcomes": KeyDoc("outcomes:", "hash", "how a worker's latest attempts came out, for its circuit"),
     "held": KeyDoc("held:", "set", "tasks a worker holds"),
     "stops": KeyDoc("stops:", "zset", "attempts a worker should abandon, by when"),
     "poll": KeyDoc("poll:", "string", "what the last answer to a poll id handed out"),

@@ -1,10 +1,29 @@
 """Watching the store's memory, so that submissions are refused before the store must refuse everything."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from tideq.queue_core.engine.replies import accepted
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.engine.store import store_errors
+
+
+class Memory(NamedTuple):
+    """Of the node that is nearest its limit."""
+
+    used_bytes: int
+    limit_bytes: int
+    """Zero is none."""
+
+    @property
+    def ratio(self) -> float:
+        return self.used_bytes / self.limit_bytes if self.limit_bytes else 0.0
+
+
+async def read_memory(client: Any) -> Memory:
+    with store_errors():
+        info = await client.info("memory")
+    nodes = [Memory(node["used_memory"], node["maxmemory"]) for node in _nodes(info)]
+    return max(nodes, key=lambda memory: (memory.ratio, memory.used_bytes))
 
 
 class MemoryWatch:
@@ -15,9 +34,7 @@ class MemoryWatch:
 
     async def observe(self) -> float:
         """Note whether memory runs short; returns the used share of the limit, 0 where the store has none."""
-        with store_errors():
-            info = await self._client.info("memory")
-        ratio = max(_ratio(node) for node in _nodes(info))
+        ratio = (await read_memory(self._client)).ratio
         accepted(await self._scripts.call("pressure", is_high=int(ratio >= self._max_ratio)))
         return ratio
 
@@ -25,7 +42,3 @@ class MemoryWatch:
 def _nodes(info: dict[str, Any]) -> list[dict[str, Any]]:
     """A cluster answers once for each node."""
     return [info] if "used_memory" in info else list(info.values())
-
-
-def _ratio(info: dict[str, Any]) -> float:
-    return info["used_memory"] / info["maxmemory"] if info["maxmemory"] else 0.0

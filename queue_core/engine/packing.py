@@ -1,9 +1,13 @@
-"""Commands packed by hiredis. The driver does it in Python, argument by argument: 372 µs for a batch of 100, not 60."""
+"""Connections that pack commands by hiredis, and say of a lost connection that it is lost.
+
+The driver packs in Python, argument by argument: 372 µs for a batch of 100, not 60.
+"""
 
 import functools
 from typing import Any
 
 import hiredis
+from redis.exceptions import ConnectionError as ConnectionLost
 
 untyped: Any = hiredis
 
@@ -26,5 +30,13 @@ def _packing(kind: Any) -> Any:
                 return [untyped.pack_command(args)]
             except TypeError:
                 return driver.pack_command(*args)
+
+        async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+            """Of a connection that is gone uvloop says RuntimeError where asyncio says OSError; nothing was sent."""
+            driver: Any = super()
+            try:
+                await driver.send_packed_command(command, check_health)
+            except RuntimeError as error:
+                raise ConnectionLost(str(error)) from error
 
     return Packing

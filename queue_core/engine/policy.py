@@ -10,6 +10,7 @@ from tideq.queue_core.settings import QueueSettings
 def scripts_for(client: Any, settings: QueueSettings, *, sends_flags: bool = True) -> Scripts:
     keys = Keys(settings.queue_name, settings.partition)
     leases, admission, retention, backoff = settings.leases, settings.admission, settings.retention, settings.backoff
+    circuit = settings.circuit
     constants = {
         "wake_channel": keys.wake_channel,
         "assignment_ms": leases.assignment_ms,
@@ -28,6 +29,10 @@ def scripts_for(client: Any, settings: QueueSettings, *, sends_flags: bool = Tru
         "dead_letter_ttl_ms": retention.dead_letter_ttl_ms,
         "result_ttl_ms": retention.result_ttl_ms,
         "unrecorded_ttl_ms": 0 if retention.has_history else retention.result_ttl_ms,
+        "circuit_failures": circuit.failures,
+        "circuit_window_ms": circuit.window_ms,
+        "circuit_open_ms": circuit.open_ms,
+        "circuit_trials": circuit.trials,
         "backoff_base_ms": backoff.base_ms,
         "backoff_multiplier": backoff.multiplier,
         "backoff_cap_ms": backoff.cap_ms,

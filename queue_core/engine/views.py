@@ -1,16 +1,17 @@
 """From what the store keeps of a task to a `Task`."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from tideq.queue_core.engine.record import Record, parse_record
 from tideq.queue_core.engine.replies import instant, text
 from tideq.queue_core.engine.submission import unpack_definition
 from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.task import Definition, Progress, Task
 
-SINCE = {TaskState.QUEUED: "queued_ms", TaskState.ASSIGNED: "assigned_ms", TaskState.EXECUTING: "started_ms"}
+STATES = {state.value: state for state in TaskState}
+REASONS = {reason.value: reason for reason in Reason} | {"": Reason.SUBMITTED}
 
 
 def task_view(task_id: str, now_ms: int, row: Any) -> Task | None:
@@ -19,45 +20,58 @@ def task_view(task_id: str, now_ms: int, row: Any) -> Task | None:
     if not packed:
         return None
     notes: dict[str, bytes] = {text(flat[i]): flat[i + 1] for i in range(0, len(flat), 2)}
-    record, placed = parse_record(packed), instant(score)
-    task = task_of(task_id, now_ms, record, unpack_definition(definition), result or None, _errors(notes))
+    fields, placed = packed.decode().split("\0"), instant(score)
+    task = task_of(task_id, now_ms, fields, unpack_definition(definition), result or None, _errors(notes))
     return msgspec.structs.replace(
         task,
         visible_at_ms=placed if placed is not None and placed > 0 else None,
         lane_position=instant(position),
-        progress=_progress(notes.get("p"), record),
+        progress=_progress(notes.get("p"), task.attempt),
     )
 
 
 def task_of(
-    task_id: str, now_ms: int, record: Record, definition: Definition, result: bytes | None, errors: tuple[bytes, ...]
+    task_id: str,
+    now_ms: int,
+    fields: Sequence[str],
+    definition: Definition,
+    result: bytes | None,
+    errors: tuple[bytes, ...],
 ) -> Task:
-    """What a record and a definition say by themselves, whoever kept them."""
-    state = TaskState(record.text("state"))
-    created_ms = record.number("created_ms")
+    """What a record's fields and a definition say by themselves, whoever kept them.
+
+    All fields at once, by the record's names in its order, which a test compares: looking up one after the other takes
+    three times as long, and that is most of what a page of tasks takes.
+    """
+    (
+        state, version, lane, visible_ms, age_bucket, timeout_ms, attempt, _lease, worker, reason, assigned_ms,
+        started_ms, ended_ms, _settled, rank, max_retries, retries, losses, deliveries, created_ms, eligible_ms,
+        queued_ms, _backoff, _idempotency, _,
+    ) = fields  # fmt: skip
+    since = {"queued": queued_ms, "assigned": assigned_ms, "executing": started_ms}.get(state, ended_ms)
     return Task(
         task_id=task_id,
         definition=definition,
-        state=state,
-        reason=Reason(record.text("reason")),
-        version=record.number("version"),
-        rank=record.number("rank"),
-        lane=record.number("lane"),
-        priority=record.priority,
-        attempt=record.number("attempt"),
-        retry_count=record.number("retries"),
-        losses=record.number("losses"),
-        deliveries=record.number("deliveries"),
-        max_retries=record.number("max_retries"),
-        timeout_ms=record.number("timeout_ms"),
-        created_at_ms=created_ms,
-        eligible_at_ms=record.instant("eligible_ms") or created_ms,
-        state_since_ms=record.instant(SINCE.get(state, "ended_ms")) or created_ms,
-        visible_at_ms=record.instant("visible_ms"),
-        assigned_at_ms=record.instant("assigned_ms"),
-        started_at_ms=record.instant("started_ms"),
-        ended_at_ms=record.instant("ended_ms"),
-        worker_id=record.text("worker") or None,
+        state=STATES[state],
+        reason=REASONS[reason],
+        version=int(version),
+        rank=int(rank),
+        lane=int(lane),
+        priority=age_bucket.rpartition(":")[0],
+        attempt=int(attempt),
+        retry_count=int(retries),
+        losses=int(losses),
+        deliveries=int(deliveries),
+        max_retries=int(max_retries),
+        timeout_ms=int(timeout_ms),
+        created_at_ms=int(created_ms),
+        eligible_at_ms=int(eligible_ms or created_ms),
+        state_since_ms=int(since or created_ms),
+        visible_at_ms=int(visible_ms) if visible_ms else None,
+        assigned_at_ms=int(assigned_ms) if assigned_ms else None,
+        started_at_ms=int(started_ms) if started_ms else None,
+        ended_at_ms=int(ended_ms) if ended_ms else None,
+        worker_id=worker or None,
         lane_position=None,
         progress=None,
         result=result,
@@ -66,12 +80,12 @@ def task_of(
     )
 
 
-def _progress(packed: bytes | None, record: Record) -> Progress | None:
+def _progress(packed: bytes | None, current: int) -> Progress | None:
     """Progress of an earlier attempt says nothing about this one."""
     if packed is None:
         return None
     attempt, _, percent, message = packed.decode().split("|", 3)
-    return Progress(float(percent), message) if int(attempt) == record.number("attempt") else None
+    return Progress(float(percent), message) if int(attempt) == current else None
 
 
 def _errors(notes: dict[str, bytes]) -> tuple[bytes, ...]:

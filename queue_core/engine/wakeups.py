@@ -23,11 +23,12 @@ from tideq.queue_core.engine.replies import accepted, instant, number, text
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.engine.waiting_room import Waiter, WaitingRoom
 from tideq.queue_core.errors import QueueError
-from tideq.queue_core.task import Claim
+from tideq.queue_core.task import Claim, Stop
 
 SURVEY_SECONDS = 1.0
 MIN_SURVEY_GAP_SECONDS = 0.01
 RECONNECT_SECONDS = 0.5
+MAX_TOLD = 10_000
 
 log = structlog.get_logger(__name__)
 
@@ -48,6 +49,7 @@ class Wakeups:
         self._jobs: list[asyncio.Task[None]] = []
         self._is_open = False
         self._should_look = asyncio.Event()
+        self._told_stops: dict[str, frozenset[Stop]] = {}
         self._subscribed = asyncio.Event()
 
     async def __aenter__(self) -> "Wakeups":
@@ -95,7 +97,8 @@ class Wakeups:
                 waiter.listen_again()
                 got = await _claim_or_hand_back(claim, hand_back)
                 left = deadline - asyncio.get_running_loop().time()
-                if got.tasks or got.stops or got.should_drain or left <= 0 or not self._is_open:
+                has_news = self._is_news(waiter.worker_id, got.stops)
+                if got.tasks or has_news or got.should_drain or left <= 0 or not self._is_open:
                     return got
                 waiter.profile, waiter.is_eligible = got.profile, got.worker_state == "active"
                 self._note_due(got.retry_at_ms, got.now_ms)
@@ -106,6 +109,18 @@ class Wakeups:
             if waiter.is_woken:
                 # It leaves with a wake-up that it had no use for and that others may have: one look finds them.
                 self._should_look.set()
+
+    def _is_news(self, worker_id: str, stops: tuple[Stop, ...]) -> bool:
+        """What to stop is told with every answer for minutes, in case one is lost, but ends a wait only once.
+
+        Otherwise no poll of a worker that was told to stop something would wait until those minutes are over.
+        """
+        known = self._told_stops.pop(worker_id, frozenset())
+        if len(self._told_stops) >= MAX_TOLD:
+            self._told_stops.clear()
+        if stops:
+            self._told_stops[worker_id] = frozenset(stops)
+        return not known.issuperset(stops)
 
     async def _listen(self) -> None:
         while True:

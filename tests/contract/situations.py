@@ -10,7 +10,7 @@ from tideq.queue_core.task import ClaimedTask, NewTask
 from tideq.queue_core.transitions import TERMINAL
 
 NEVER_MADE_ID = "01890000-0000-7000-8000-000000000000"
-FLEET_KEYS = ("workers", "dead_workers", "serving", "recent", "meta", "worker:", "stops:", "poll:")
+FLEET_KEYS = ("workers", "dead_workers", "serving", "recent", "totals", "meta", "worker:", "stops:", "poll:")
 
 
 class Event(NamedTuple):

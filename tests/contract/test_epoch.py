@@ -8,6 +8,7 @@ from tests.contract.situations import held, task_in
 from tests.kit import Kit, make_kit
 from tests.stores import StoreUnderTest
 from tideq.queue_core.engine.attempts import Extension, ProgressReport
+from tideq.queue_core.engine.tide import Tide
 from tideq.queue_core.errors import StoreReplaced
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import ClaimedTask
@@ -34,8 +35,11 @@ VERBS: dict[str, Callable[[Kit, ClaimedTask], Awaitable[object]]] = {
     "pause": lambda kit, task: kit.controls.pause(),
     "pressure": lambda kit, task: pressure(kit),
     "stats": lambda kit, task: kit.insight.stats(),
+    "backlog": lambda kit, task: kit.insight.backlog(),
     "explain": lambda kit, task: kit.insight.explain(task.task_id),
     "snapshot": lambda kit, task: kit.insight.snapshot(),
+    "tide": lambda kit, task: Tide(kit.engine.scripts).picture(),
+    "tallies": lambda kit, task: Tide(kit.engine.scripts).tallies(60_000),
 }
 
 

@@ -9,12 +9,19 @@ from tests.kit import Kit
 from tideq.queue_core.engine.attempts import Failure
 from tideq.queue_core.errors import PayloadTooLarge, StaleLease, TaskNotFound, WrongState
 from tideq.queue_core.retry_policy import Backoff, delay_ms, next_timeout_ms
+from tideq.queue_core.settings import Circuit, QueueSettings
 from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.task import NewTask
 
 CODES = ("", "RATE_LIMIT", "TEMPORARY_UNAVAILABLE", "OUT_OF_MEMORY", "TIMEOUT", "ELSE")
 JITTERS = (-1.0, -0.37, 0.0, 0.123456789, 1.0)
 BACKOFFS = (None, Backoff(base_ms=7, multiplier=1.7, cap_ms=100_000), Backoff(base_ms=0), Backoff(multiplier=1))
+
+
+@pytest.fixture
+def settings() -> QueueSettings:
+    """One worker fails all the time here, and goes on."""
+    return QueueSettings(circuit=Circuit(failures=1_000))
 
 
 async def test_fail_hides_the_task_for_its_backoff(kit: Kit) -> None:

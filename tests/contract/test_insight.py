@@ -215,3 +215,35 @@ async def test_looking_changes_nothing(kit: Kit) -> None:
     await kit.read(started.task_id)
 
     assert await kit.dump() == before
+
+
+async def test_backlog_counts_what_is_ready_and_what_is_held_and_not_what_is_hidden(kit: Kit) -> None:
+    await kit.worker()
+    await started_count(kit, 2)
+    await submit_count(kit, 1)
+    await kit.claimed()
+    await submit_count(kit, 5)
+    await submit_count(kit, 3, "crop", required_capabilities=("gpu",))
+    await kit.submit("blur", delay_ms=1_000)
+
+    backlog = await kit.insight.backlog()
+
+    assert (backlog.ready, backlog.held) == (8, 3)
+
+
+async def test_backlog_of_a_worker_counts_only_the_lanes_it_serves(kit: Kit) -> None:
+    await kit.worker()
+    await started_count(kit, 2)
+    await submit_count(kit, 4, "crop")
+    await submit_count(kit, 3, "crop", required_capabilities=("gpu",))
+    await submit_count(kit, 1, "blur")
+
+    async def seen(*task_types: str, having: tuple[str, ...] = ()) -> tuple[int, int]:
+        backlog = await kit.insight.backlog(task_types, having)
+        return backlog.ready, backlog.held
+
+    assert await seen("crop") == (4, 0)
+    assert await seen("crop", having=("gpu",)) == (7, 0)
+    assert await seen("crop", "resize") == (4, 2)
+    assert await seen("nothing") == (0, 0)
+    assert await seen(having=("gpu",)) == (8, 2)

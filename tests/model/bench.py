@@ -21,7 +21,7 @@ from tests.model.model import Model, ModelTask, Refused
 from tideq.queue_core.engine.replies import Outcome
 from tideq.queue_core.errors import QueueError
 from tideq.queue_core.retry_policy import Backoff
-from tideq.queue_core.settings import Leases, Priority, QueueSettings, Retention
+from tideq.queue_core.settings import Circuit, Leases, Priority, QueueSettings, Retention
 from tideq.queue_core.snapshot import Snapshot, violations
 
 STEP_COUNT = 50
@@ -43,6 +43,12 @@ SETTINGS = QueueSettings(
     ),
     retention=Retention(idempotency_ttl_ms=situation.KEY_TTL_MS, result_ttl_ms=situation.RESULT_TTL_MS),
     backoff=Backoff(*situation.Backoff()),
+    circuit=Circuit(
+        failures=situation.CIRCUIT_FAILURES,
+        window_ms=situation.CIRCUIT_WINDOW_MS,
+        open_ms=situation.CIRCUIT_OPEN_MS,
+        trials=situation.CIRCUIT_TRIALS,
+    ),
 )
 
 T = TypeVar("T")

@@ -5,6 +5,7 @@ transitions are met at all, and Hypothesis would leave a random half of the rule
 """
 
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 from unittest import mock
 
@@ -14,10 +15,12 @@ from hypothesis.internal.conjecture import engine
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
 from tests.model.bench import Bench
+from tests.model.circuit import Circuit
 from tests.model.model import ENDED, HELD
 from tests.model.rules_producers import Aim, ProducerRules
-from tests.model.rules_workers import BODIES, WORKERS, WorkerRules
-from tests.model.situation import ASSIGNMENT_MS, HEARTBEAT_MS, KEY_TTL_MS, PROFILES, SCOPES
+from tests.model.rules_workers import BODIES, WORKERS, Ticket, WorkerRules
+from tests.model.situation import ASSIGNMENT_MS, CIRCUIT_OPEN_MS, HEARTBEAT_MS, KEY_TTL_MS, PROFILES, SCOPES, Draft
+from tideq.queue_core.engine.attempts import Held
 from tideq.queue_core.task import Worker
 
 FOREVER_MS = 2**60
@@ -53,6 +56,7 @@ WEIGHTS = {
     "heartbeat": 3,
     "judge": 3,
     "dismiss": 2,
+    "fall_and_rise": 4,
     "pause": 1,
     "limit": 4,
     "lift_all": 3,
@@ -124,6 +128,26 @@ class QueueMachine(ProducerRules, WorkerRules):
             self.remove([task_id])
             self.send_in([draft])
 
+    def fall_and_rise(self, dice: Random) -> None:
+        """A worker fails at all it is given until its circuit opens, waits that out, and does well on trial."""
+        if not (active := [name for name in self.model.silent_at if self.model.standing[name] == "active"]):
+            return
+        worker = dice.choice(active)
+        self.take_and(worker, lambda tickets: self.send_failure(tickets, "retry", "", 0, BODIES[0]))
+        if dice.random() < 0.7:
+            self.pass_time(CIRCUIT_OPEN_MS)
+            for name in sorted(self.model.silent_at):
+                self.beat(name)
+            self.take_and(worker, lambda tickets: self.send_success(tickets, BODIES[0]))
+
+    def take_and(self, worker: str, settle: Callable[[list[Ticket]], None]) -> None:
+        if len(self.model.takeable(worker)) < 2:
+            self.send_in([Draft("crawl", "high")] * 2)
+        self.take(worker, 3)
+        if tickets := [each for each in self.tickets if each.worker == worker and self.is_held(each, ("assigned",))]:
+            self.speak("start", self.kit.attempts.start, Held, tickets)
+            settle(tickets)
+
     # The fleet.
 
     def register(self, dice: Random) -> None:
@@ -138,6 +162,7 @@ class QueueMachine(ProducerRules, WorkerRules):
         card = Worker(worker_id=worker, task_types=types, capabilities=capabilities)
         self.agree("register", self.ask(self.kit.fleet.register(card)), None if is_absent else "worker-exists")
         if is_absent:
+            self.model.circuits[worker] = Circuit(self.model.fired)
             self.model.silent_at[worker], self.model.standing[worker] = self.model.now + HEARTBEAT_MS, "active"
 
     def heartbeat(self, dice: Random) -> None:

@@ -7,6 +7,7 @@ rates, admission, what workers are told to stop, or how a score is written (the 
 from collections import Counter
 
 from tests.model import situation as given
+from tests.model.circuit import Circuit
 from tests.model.situation import LEVELS, Draft
 
 MAX_RANK, STAGGER_MS, MAX_RAISED_TIMEOUT_MS = 2**42 - 1, 100, 3_600_000
@@ -38,6 +39,7 @@ class Model:
     def __init__(self, now: int) -> None:
         self.now, self.tasks = now, dict[str, ModelTask]()
         self.silent_at, self.standing = dict[str, int](), dict[str, str]()  # by living worker
+        self.circuits = dict[str, Circuit]()
         self.pauses, self.limits = dict[str, int](), dict[str, int]()  # by task type, or * for all
         self.keys: dict[str, tuple[ModelTask, int]] = {}
         self.polls: dict[tuple[str, str], tuple[int, list[tuple[str, str]]]] = {}
@@ -90,14 +92,16 @@ class Model:
         self.recover(most_workers=1)
         number, kept = self.answered(name, poll)
         assert got == kept or not kept, f"poll {poll} held {kept}"
+        room = wanted if kept else min(wanted, self._circuit_left(name))
+        assert len(got) <= max(room, len(kept)), f"{name} may have {room} and got {got}"
         for task_id, lease in () if kept else got:
-            ready, task = self._takeable(name), self.tasks[task_id]
+            ready, task = self.takeable(name), self.tasks[task_id]
             lane = [place for place in ready if self.tasks[place[1]].draft.lane == task.draft.lane]
             assert lane[:1] == [(task.rank, task_id)], f"{task_id} was taken before {lane}"
             assert task.rank == ready[0][0], f"{task_id} was taken before {ready}"
             task.attempt, task.worker, task.lease = task.attempt + 1, name, lease
             self._move(task, "claim", "assigned", "claimed", _only(self.now + given.ASSIGNMENT_MS))
-        assert kept or len(got) == wanted or not self._takeable(name), f"not handed out: {self._takeable(name)}"
+        assert kept or len(got) == room or not self.takeable(name), f"not handed out: {self.takeable(name)}"
         assert answer == (number + 1 if poll else 0), f"poll {poll} was answered {number} times"
         self.polls |= {(name, poll): (answer, got)} if poll else {}
 
@@ -151,7 +155,13 @@ class Model:
                 self._spend(task, "lose", task.losses < given.MAX_LOSSES, "worker_lost", "poison", instants)
         self.silent_at = {name: at for name, at in self.silent_at.items() if name not in buried}
 
+    def _circuit_left(self, name: str) -> float:
+        held_count = sum(task.state in HELD and task.worker == name for task in self.tasks.values())
+        return self.circuits[name].left(self.now, held_count) if self.standing[name] == "active" else 0
+
     def _settle(self, task: ModelTask, verb: str, code: str, low: float, high: float) -> None:
+        if verb in ("complete", "retry", "time_out"):  # other failures are the task's fault
+            self.circuits[task.worker].note(self.now, verb == "complete")
         if verb in ENDS:
             return self._move(task, "fail" if verb == "discard" else verb, *ENDS[verb])
         base_ms, multiplier, cap_ms = task.draft.backoff
@@ -180,7 +190,7 @@ class Model:
             raise Refused(f"wrong-state {task.state}")
         return task
 
-    def _takeable(self, name: str) -> list[tuple[int, str]]:
+    def takeable(self, name: str) -> list[tuple[int, str]]:
         """Ranks and ids of what the worker may take now, best first."""
         types, has = given.PROFILES[name]
         held = [task.draft.task_type for task in self.tasks.values() if task.state in HELD]

@@ -32,7 +32,12 @@ REFUSALS = {
 
 def required() -> list[str]:
     moves = [f"{move.verb} → {target}" for move in TRANSITIONS for target in move.targets]
-    return [*moves, *(f"{verb} ✗ {code}" for verb, codes in REFUSALS.items() for code in codes)]
+    return [
+        *moves,
+        "circuit → open",
+        "circuit → closed",
+        *(f"{verb} ✗ {code}" for verb, codes in REFUSALS.items() for code in codes),
+    ]
 
 
 def rare(fired: Counter[str]) -> list[str]:

@@ -71,6 +71,14 @@ MISTAKES = {
     "an old answer is withdrawn": Mistake(("withdraw",), "if number == answer then", "if number then"),
     "a drained worker is given work": Mistake(("claim",), "worker[1] == 'active' and wanted or 0", "wanted"),
     "a pause is ignored": Mistake(("claim",), "then return 0, resume_at end", "then end"),
+    "an open circuit is ignored": Mistake(("claim",), "if circuit and allowed > 0 then", "if false then"),
+    "a circuit never closes": Mistake(("complete",), "if good < circuit_trials then", "if true then"),
+    "a trial has no end": Mistake(("claim",), "- redis.call('SCARD', held_keys .. worker)", ""),
+    "good outcomes do not count": Mistake(("complete",), "    count_good(worker_id)\n", ""),
+    "a timeout is nobody's fault": Mistake(RECOVERING, "  count_bad(task.worker)\n", ""),
+    "old outcomes count for ever": Mistake(
+        ("fail",), "if tonumber(since) > now - circuit_window_ms then", "if true then"
+    ),
     "an idle dead worker ends the sweep": Mistake(("sweep",), "#ids == left and 1 or 0", "0"),
     "a dead worker's task is recovered twice": Mistake(
         RECOVERING, "local moved = recover_due(limit)\n  flush()\n", "local moved = recover_due(limit)\n"

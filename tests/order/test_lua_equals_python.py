@@ -14,7 +14,7 @@ from tideq.queue_core import lanes, retry_policy, score
 from tideq.queue_core.engine.attempts import Held
 from tideq.queue_core.errors import RankOutOfRange
 from tideq.queue_core.retry_policy import Backoff
-from tideq.queue_core.settings import Admission, QueueSettings
+from tideq.queue_core.settings import Admission, Circuit, QueueSettings
 from tideq.queue_core.task import NewTask, Worker
 
 EVERY_LANE = [f"type-{number}" for number in range(score.MAX_LANES)]
@@ -107,7 +107,7 @@ def test_retry_delays_and_raised_timeouts_are_those_of_retry_policy_py(
             assert (task.timeout_ms, task.retry_count) == (allowed_ms, retry + 1)
             await kit.clock.advance(delay_ms)
 
-    bench.run(play, QueueSettings(backoff=service))
+    bench.run(play, QueueSettings(backoff=service, circuit=Circuit(failures=1_000)))
 
 
 ALIKE = ("mail", "mailer", "ma", "MAIL", "a.b", "a-b", "a", "b", "axb", "0", "00")

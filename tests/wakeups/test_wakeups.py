@@ -166,6 +166,21 @@ async def test_a_cancel_wakes_the_holders_poll_with_what_to_stop(kit: Kit, polle
     assert [stop.task_id for stop in (await asyncio.wait_for(poll, 10)).stops] == [held.task_id]
 
 
+async def test_what_to_stop_ends_a_wait_once_and_comes_with_every_answer(kit: Kit, pollers: Pollers) -> None:
+    await kit.worker(capacity=5)
+    await kit.submit()
+    held = await kit.started()
+    await kit.queue.cancel(held.task_id)
+
+    first = await asyncio.wait_for(pollers.poll(), 10)
+    waiting = pollers.poll()
+    await asyncio.wait_for(pollers.asleep(1), 10)
+    await kit.submit()
+    second = await asyncio.wait_for(waiting, 10)
+
+    assert [(len(got.tasks), len(got.stops)) for got in (first, second)] == [(0, 1), (1, 1)]
+
+
 @pytest.mark.usefixtures("blind")
 async def test_a_resumed_queue_wakes_its_polls(kit: Kit, pollers: Pollers) -> None:
     await kit.worker()

@@ -23,6 +23,8 @@ SHORT = {
     "TIDEQ_ASSIGNMENT_TIMEOUT_SECONDS": "2",
     "TIDEQ_HEARTBEAT_TIMEOUT_SECONDS": str(HEARTBEAT_SECONDS),
     "TIDEQ_RETRY_BASE_SECONDS": "0.1",
+    # One worker is made to fail all the time, and shall go on.
+    "TIDEQ_CIRCUIT_FAILURES": "10000",
 }
 """Thirty, ninety and ten seconds outside of tests."""
 

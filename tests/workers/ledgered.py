@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 
 from tideq.workers.runtime.context import TaskContext
-from tideq.workers.runtime.failures import Fail, Retry
+from tideq.workers.runtime.failures import Discard, Fail, Retry
 from tideq.workers.runtime.handlers import Handler, HandlerOptions
 from tideq.workers.runtime.registry import registered
 
@@ -163,6 +163,7 @@ FAILURES: dict[str, BaseException] = {
     "error": RuntimeError("it broke"),
     "retry": Retry("busy", code="RATE_LIMIT", details={"host": "10.0.0.7"}),
     "fail": Fail("never", code="NO_SUCH_USER"),
+    "discard": Discard("not for us", code="STRANGE"),
     "exit": SystemExit(3),
     "interrupt": KeyboardInterrupt(),
     "cancelled": asyncio.CancelledError(),

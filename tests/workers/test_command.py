@@ -49,7 +49,7 @@ def test_what_keeps_it_from_working_is_said_in_one_line(shop: Workshop, argument
 
     ended = shop.run(*arguments)
 
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert ended.stderr.splitlines() == [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
     assert words in ended.stderr
     assert len(ended.stderr.splitlines()) == 1

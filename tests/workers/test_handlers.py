@@ -90,6 +90,7 @@ async def test_a_payload_handler_gets_the_parameters_whole(bench: Bench) -> None
         ("error", "dead_letter", "RuntimeError"),
         ("retry", "dead_letter", "RATE_LIMIT"),
         ("fail", "failed", "NO_SUCH_USER"),
+        ("discard", "dead_letter", "STRANGE"),
         ("exit", "dead_letter", "SystemExit"),
         ("interrupt", "dead_letter", "KeyboardInterrupt"),
         ("cancelled", "dead_letter", "CancelledError"),
@@ -102,7 +103,7 @@ async def test_what_a_handler_raises_is_told_and_ends_only_its_task(
     task = await done(bench, task_type, {"how": how}, max_retries=0)
 
     assert (task["status"], task["error"]["code"]) == (status, code)
-    assert task["error"]["retriable"] == (status == "dead_letter")
+    assert task["error"]["retriable"] == (how not in ("fail", "discard"))
     traceback = task["error"]["details"]["traceback"]
     assert f"in {task_type}" in traceback
     assert "raise FAILURES[how]" in traceback

@@ -7,14 +7,16 @@ import multiprocessing.connection
 import os
 import signal
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-from tideq.workers.runtime.failures import Retry, error_document
+from tideq.workers.runtime.failures import Retry, error_document, status_after
 from tideq.workers.runtime.registry import registered
 from tideq.workers.runtime.results import encode_result
+from tideq.workers.runtime.tracing import resumed
 
+EMPTY: Mapping[str, str] = {}
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -33,10 +35,10 @@ class Child:
         self._process.start()
         theirs.close()
 
-    def run(self, task_type: str, parameters: bytes) -> tuple[bool, bytes]:
-        """Whether it succeeded, and the result or error document. Blocks."""
+    def run(self, task_type: str, parameters: bytes, trace: Mapping[str, str] = EMPTY) -> tuple[str, bytes]:
+        """How it ended, and the result or error document. Blocks."""
         try:
-            self._pipe.send((task_type, parameters))
+            self._pipe.send((task_type, parameters, dict(trace)))
             return self._pipe.recv()
         except (EOFError, OSError) as error:
             self.close()
@@ -98,10 +100,10 @@ def _serve(pipe: "Connection[Any, Any]", modules: list[str]) -> None:
     failure = _import(modules)
     while True:
         try:
-            task_type, parameters = pipe.recv()
+            task_type, parameters, trace = pipe.recv()
         except EOFError:
             return
-        pipe.send((False, failure) if failure else _run(task_type, parameters))
+        pipe.send(("failed", failure) if failure else _run(task_type, parameters, trace))
 
 
 def _end_with_parent() -> None:
@@ -122,11 +124,12 @@ def _import(modules: list[str]) -> bytes | None:
     return None
 
 
-def _run(task_type: str, parameters: bytes) -> tuple[bool, bytes]:
+def _run(task_type: str, parameters: bytes, trace: Mapping[str, str]) -> tuple[str, bytes]:
     try:
         handler = registered.get(task_type)
         if handler is None:
             raise LookupError(f"no handler for {task_type} in a child process: is its module importable?")
-        return True, encode_result(handler.function(**handler.arguments(parameters, None)))
+        with resumed(trace):
+            return "completed", encode_result(handler.function(**handler.arguments(parameters, None)))
     except BaseException as error:
-        return False, error_document(error)
+        return status_after(error), error_document(error)

@@ -44,6 +44,7 @@ class Claimer:
         on_unknown: Callable[[str], None],
     ) -> None:
         self.worker_id = ""
+        self.queue_name = ""
         self.heartbeat_seconds = 30.0
         self._protocol = protocol
         self._description = description
@@ -100,7 +101,7 @@ class Claimer:
             registration = await self._protocol.register(self._description)
         except Refused as error:
             raise RegistrationRefused(f"the service does not take this worker: {error}") from error
-        self.worker_id = registration.worker_id
+        self.worker_id, self.queue_name = registration.worker_id, registration.queue
         self.heartbeat_seconds = registration.heartbeat_interval_ms / 1000
         self._on_registered(self.worker_id)
         log.info("registered", worker_id=self.worker_id, task_types=self._description["task_types"])

@@ -12,6 +12,9 @@ from tideq.workers.runtime.failures import Cancelled, plain
 MAX_MESSAGE_CHARACTERS = 1_000
 MAX_EXTENSION_SECONDS = 4e9
 
+_making_events = threading.Lock()
+"""An event costs as much as a whole no-op task otherwise does, so only who waits gets one."""
+
 
 class Voice(Protocol):
     """Where a context's words go."""
@@ -24,26 +27,33 @@ class TaskContext:
     """Annotate an argument of a handler with it to be given one."""
 
     def __init__(
-        self, task_id: str, task_type: str, attempt: int, lease: str, timeout_seconds: float, voice: Voice
+        self,
+        task_id: str,
+        task_type: str,
+        attempt: int,
+        lease: str,
+        timeout_seconds: float,
+        voice: Voice,
+        traceparent: str | None = None,
     ) -> None:
         self.task_id = task_id
         self.task_type = task_type
         self.attempt = attempt
+        self.traceparent = traceparent
+        """W3C Trace Context of this attempt, where the task belongs to a trace."""
         self._lease = lease
         self._voice = voice
-        self._stop = threading.Event()
+        self.is_cancelled = False
+        """Whether the task was called off, timed out or given to another worker: its result would be refused."""
+        self._stop: threading.Event | None = None
         self._deadline = time.monotonic() + timeout_seconds
 
     @functools.cached_property
     def log(self) -> Any:
         """Says with every line which task it is about."""
         logger = structlog.get_logger("tideq.task")
-        return logger.bind(task_id=self.task_id, task_type=self.task_type, attempt=self.attempt)
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether the task was called off, timed out or given to another worker: its result would be refused."""
-        return self._stop.is_set()
+        about = {"trace_id": self.traceparent[3:35]} if self.traceparent else {}
+        return logger.bind(task_id=self.task_id, task_type=self.task_type, attempt=self.attempt, **about)
 
     @property
     def seconds_left(self) -> float:
@@ -56,12 +66,15 @@ class TaskContext:
 
     def check_cancelled(self) -> None:
         """Raise if the task was cancelled: call it now and then in long work."""
-        if self._stop.is_set():
+        if self.is_cancelled:
             raise self.cancellation()
 
     def wait(self, seconds: float) -> bool:
         """Sleep, unless the task is cancelled; returns whether it was."""
-        return self._stop.wait(seconds)
+        with _making_events:
+            self._stop = self._stop or threading.Event()
+        # Looked at after the event is there to be set: a cancellation in between is seen here.
+        return self.is_cancelled or self._stop.wait(seconds)
 
     def progress(self, percent: float, message: str = "") -> None:
         """Tell how far the work has come, 0 to 100. Reports are sent together, the latest wins."""
@@ -78,7 +91,9 @@ class TaskContext:
 
     def cancel(self) -> None:
         """What the runtime does when the service says so, or the deadline has passed."""
-        self._stop.set()
+        self.is_cancelled = True
+        if self._stop is not None:
+            self._stop.set()
 
     def cancellation(self) -> Cancelled:
         """Told as the service itself would where it is the deadline that passed: the next attempt is given longer."""

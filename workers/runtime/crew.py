@@ -23,6 +23,7 @@ from tideq.workers.runtime.protocol import Answer, GivenTask, Protocol, Refused,
 from tideq.workers.runtime.rate import Rate
 from tideq.workers.runtime.reporter import Reporter
 from tideq.workers.runtime.slots import Slots
+from tideq.workers.runtime.tracing import HandlerTracer
 
 LOOK_SECONDS = 0.25
 LATE_SECONDS = 5.0
@@ -47,8 +48,9 @@ class Crew:
         self._handlers = {handler.task_type: handler for handler in handlers}
         self._protocol = protocol
         self._slots = Slots(capacity)
-        self._reporter = Reporter(protocol, self.hear, self._lose, self.forget)
-        self._execution = Execution(capacity, modules, self._done)
+        self._tracer = HandlerTracer()
+        self._reporter = Reporter(protocol, self.hear, self._lose, self.forget, self._tracer.end_settling)
+        self._execution = Execution(capacity, modules, self._done, self._tracer)
         about = {**description, "task_types": sorted(self._handlers), "capacity": capacity}
         self._claimer = Claimer(
             protocol,
@@ -151,6 +153,7 @@ class Crew:
 
     def _open_mailbox(self, worker_id: str) -> None:
         self._mailbox = self._reporter.mailbox(worker_id)
+        self._tracer.queue_name = self._claimer.queue_name
 
     def _take(self, worker_id: str, answer: Answer) -> None:
         self.hear(worker_id, answer)
@@ -171,7 +174,9 @@ class Crew:
                 self._begin(task, mailbox)
 
     def _begin(self, task: GivenTask, mailbox: Mailbox) -> None:
-        context = TaskContext(task.task_id, task.task_type, task.attempt, task.lease, task.timeout_seconds, mailbox)
+        context = TaskContext(
+            task.task_id, task.task_type, task.attempt, task.lease, task.timeout_seconds, mailbox, task.traceparent
+        )
         handler = self._handlers.get(task.task_type)
         if handler is None:
             error = Fail(f"this worker has no handler for {task.task_type}", code="NO_HANDLER")
@@ -187,6 +192,7 @@ class Crew:
         """A run that was handed back is not reported: nobody waits for it."""
         for run, result in ended:
             if self.runs.pop(run.task.lease, None) is not None:
+                self._tracer.begin_settling(run.task, run.mailbox.worker_id)
                 run.mailbox.finish([result])
                 self._slots.give_back()
 

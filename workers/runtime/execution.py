@@ -17,11 +17,12 @@ import msgspec
 
 from tideq.workers.runtime.children import Child, ChildEnded, Children
 from tideq.workers.runtime.context import TaskContext
-from tideq.workers.runtime.failures import error_document
+from tideq.workers.runtime.failures import error_document, status_after
 from tideq.workers.runtime.handlers import Handler
 from tideq.workers.runtime.mail import Mailbox, Result
 from tideq.workers.runtime.protocol import GivenTask
 from tideq.workers.runtime.results import encode_result
+from tideq.workers.runtime.tracing import HandlerTracer, carrier, mark_failed
 
 
 class Run:
@@ -65,8 +66,12 @@ class Run:
     def succeeded(self, result: bytes) -> Result:
         return self._result("completed", result=msgspec.Raw(result))
 
-    def failed(self, error: bytes) -> Result:
-        return self._result("failed", error=msgspec.Raw(error))
+    def failed(self, error: BaseException) -> Result:
+        return self.ended(status_after(error), error_document(error))
+
+    def ended(self, status: str, document: bytes) -> Result:
+        """A child process has only the document of its error to show."""
+        return self.succeeded(document) if status == "completed" else self._result(status, error=msgspec.Raw(document))
 
     def _result(self, status: str, **content: msgspec.Raw) -> Result:
         return Result(
@@ -84,11 +89,14 @@ Done = Callable[[Sequence[tuple[Run, Result]]], None]
 class Execution:
     """`on_done` is called on the loop, with everything that ended since the last time."""
 
-    def __init__(self, thread_count: int, modules: Sequence[str], on_done: Done) -> None:
+    def __init__(
+        self, thread_count: int, modules: Sequence[str], on_done: Done, tracer: HandlerTracer | None = None
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread_count = thread_count
         self._children = Children(modules)
         self._on_done = on_done
+        self._tracer = tracer or HandlerTracer()
         self._waiting: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         self._ended: deque[tuple[Run, Result]] = deque()
         self._is_called = False
@@ -119,33 +127,37 @@ class Execution:
 
     def _in_thread(self, run: Run) -> Result:
         try:
-            if run.handler.mode == "process":
-                return self._in_child(run)
-            arguments = run.handler.arguments(bytes(run.task.parameters), run.context)
-            return run.succeeded(encode_result(run.handler.function(**arguments)))
+            with self._tracer.processing(run.task, run.mailbox.worker_id):
+                if run.handler.mode == "process":
+                    return self._in_child(run)
+                arguments = run.handler.arguments(bytes(run.task.parameters), run.context)
+                return run.succeeded(encode_result(run.handler.function(**arguments)))
         except BaseException as error:
-            return run.failed(error_document(error))
+            return run.failed(error)
 
     def _in_child(self, run: Run) -> Result:
         try:
             with self._children.borrowed() as child, run.using(child):
-                is_success, document = child.run(run.task.task_type, bytes(run.task.parameters))
+                status, document = child.run(run.task.task_type, bytes(run.task.parameters), carrier())
         except ChildEnded:
             run.context.check_cancelled()
             raise
-        return run.succeeded(document) if is_success else run.failed(document)
+        if status != "completed":
+            mark_failed()
+        return run.ended(status, document)
 
     async def _on_loop(self, run: Run) -> None:
         run.has_begun = True
         try:
             run.context.check_cancelled()
-            arguments = run.handler.arguments(bytes(run.task.parameters), run.context)
-            result = run.succeeded(encode_result(await run.handler.function(**arguments)))
+            with self._tracer.processing(run.task, run.mailbox.worker_id):
+                arguments = run.handler.arguments(bytes(run.task.parameters), run.context)
+                result = run.succeeded(encode_result(await run.handler.function(**arguments)))
         except asyncio.CancelledError as error:
-            result = run.failed(error_document(run.context.cancellation() if run.context.is_cancelled else error))
+            result = run.failed(run.context.cancellation() if run.context.is_cancelled else error)
         except BaseException as error:
             # Also what would end the loop: a handler that exits ends its task, not the worker.
-            result = run.failed(error_document(error))
+            result = run.failed(error)
         self._note(run, result)
 
     def _note(self, run: Run, result: Result) -> None:

@@ -36,6 +36,12 @@ class Fail(TaskFailure):
     is_retriable = False
 
 
+class Discard(TaskFailure):
+    """Nobody shall try it again: it becomes a dead letter at once, to be looked at and perhaps sent back."""
+
+    is_retriable = False
+
+
 class InvalidArguments(Fail):
     """The parameters are not what the handler takes; the message says which."""
 
@@ -58,6 +64,11 @@ def error_document(error: BaseException) -> bytes:
         "details": details,
     }
     return msgspec.json.encode(document)
+
+
+def status_after(error: BaseException) -> str:
+    """How the attempt ended, as the service calls it."""
+    return "discarded" if isinstance(error, Discard) else "failed"
 
 
 def plain(text: str) -> str:

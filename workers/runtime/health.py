@@ -13,7 +13,9 @@ import msgspec
 
 MAX_MEMORY_PERCENT = 95.0
 MAX_LOOP_LAG_SECONDS = 5.0
+LOOP_LAG = "event_loop_lag_seconds"
 MAX_REQUEST_SECONDS = 5.0
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -38,6 +40,11 @@ class Health(msgspec.Struct, frozen=True):
 
 def judged(checks: dict[str, Check]) -> Health:
     return Health("healthy" if all(check.ok for check in checks.values()) else "unhealthy", checks)
+
+
+def alive(health: Health) -> Health:
+    """What a restart mends. One that held tasks while the service was away must not be ended for that."""
+    return judged({name: check for name, check in health.checks.items() if name == LOOP_LAG})
 
 
 def memory_check() -> Check:
@@ -83,18 +90,28 @@ class CpuMeter:
 class HealthServer:
     """Answers from threads of its own, so that a loop that hangs is told of."""
 
-    def __init__(self, host: str, port: int, look: Callable[[], Health]) -> None:
+    def __init__(
+        self, host: str, port: int, look: Callable[[], Health], metrics: Callable[[], bytes] | None = None
+    ) -> None:
+        """With `metrics`, a text for Prometheus, there is a page of that too."""
+
         class Handler(BaseHTTPRequestHandler):
             timeout = MAX_REQUEST_SECONDS
 
             def do_GET(self) -> None:
-                if self.path.partition("?")[0] not in ("/health", "/healthz"):
+                path = self.path.partition("?")[0]
+                if path == "/metrics" and metrics is not None:
+                    self._answer(200, METRICS_TYPE, metrics())
+                    return
+                if path not in ("/health", "/healthz", "/livez"):
                     self.send_error(404)
                     return
-                health = look()
-                body = msgspec.json.encode(health)
-                self.send_response(200 if health.is_well else 503)
-                self.send_header("Content-Type", "application/json")
+                health = alive(look()) if path == "/livez" else look()
+                self._answer(200 if health.is_well else 503, "application/json", msgspec.json.encode(health))
+
+            def _answer(self, status: int, media_type: str, body: bytes) -> None:
+                self.send_response(status)
+                self.send_header("Content-Type", media_type)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)

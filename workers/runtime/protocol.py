@@ -3,12 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-import httpx
+import httptools
 import msgspec
+
+from tideq.workers.runtime.http import Http
 
 PROBLEMS = "https://tideq.dev/problems/"
 UNKNOWN_WORKER = "unknown-worker"
-CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 15.0
 ABOUT_THE_REQUEST = (400, 413, 422)
 """Refusals that count from whomever they come: repeating the same request cannot help."""
@@ -25,11 +26,14 @@ class GivenTask(msgspec.Struct, frozen=True):
     lease: str
     timeout_seconds: float
     traceparent: str | None = None
+    tracestate: str = ""
+    baggage: str = ""
 
 
 class Registration(msgspec.Struct, frozen=True):
     worker_id: str
     heartbeat_interval_ms: int
+    queue: str = ""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -103,17 +107,13 @@ class Protocol:
     """One service, any number of workers. Use as an async context manager."""
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
-        self._http = httpx.AsyncClient(
-            base_url=f"{url.rstrip('/')}/internal/workers",
-            headers=headers(api_key),
-            limits=httpx.Limits(max_connections=None, keepalive_expiry=60),
-        )
+        self._http = Http(f"{url.rstrip('/')}/internal/workers", headers(api_key))
 
     async def __aenter__(self) -> "Protocol":
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._http.aclose()
+        self._http.close()
 
     async def register(self, description: Mapping[str, Any]) -> Registration:
         return _read(await self._send("POST", "/register", description), decode_registration)
@@ -133,15 +133,14 @@ class Protocol:
         await self._send("DELETE", f"/{worker_id}")
 
     async def _send(self, method: str, path: str, body: Any = None, wait_seconds: float = 0) -> bytes:
-        timeout = httpx.Timeout(ANSWER_SECONDS + wait_seconds, connect=CONNECT_SECONDS)
         content = b"" if body is None else encode(body)
         try:
-            response = await self._http.request(method, path, content=content, timeout=timeout)
-        except httpx.HTTPError as error:
+            response = await self._http.request(method, path, content, ANSWER_SECONDS + wait_seconds)
+        except (OSError, TimeoutError, httptools.HttpParserError) as error:
             raise Unreachable(f"{type(error).__name__}: {error}") from error
-        if response.is_success:
-            return response.content
-        raise refusal(response.status_code, response.content, response.headers.get("retry-after"))
+        if 200 <= response.status < 300:
+            return response.body
+        raise refusal(response.status, response.body, response.headers.get("retry-after"))
 
 
 def _read(body: bytes, decode: Callable[[bytes], T]) -> T:

@@ -21,7 +21,10 @@ log = structlog.get_logger("tideq.worker")
 
 
 class Reporter:
-    """`on_lost` hears of leases that no longer hold their task, `on_unknown` of worker ids the service forgot."""
+    """`on_lost` hears of leases that no longer hold their task, `on_unknown` of worker ids the service forgot.
+
+    `on_settled` hears of results the service took, or refused for the problem it names.
+    """
 
     def __init__(
         self,
@@ -29,11 +32,13 @@ class Reporter:
         on_answer: Callable[[str, Answer], None],
         on_lost: Callable[[str], None],
         on_unknown: Callable[[str], None],
+        on_settled: Callable[[str, str], None] = lambda lease, problem: None,
     ) -> None:
         self._protocol = protocol
         self._on_answer = on_answer
         self._on_lost = on_lost
         self._on_unknown = on_unknown
+        self._on_settled = on_settled
         self._patience = Patience()
         self._full: dict[Mailbox, None] = {}
         self._sending: Bundle | None = None
@@ -110,6 +115,8 @@ class Reporter:
             if not outcome.ok:
                 log.info("service refused a report", task_id=row.task_id, problem=outcome.code)
                 self._on_lost(row.lease)
+            if isinstance(row, Result):
+                self._on_settled(row.lease, outcome.code)
 
     async def _say_one_by_one(self, worker_id: str, bundle: Bundle) -> None:
         """One report may have spoilt the others; or all were heard, from a worker the service no longer knows.
@@ -141,7 +148,7 @@ class Reporter:
                 continue
             if refused:
                 self._note_refusal("result", results[0], refused)
-            results.pop(0)
+            self._on_settled(results.pop(0).lease, refused.problem.code if refused else "")
 
     async def _release(self, worker_id: str, bundle: Bundle) -> None:
         """There is no single call for it; from an unknown worker it has been heard all the same."""

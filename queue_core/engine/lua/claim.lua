@@ -17,13 +17,13 @@
 -- @arg   lease_token           text  random, new for every call
 -- @arg   capabilities          text  what the worker has just now; '*' for what it declared
 -- @reply OK UNKNOWN_WORKER
--- @use   recover, frontier, commit, stops
+-- @use   recover, frontier, circuit, commit, stops
 local RECOVER_LIMIT, POLL_TTL_MS = 50, 600000
 local visible_at = now + assignment_ms
 local visible_text = string.format('%.0f', visible_at)
 local poll_key = poll_keys .. worker_id .. ':' .. poll_id
 
-local worker = redis.call('HMGET', worker_keys .. worker_id, 'state', 'profile')
+local worker = redis.call('HMGET', worker_keys .. worker_id, 'state', 'profile', 'circuit')
 if not worker[1] or worker[1] == 'dead' then return {'UNKNOWN_WORKER', worker_id} end
 redis.call('ZADD', workers_key, now + heartbeat_timeout_ms, worker_id)
 recover(RECOVER_LIMIT)
@@ -92,6 +92,11 @@ local token = poll_id ~= '' and repeat_answer() or lease_token
 if #handed == 0 then
   token = lease_token
   local allowed = worker[1] == 'active' and wanted or 0
+  local circuit = opened[worker_id] or worker[3]
+  if circuit and allowed > 0 then
+    local left, at = circuit_allowance(worker_id, circuit)
+    allowed, again_at = math.min(allowed, left), at
+  end
   if controls().any and allowed > 0 then
     local left, at = allowance('*')
     allowed, again_at = math.min(allowed, left), at

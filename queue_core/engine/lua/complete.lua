@@ -8,7 +8,7 @@
 -- @row   digest
 -- @row   result
 -- @reply OK TASK_NOT_FOUND WRONG_STATE STALE_LEASE
--- @use   load_task, settle, finish, hold, tally, commit
+-- @use   load_task, settle, finish, hold, tally, circuit, commit
 local replies = {'OK', now}
 fetch_tasks(row_ids())
 for i = 1, row_count do
@@ -22,11 +22,13 @@ for i = 1, row_count do
     remember(task, digest, 'completed')
     unhold(task_id, task)
     tally('completed')
+    count_good(worker_id)
     tally('duration_ms', now - task.started_ms)
     keep_result(task_id, result)
     finish(task_id, task, 'completed', 'succeeded', result)
     replies[i + 2] = 'OK completed'
   end
 end
+judge_circuits()
 commit()
 return replies

@@ -36,8 +36,9 @@ end
 
 local profiles = {}
 for _, worker in ipairs(redis.call('ZRANGEBYSCORE', workers_key, '(' .. now, '+inf')) do
-  local known = redis.call('HMGET', worker_keys .. worker, 'state', 'profile')
-  profiles[#profiles + 1] = (known[1] or '') .. ' ' .. (known[2] or '')
+  local known = redis.call('HMGET', worker_keys .. worker, 'state', 'profile', 'circuit')
+  local is_shut_off = string.match(known[3] or '', '^open') and 'shut-off'
+  profiles[#profiles + 1] = (is_shut_off or known[1] or '') .. ' ' .. (known[2] or '')
 end
 
 return {'OK', now, pack_record(task), score and string.format('%.0f', score) or '',

@@ -11,7 +11,7 @@
 -- @row   jitter    -1 … 1
 -- @row   error
 -- @reply OK TASK_NOT_FOUND WRONG_STATE STALE_LEASE
--- @use   load_task, settle, spend_retry, hold, tally, commit
+-- @use   load_task, settle, spend_retry, hold, tally, circuit, commit
 local replies = {'OK', now}
 
 local function outcome(task, verdict)
@@ -22,6 +22,7 @@ end
 
 local function apply(task_id, task, verdict, code, jitter, body)
   if verdict == 'retry' then
+    count_bad(task.worker)
     spend_retry(task_id, task, code, 'error', jitter, body)
   elseif verdict == 'fail' then
     note_error(task_id, task, body)
@@ -49,5 +50,6 @@ for i = 1, row_count do
     replies[i + 2] = 'OK ' .. state
   end
 end
+judge_circuits()
 commit()
 return replies

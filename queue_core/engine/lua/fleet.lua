@@ -27,10 +27,10 @@ local function ids_after()
 end
 
 local function described(id, state, deadline)
-  local known = redis.call('HMGET', worker_keys .. id, 'd', 'registered_ms', 'health', 'died_ms', 'recovery')
+  local known = redis.call('HMGET', worker_keys .. id, 'd', 'registered_ms', 'health', 'died_ms', 'recovery', 'circuit')
   local due = deadline ~= '' and deadline or string.match(known[5] or '', '^%d+') or ''
   return {id, state, known[1] or '', known[2] or '', due, known[3] or '', known[4] or '',
-    redis.call('SCARD', held_keys .. id)}
+    redis.call('SCARD', held_keys .. id), known[6] or ''}
 end
 
 local function is_wanted(state)

@@ -6,6 +6,7 @@
 -- @key   counts        hash
 -- @key   ages          hash
 -- @key   recent        hash
+-- @key   totals        hash
 -- @key   controls      hash
 -- @key   lane_names    hash
 -- @key   dead          zset
@@ -17,10 +18,12 @@
 -- @reply OK
 local fleet = {}
 for _, worker in ipairs(redis.call('ZRANGE', workers_key, 0, -1)) do
-  local known = redis.call('HMGET', worker_keys .. worker, 'state', 'capacity')
-  fleet[#fleet + 1] = (known[1] or '') .. ' ' .. (known[2] or 0) .. ' ' .. redis.call('SCARD', held_keys .. worker)
+  local known = redis.call('HMGET', worker_keys .. worker, 'state', 'capacity', 'circuit')
+  fleet[#fleet + 1] = (known[1] or '') .. ' ' .. (known[2] or 0) .. ' ' .. redis.call('SCARD', held_keys .. worker) .. ' ' ..
+    string.match(known[3] or 'closed', '^%a+')
 end
 return {'OK', now, redis.call('HGETALL', counts_key), redis.call('HGETALL', ages_key),
   redis.call('HGETALL', recent_key), redis.call('HGETALL', controls_key), redis.call('HGETALL', lane_names_key), fleet,
   redis.call('ZCARD', dead_workers_key), redis.call('ZCARD', dead_key), redis.call('XLEN', outbox_key),
-  redis.call('ZCOUNT', queue_key, '(0', now)}
+  redis.call('ZCOUNT', queue_key, '(0', now), redis.call('ZCOUNT', queue_key, '-inf', '(0'),
+  redis.call('HGETALL', totals_key)}

@@ -8,7 +8,7 @@
 -- @arg   seed            int
 -- @arg   max_deliveries  int
 -- @arg   max_losses      int
--- @use   load_task, orphan, spend_retry, hold, limits, commit
+-- @use   load_task, orphan, spend_retry, hold, limits, circuit, commit
 local TIMEOUT_ERROR = '{"message":"the execution deadline passed","code":"TIMEOUT","retriable":true}'
 local LOST_ERROR = '{"message":"the worker stopped sending heartbeats","code":"WORKER_LOST","retriable":true}'
 local STAGGER_MS, STAGGER_WITHIN_MS = 100, 10000
@@ -27,6 +27,7 @@ local function time_out(task_id, task)
   unhold(task_id, task)
   tell_to_stop(task_id, task)
   tally('execution_timeouts')
+  count_bad(task.worker)
   spend_retry(task_id, task, 'TIMEOUT', 'timed_out', math.random() * 2 - 1, TIMEOUT_ERROR)
 end
 
@@ -101,6 +102,7 @@ end
 -- moved, and how many workers were given up.
 local function recover(limit)
   local moved = recover_due(limit)
+  judge_circuits()
   flush()
   local silent = redis.call('ZRANGEBYSCORE', workers_key, '-inf', now, 'WITHSCORES', 'LIMIT', 0, 1)
   if not silent[1] then return moved, 0 end

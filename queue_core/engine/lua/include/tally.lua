@@ -1,7 +1,9 @@
 -- tally: gather what happened, for the statistics of the last minute and hour
--- Outcomes are kept in buckets of ten seconds, recoveries in buckets of a minute; sweep drops old ones.
+-- Outcomes are kept in buckets of ten seconds, recoveries in buckets of a minute; sweep drops old ones. Recoveries, being
+-- rare, are counted for good as well: counters must only ever grow.
 --
 -- @key   recent  hash
+-- @key   totals  hash
 local tallies = {}
 local BUCKET_MS = {completed = 10000, failed = 10000, duration_ms = 10000}
 
@@ -13,6 +15,7 @@ local function flush_tallies()
   for name, amount in pairs(tallies) do
     local width = BUCKET_MS[name] or 60000
     redis.call('HINCRBY', recent_key, name .. ':' .. math.floor(now / width) * width, amount)
+    if not BUCKET_MS[name] then redis.call('HINCRBY', totals_key, name, amount) end
   end
   tallies = {}
 end

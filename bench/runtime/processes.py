@@ -1,0 +1,43 @@
+"""Worker processes of a measurement."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+
+from bench.http.processes import ServerProcess
+
+CONCURRENCY = 500
+"""As many as one claim may take: for handlers that take no time, what is held is all there is to overlap."""
+
+
+@contextmanager
+def workers(
+    service: ServerProcess, count: int, concurrency: int = CONCURRENCY, environ: Mapping[str, str] | None = None
+) -> Generator[list[ServerProcess]]:
+    """`tideq worker` as people run it."""
+    at = f"http://127.0.0.1:{service.port}"
+    runs = ("-m", "tideq.cli", "worker", "--url", at, "--handlers", "bench.runtime.handlers")
+    with ExitStack() as running:
+        command = (*runs, "--concurrency", str(concurrency))
+        yield [running.enter_context(_running(command, environ or {})) for _ in range(count)]
+
+
+@contextmanager
+def single_calls(service: ServerProcess) -> Generator[list[ServerProcess]]:
+    with _running(("-m", "bench.runtime.single_calls", str(service.port)), {}) as worker:
+        yield [worker]
+
+
+@contextmanager
+def _running(arguments: Sequence[str], environ: Mapping[str, str]) -> Generator[ServerProcess]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TIDEQ_")}
+    process = subprocess.Popen(
+        [sys.executable, *arguments], env={**inherited, **environ}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield ServerProcess(process.pid, 0)
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,38 @@
+"""The alarm: a way to die that is new, or that suddenly became frequent, is told in the log and counted."""
+
+import asyncio
+
+import structlog
+
+from tideq.persistence.pattern_news import PatternNews, PatternWatch
+from tideq.queue_core.errors import QueueError
+from tideq.queue_core.readings import Counters
+
+INTERVAL_SECONDS = 10.0
+METRIC = "tideq_dead_letter_alarms_total"
+
+log = structlog.get_logger(__name__)
+
+
+async def sound_for_ever(watch: PatternWatch, counters: Counters, interval_seconds: float = INTERVAL_SECONDS) -> None:
+    counters.declare(METRIC, ("new",), ("surge",))
+    while True:
+        try:
+            for news in await watch.news():
+                _sound(news, counters)
+        except QueueError as error:
+            log.warning("looking for new dead letters failed", error=str(error))
+        await asyncio.sleep(interval_seconds)
+
+
+def _sound(news: PatternNews, counters: Counters) -> None:
+    counters.add(METRIC, "new" if news.is_new else "surge")
+    log.warning(
+        "tasks die in a new way" if news.is_new else "many more tasks die in this way",
+        pattern=news.pattern,
+        task_type=news.task_type,
+        reason=news.reason,
+        message=news.message,
+        deaths=news.death_count,
+        told_before=news.told_count,
+    )
