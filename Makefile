@@ -6,12 +6,13 @@ STAMP := .venv/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install tools up test check format maps schema generate bench lock clean
+.PHONY: help install tools up test check format maps schema generate bench chaos chaos-planted lock clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(STAMP) ## Create .venv with everything the project and its tests import
+install: $(STAMP) ## Create .venv with everything the project and its tests import, and build the dashboard
+	@$(BIN)/python -m tideq.api.dashboard.build
 
 $(STAMP): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -21,17 +22,15 @@ $(STAMP): pyproject.toml requirements.lock
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
-tools: ## Fetch what only some tests need (Debian: redis-server); those tests say so when it is missing
-	@if command -v redis-server >/dev/null; then echo "redis-server is here"; \
-	elif command -v apt-get >/dev/null; then \
-	  $$([ "$$(id -u)" = 0 ] || echo sudo) sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends redis-server'; \
-	else echo "install redis-server 7 or later with your package manager"; fi
+tools: install ## Fetch what only some tests need, into .tools; those tests say so when it cannot be had
+	@$(BIN)/python -m tests.tools
 
 up: install ## Run everything on this machine, with its data in ./data, until Ctrl-C
 	$(BIN)/tideq up --data-dir data
 
-test: check ## Everything that must pass: check, then every test suite
-	$(BIN)/python -m pytest
+# Tests mostly wait for processes they started: two at a time, files as they are, so that a file's fixtures start once.
+test: check tools ## Everything that must pass: check, then every test suite
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 check: install ## Lint and type-check
 	$(BIN)/ruff check .
@@ -42,8 +41,9 @@ format: install ## Put the code into its one format
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-maps: install ## Draw the pictures and tables in the READMEs anew
+maps: install ## Draw the pictures and tables in the READMEs anew, and the chart's list of settings
 	$(BIN)/python -m tests.architecture.maps
+	$(BIN)/python -m tests.helm.generated
 
 schema: install ## Write down what the migrations add up to
 	$(BIN)/python -m tests.history.schema
@@ -54,9 +54,17 @@ generate: install ## Make the blocking client out of the asynchronous one
 bench: install ## Measure the queue core and the service over HTTP, and print a report (QUICK=1 for a short one)
 	$(BIN)/python -m bench $(if $(QUICK),--quick)
 
+chaos: install ## Half an hour under fire: kills, full disks, lost stores (CHAOS_SECONDS, CHAOS_SEED, CHAOS_LEVEL=smoke|long|soak)
+	$(BIN)/python -m tests.chaos
+
+chaos-planted: install ## Put mistakes into copies of the tree, and see that the chaos harness finds each (20 minutes)
+	$(BIN)/python -m tests.chaos.planted
+
 lock: ## Resolve dependencies anew into requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	  --all-extras --group dev --upgrade pyproject.toml --output-file requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	  --extra grpc --constraint requirements.lock pyproject.toml --output-file requirements.image.lock
 
 clean: ## Remove everything that was built or installed here
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv api/dashboard/static api/dashboard/web/node_modules .tools .pytest_cache .ruff_cache .hypothesis build dist

@@ -14,15 +14,30 @@ from litestar.types import ASGIApp
 
 from tideq.api import problems
 from tideq.api.auth import Gate, MethodsAsked, allowed_roles, check_role
+from tideq.api.dashboard import pages
 from tideq.api.meters import RequestMeter
 from tideq.api.openapi.documentation import Documentation
 from tideq.api.presence import CallerGone
 from tideq.api.queries import check_query
-from tideq.api.routes import dlq, documentation, events, health, metrics, queue, tasks, worker_protocol, workers
+from tideq.api.routes import (
+    audit,
+    dlq,
+    documentation,
+    events,
+    health,
+    metrics,
+    queue,
+    session,
+    tasks,
+    tide,
+    worker_protocol,
+    workers,
+)
 from tideq.api.service import Service
+from tideq.api.tracing import RequestTracer
 from tideq.queue_core.errors import QueueError
 
-PUBLIC_PATHS = ("^/livez$", "^/readyz$", r"^/openapi\.json$", r"^/docs(/page\.(js|css))?$")
+PUBLIC_PATHS = ("^/livez$", "^/readyz$", r"^/openapi\.json$", r"^/docs(/page\.(js|css))?$", "^/$", "^/ui(/|$)")
 
 log = structlog.get_logger(__name__)
 
@@ -30,6 +45,10 @@ log = structlog.get_logger(__name__)
 def create_app(service: Service) -> Litestar:
     async def provide_service() -> Service:
         return service
+
+    def refuse(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+        service.meters.note_refusal(error)
+        return problems.respond(request, error)
 
     async def provide_documentation() -> Documentation:
         return described
@@ -41,20 +60,25 @@ def create_app(service: Service) -> Litestar:
             worker_protocol.router,
             workers.router,
             queue.router,
+            tide.router,
+            audit.router,
+            session.router,
             events.router,
             health.router,
             metrics.router,
             documentation.router,
+            *pages.handlers(pages.Pages()),
         ],
         dependencies={"service": Provide(provide_service), "documentation": Provide(provide_documentation)},
         middleware=[
             DefineMiddleware(RequestMeter, meters=service.meters),
+            *([DefineMiddleware(RequestTracer, tracing=service.tracing)] if service.tracing else ()),
             DefineMiddleware(Door, gate=service.gate, exclude=list(PUBLIC_PATHS)),
         ],
         guards=[check_role, check_query],
         exception_handlers={
-            QueueError: problems.respond,
-            problems.RequestError: problems.respond,
+            QueueError: refuse,
+            problems.RequestError: refuse,
             HTTPException: problems.respond,
             MethodsAsked: _methods_told,
             CallerGone: _nobody_there,

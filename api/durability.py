@@ -8,7 +8,7 @@ from collections.abc import Collection
 from tideq.persistence.freshness import Freshness
 from tideq.queue_core.durability import Durability
 from tideq.queue_core.engine.assurance import Assurance
-from tideq.queue_core.errors import DurabilityNotReached, DurabilityUnavailable, HistoryUnavailable
+from tideq.queue_core.errors import DurabilityNotReached, DurabilityUnavailable, Unavailable
 
 
 class DurabilityDesk:
@@ -34,9 +34,10 @@ class DurabilityDesk:
                 raise DurabilityNotReached(task_id, level, Durability.STORE)
 
     async def _reaches(self, level: Durability) -> bool:
-        if level is not Durability.HISTORY:
-            return await self._assurance.reach(level, self._timeout_ms)
+        """The task stands whatever happens now, so its submitter is told its id rather than that something is away."""
         try:
+            if level is not Durability.HISTORY:
+                return await self._assurance.reach(level, self._timeout_ms)
             return self._freshness is not None and await self._freshness.catch_up(self._timeout_ms / 1000)
-        except HistoryUnavailable:
+        except Unavailable:
             return False

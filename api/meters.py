@@ -7,42 +7,30 @@ apart and added up.
 
 import os
 import time
-from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable
 from typing import Any
 
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-from tideq.api.problems import problem_of
+from tideq.api.presence import CallerGone
+from tideq.api.problems import TYPE_PREFIX, problem_of
+from tideq.queue_core.errors import OutboxFull, QueueFull, StoreFull, TooManyNewLanes, TooManySubmissions
+from tideq.queue_core.readings import Counters, Distribution, Labels, Reading, Readings, TypeNames
 
+OVERLOADS = tuple(kind.code for kind in (QueueFull, TooManySubmissions, OutboxFull, StoreFull, TooManyNewLanes))
 GONE = 499
 """Nobody was there to be answered."""
-BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-
-
-class Durations:
-    """How many took how long."""
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS) + 1)
-        self.total_seconds = 0.0
-
-    def note(self, seconds: float) -> None:
-        self.counts[bisect_left(BOUNDS, seconds)] += 1
-        self.total_seconds += seconds
-
-    def add(self, other: "Durations") -> None:
-        self.counts = [mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)]
-        self.total_seconds += other.total_seconds
 
 
 class Meters:
     def __init__(self) -> None:
         self.process = str(os.getpid())
-        self.requests: defaultdict[tuple[str, str, int], Durations] = defaultdict(Durations)
+        self.requests: defaultdict[tuple[str, str, int], Distribution] = defaultdict(Distribution)
         """By route, method and the hundreds of the status."""
-        self.claims = Durations()
+        self.refusals: Counter[str] = Counter(dict.fromkeys(OVERLOADS, 0))
+        """By the problem's code."""
+        self.claims = Distribution()
         """What the store took to answer one claim: waiting for work is not in it."""
         self.submitted_count = 0
         self.claimed_count = 0
@@ -50,6 +38,9 @@ class Meters:
         """Answers with tasks that reached nobody."""
         self.listener_count = 0
         self.cut_off_count = 0
+        self.types = TypeNames()
+        self.counters = Counters()
+        """What housekeeping in the same process counts."""
 
     def note_claim(self, task_count: int, seconds: float) -> None:
         self.claimed_count += task_count
@@ -57,6 +48,36 @@ class Meters:
 
     def note_request(self, route: str, method: str, status: int, seconds: float) -> None:
         self.requests[route, method, status // 100].note(seconds)
+
+    def note_refusal(self, error: Exception) -> None:
+        self.refusals[problem_of(error)[0].type.removeprefix(TYPE_PREFIX)] += 1
+
+    def readings(self, waiting_poll_count: int = 0) -> Readings:
+        own = (self.process,)
+        told: dict[str, Reading] = {
+            "tideq_claim_duration_seconds": self.claims,
+            "tideq_tasks_submitted_total": self.submitted_count,
+            "tideq_tasks_claimed_total": self.claimed_count,
+            "tideq_undelivered_answers_total": self.undelivered_count,
+            "tideq_event_listeners_cut_off_total": self.cut_off_count,
+            "tideq_event_listeners": self.listener_count,
+            "tideq_waiting_polls": waiting_poll_count,
+        }
+        refusals: dict[Labels, Reading] = {(*own, problem): count for problem, count in self.refusals.items()}
+        return {
+            **{metric: {own: value} for metric, value in told.items()},
+            "tideq_refusals_total": refusals,
+            **self._requests(own),
+            **self.counters.readings(self.process),
+        }
+
+    def _requests(self, own: Labels) -> Readings:
+        counts: dict[Labels, Reading] = {}
+        by_route: defaultdict[Labels, Distribution] = defaultdict(Distribution)
+        for (route, method, hundreds), noted in self.requests.items():
+            counts[(*own, route, method, f"{hundreds}xx")] = noted.count
+            by_route[(*own, route)].add(noted)
+        return {"tideq_http_requests_total": counts, "tideq_http_request_duration_seconds": {**by_route}}
 
 
 class RequestMeter:
@@ -77,6 +98,8 @@ class RequestMeter:
 
         try:
             await self._app(scope, receive, noting)  # type: ignore[arg-type]
+        except CallerGone:
+            raise
         except Exception as error:
             status = problem_of(error)[0].status
             raise

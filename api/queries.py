@@ -5,15 +5,15 @@ import functools
 from typing import Any
 
 from litestar.connection import ASGIConnection
-from litestar.handlers import BaseRouteHandler
+from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.params import QueryParameter
 
 from tideq.api.problems import BadRequest
 
 
 async def check_query(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """A Litestar guard for the whole application."""
-    if not connection.scope["query_string"]:
+    """A Litestar guard for the whole application. What is not a call of the API reads its address itself."""
+    if not connection.scope["query_string"] or not isinstance(handler, HTTPRouteHandler):
         return
     known = query_names(handler)
     for name in connection.query_params:

@@ -18,7 +18,8 @@ from tideq.api.app import create_app
 from tideq.api.http_protocol import BoundedProtocol
 from tideq.api.service import Service, open_service
 from tideq.api.settings import ServiceSettings
-from tideq.queue_core.background import end
+from tideq.queue_core.background import end, loop_factory
+from tideq.queue_core.tracing import Tracing
 
 GRACE_SECONDS = 5
 KEEP_ALIVE_SECONDS = 75
@@ -46,7 +47,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GARBAGE_THRESHOLDS)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(main)
 
 
@@ -56,13 +57,14 @@ async def serve(
     beside: Callable[[Service], Coroutine[Any, Any, None]] | None = None,
     listener: socket.socket | None = None,
     before_stop: Callable[[], Awaitable[None]] | None = None,
+    tracing: Tracing | None = None,
 ) -> None:
     """Until a signal; `on_ready` is told the address once the service takes work, `beside` runs as long as it does.
 
     `before_stop` is what has to happen while the service still does all it is asked to.
     """
     with contextlib.closing(listener or listen(settings.host, settings.port)) as listening:
-        async with open_service(settings) as service:
+        async with open_service(settings, tracing) as service:
 
             async def close() -> None:
                 if before_stop is not None:
@@ -118,14 +120,6 @@ def listen(host: str, port: int) -> socket.socket:
 def address_of(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
 
 
 def _family(host: str) -> socket.AddressFamily:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from litestar.di import NamedDependency
@@ -13,19 +14,27 @@ from tideq.api.durability import DurabilityDesk
 from tideq.api.meters import Meters
 from tideq.api.pace import Pace
 from tideq.api.settings import ServiceSettings
+from tideq.api.siblings import Siblings
+from tideq.api.tracing import tell_received
 from tideq.persistence.archive import Archive
 from tideq.persistence.kept_store import KeptStore, open_kept_store, unconnected
+from tideq.persistence.standing import Watch
 from tideq.queue_core.engine.access_keys import AccessKeys
 from tideq.queue_core.engine.assurance import Assurance
 from tideq.queue_core.engine.attempts import Held
+from tideq.queue_core.engine.audit import Audit
 from tideq.queue_core.engine.engine import Engine
+from tideq.queue_core.engine.feed import Feed
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.outbox import Outbox
 from tideq.queue_core.engine.outbox_reader import OutboxReader
 from tideq.queue_core.engine.store import connect_listener
+from tideq.queue_core.engine.tide import Tide
 from tideq.queue_core.engine.waiting_room import Waiter
 from tideq.queue_core.engine.wakeups import Wakeups
+from tideq.queue_core.readings import Readings
 from tideq.queue_core.task import Claim, Task
+from tideq.queue_core.tracing import Tracing
 from tideq.queue_core.transitions import TERMINAL
 
 LOOK_AGAIN_SECONDS = 2.0
@@ -36,14 +45,23 @@ class NoKeys(RuntimeError):
 
 
 class Service:
-    def __init__(self, settings: ServiceSettings, store: KeptStore, open_listener: Callable[[], Any]) -> None:
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        store: KeptStore,
+        open_listener: Callable[[], Any],
+        tracing: Tracing | None = None,
+    ) -> None:
         queue, client = settings.queue, store.client
         self.settings = settings
+        self.tracing = tracing
         self.store = store
         self.client = client
         self.engine: Engine = store.engine
         keys = Keys(queue.queue_name, queue.partition)
         self.access_keys = AccessKeys(client, keys)
+        self.audit = Audit(client, keys)
+        self.tide = Tide(self.engine.scripts)
         self.gate = Gate(self.access_keys, is_open=settings.auth == "off")
         self.wakeups = Wakeups(self.engine.scripts, client, keys, open_listener)
         self.outbox = Outbox(client, keys)
@@ -53,8 +71,11 @@ class Service:
         )
         freshness = self.history.freshness if self.history else None
         self.durability = DurabilityDesk(Assurance(client, keys), freshness, settings.durability_timeout_ms)
+        self.watch = Watch(store.database, Feed(client, client, keys), queue.partition) if store.database else None
         self.pace = Pace(self.engine.insight)
         self.meters = Meters()
+        self.meters.counters.watch("tideq_spans_dropped_total", lambda: tracing.lost_count if tracing else 0)
+        self.siblings = Siblings(None, self.readings)
         self.is_closing = False
 
     async def check_keys(self) -> None:
@@ -63,6 +84,16 @@ class Service:
                 f"refusing to listen on {self.settings.host} without any key: "
                 "make one with `tideq keys create NAME --role admin`"
             )
+
+    def readings(self) -> Readings:
+        """What this process counts."""
+        return self.meters.readings(self.wakeups.sleeping_count)
+
+    @contextlib.asynccontextmanager
+    async def with_siblings(self, folder: Path | None) -> AsyncGenerator[None]:
+        """One of several processes behind a port, which share this folder."""
+        async with Siblings(folder, self.readings) as self.siblings:
+            yield
 
     def close(self) -> None:
         """Waiting polls are answered empty and nothing new is claimed; what is under way may finish."""
@@ -80,6 +111,10 @@ class Service:
             began = time.perf_counter()
             got = await self.engine.queue.claim(worker_id, wanted, poll_id=poll_id, capabilities=capabilities)
             self.meters.note_claim(len(got.tasks), time.perf_counter() - began)
+            if self.tracing is not None and got.tasks and not got.is_repeat:
+                took_ns = round((time.perf_counter() - began) * 1e9)
+                queue_name = self.settings.queue.queue_name
+                tell_received(self.tracing, queue_name, worker_id, got, time.time_ns() - took_ns)
             return got
 
         def hand_back(got: Claim) -> Awaitable[None]:
@@ -113,9 +148,9 @@ class Service:
 
 
 @contextlib.asynccontextmanager
-async def open_service(settings: ServiceSettings) -> AsyncGenerator[Service]:
+async def open_service(settings: ServiceSettings, tracing: Tracing | None = None) -> AsyncGenerator[Service]:
     async with open_kept_store(settings.redis_url, settings.queue, settings.history) as store:
-        service = Service(settings, store, lambda: connect_listener(settings.redis_url))
+        service = Service(settings, store, lambda: connect_listener(settings.redis_url), tracing)
         await service.check_keys()
         try:
             async with service.wakeups, service.outbox_reader:

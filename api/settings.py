@@ -23,6 +23,8 @@ class ServiceSettings(msgspec.Struct, frozen=True):
     redis_url: str = ""
     durability_timeout_ms: int = 2_000
     """How long a submission may wait to be as safe as it asked for; below the store's own timeout."""
+    trace_url_template: str = ""
+    """Where people look at traces; `{trace_id}` in it stands for one."""
     history: HistorySettings = HistorySettings()
     queue: QueueSettings = QueueSettings()
 
@@ -59,16 +61,23 @@ def _short_time(text: str) -> int:
     return round(seconds * 1000)
 
 
+def _trace_url(text: str) -> str:
+    if not text.startswith(("http://", "https://")) or "{trace_id}" not in text:
+        raise ValueError("must be an http or https address with {trace_id} in it")
+    return text
+
+
 SERVICE_SETTINGS: dict[str, Setting] = {
     "TIDEQ_HOST": Setting("", "host", str),
     "TIDEQ_PORT": Setting("", "port", _port),
     "TIDEQ_AUTH": Setting("", "auth", _auth),
     "TIDEQ_DURABILITY_TIMEOUT_SECONDS": Setting("", "durability_timeout_ms", _short_time),
+    "TIDEQ_TRACE_URL_TEMPLATE": Setting("", "trace_url_template", _trace_url),
     "REDIS_URL": Setting("", "redis_url", str),
 }
 
 
-CLIENT_SETTINGS = ("TIDEQ_URL", "TIDEQ_API_KEY")
+CLIENT_SETTINGS = ("TIDEQ_URL", "TIDEQ_API_KEY", "TIDEQ_CONTEXT")
 """Where clients find the service: no business of its own, but often in the same environment."""
 
 

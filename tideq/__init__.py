@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from tideq.application.in_process import pause, resume, start, stats, stop
     from tideq.client import AsyncClient, Client, TideqError
     from tideq.workers.runtime.context import TaskContext
-    from tideq.workers.runtime.failures import Fail, Retry
+    from tideq.workers.runtime.failures import Discard, Fail, Retry
 
 __all__ = [
     "AsyncClient",
     "Client",
+    "Discard",
     "Fail",
     "Retry",
     "TaskContext",
@@ -40,7 +41,7 @@ _NAMES = {
     "tideq.application.in_process": ("pause", "resume", "start", "stats", "stop"),
     "tideq.client": ("AsyncClient", "Client", "TideqError"),
     "tideq.workers.runtime.context": ("TaskContext",),
-    "tideq.workers.runtime.failures": ("Fail", "Retry"),
+    "tideq.workers.runtime.failures": ("Discard", "Fail", "Retry"),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 

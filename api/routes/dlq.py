@@ -139,7 +139,15 @@ async def replay_all(request: Http, service: InjectedService) -> Response[bytes]
     terms = Terms(keeps_budgets=not asked.reset_retry_count, priority=asked.new_priority)
     work = archive.replays.preview(wanted) if asked.dry_run else archive.replays.run(wanted, terms)
     done = await while_present(request, work)
+    if not asked.dry_run:
+        told = f"{done.replayed} dead letters; {_in_words(asked.filter)}"
+        await service.audit.note(request.user.name, "replay", asked.filter.task_type or "", told)
     return json_answer(schemas.ReplayedOut(matched=done.matched, replayed=done.replayed, refused=done.refused))
+
+
+def _in_words(asked: schemas.ReplayFilterIn) -> str:
+    chosen = {"reason": asked.reason, "pattern": asked.pattern, "before": asked.before}
+    return ", ".join(f"{name} {value}" for name, value in chosen.items() if value is not None) or "all of them"
 
 
 def _filter(asked: schemas.ReplayFilterIn) -> DeadLetterFilter:

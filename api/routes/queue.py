@@ -1,9 +1,10 @@
 """The queue as a whole: statistics, pausing, limits."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, Response, Router, get, post, put
+from litestar.params import QueryParameter
 
 from tideq.api import schemas
 from tideq.api.answers import json_answer
@@ -15,6 +16,14 @@ from tideq.queue_core.engine.controls import WHOLE_QUEUE, Control
 from tideq.queue_core.engine.insight import Stats
 
 Http = Request[Caller, Any, Any]
+OfTypes = Annotated[
+    list[schemas.Name] | None,
+    QueryParameter(name="task_type", description="For a worker of these types; may be repeated."),
+]
+WithCapabilities = Annotated[
+    list[schemas.Name] | None,
+    QueryParameter(name="capability", description="For a worker that has these; may be repeated."),
+]
 RECOVERIES = ("assignment_timeouts", "execution_timeouts", "worker_losses", "retries", "dead_letters")
 
 
@@ -22,6 +31,16 @@ RECOVERIES = ("assignment_timeouts", "execution_timeouts", "worker_losses", "ret
 async def stats(service: InjectedService) -> Response[bytes]:
     """Depth, ages, workers, throughput and recoveries; costs the same whatever the depth."""
     return json_answer(_stats_out(await service.engine.insight.stats()))
+
+
+@get("/autoscale", opt=call("viewer", answer=schemas.BacklogOut))
+async def autoscale(
+    service: InjectedService, task_types: OfTypes = None, capabilities: WithCapabilities = None
+) -> Response[bytes]:
+    """How much there is to do, of everything or of what such a worker could take; costs the same whatever the depth."""
+    backlog = await service.engine.insight.backlog(task_types or (), capabilities or ())
+    told = schemas.BacklogOut(ready=backlog.ready, executing=backlog.held, backlog=backlog.ready + backlog.held)
+    return json_answer(told)
 
 
 @post("/pause", status_code=200, opt=call("admin", body=schemas.PauseIn, needs_body=False, answer=schemas.PauseOut))
@@ -32,6 +51,7 @@ async def pause(request: Http, service: InjectedService) -> Response[bytes]:
     await service.engine.controls.pause(
         asked.task_type, reason=asked.reason, by=request.user.name, resume_at_ms=resume_at_ms
     )
+    await service.audit.note(request.user.name, "pause", asked.task_type or "", _pause_in_words(asked))
     return json_answer(schemas.PauseOut(paused=True))
 
 
@@ -40,6 +60,7 @@ async def resume(request: Http, service: InjectedService) -> Response[bytes]:
     """Hand out again."""
     asked = decode(await request.body() or b"{}", schemas.ResumeIn)
     await service.engine.controls.resume(asked.task_type)
+    await service.audit.note(request.user.name, "resume", asked.task_type or "")
     return json_answer(schemas.PauseOut(paused=False))
 
 
@@ -57,7 +78,19 @@ async def limit(request: Http, service: InjectedService) -> Response[bytes]:
     await service.engine.controls.limit(
         asked.task_type, tasks_per_second=asked.tasks_per_second, max_executing=asked.max_executing
     )
+    await service.audit.note(request.user.name, "limit", asked.task_type or "", _limit_in_words(asked))
     return await limits.fn(service)
+
+
+def _pause_in_words(asked: schemas.PauseIn) -> str:
+    until = f"until {asked.resume_at.isoformat(timespec='seconds')}" if asked.resume_at else ""
+    return ", ".join(filter(None, (asked.reason, until)))
+
+
+def _limit_in_words(asked: schemas.LimitsIn) -> str:
+    rate = f"{asked.tasks_per_second:g} tasks a second" if asked.tasks_per_second else "any rate"
+    most = "any number" if asked.max_executing is None else f"{asked.max_executing}"
+    return f"{rate}, {most} at once"
 
 
 def _control_out(control: Control) -> schemas.LimitOut:
@@ -98,4 +131,4 @@ def _stats_out(stats: Stats) -> schemas.StatsOut:
     )
 
 
-router = Router("/api/v1/queue", route_handlers=[stats, pause, resume, limits, limit])
+router = Router("/api/v1/queue", route_handlers=[stats, autoscale, pause, resume, limits, limit])

@@ -1,6 +1,5 @@
 """Producers' calls: submit, look, wait, explain, cancel, retry."""
 
-import re
 from typing import Annotated, Any
 
 import msgspec
@@ -29,6 +28,7 @@ from tideq.api.rate_limits import rate_limit_headers
 from tideq.api.routes import history
 from tideq.api.service import InjectedService, Service
 from tideq.api.settings import MAX_BULK_BODY_BYTES
+from tideq.api.tracing import Sending
 from tideq.queue_core.engine.checks import MAX_KEY_LENGTH
 from tideq.queue_core.errors import (
     HistoryUnavailable,
@@ -41,9 +41,9 @@ from tideq.queue_core.errors import (
 )
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import NewTask, TraceContext
+from tideq.queue_core.trace_context import is_traceparent
 
 Http = Request[Caller, Any, Any]
-TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 TO_THE_TASK = leads_to(
@@ -67,9 +67,12 @@ TO_THE_FIRST = leads_to("tasks_read", "tasks_explain", "tasks_cancel", task_id="
 async def submit(request: Http, service: InjectedService) -> Response[bytes]:
     """Submit one task."""
     submission = decode(await request.body(), schemas.SubmitIn)
-    task = _new_task(request, service, submission, _trace(request), _header_key(request))
+    sending = _sending(request, service)
+    task = _new_task(request, service, submission, sending.trace, _header_key(request))
     await service.durability.check({submission.durability})
-    (answer,) = await recall.submit(service, [task], wants_position=True)
+    with sending:
+        (answer,) = await recall.submit(service, [task], wants_position=True)
+        sending.sent([answer.task_id])
     await service.durability.reach({submission.durability}, answer.task_id)
     known = (await recall.known_tasks(service, [answer])).get(answer.task_id)
     wait_seconds = await service.pace.estimate(known.lane_position if known else answer.lane_position)
@@ -97,13 +100,16 @@ async def submit_batch(request: Http, service: InjectedService) -> Response[byte
     task's place. The same batch again is answered with the same tasks; another one, longer or shorter, is refused.
     """
     batch, key = decode(await request.body(), schemas.BatchIn), _header_key(request, MAX_BATCH_KEY_LENGTH)
-    trace = _trace(request)
+    sending = _sending(request, service)
+    trace = sending.trace
     tasks = [_new_task(request, service, task, trace, None, f"tasks/{row}/") for row, task in enumerate(batch.tasks)]
     if key is not None:
         tasks = [_keyed(task, key, row, len(tasks)) for row, task in enumerate(tasks)]
     levels = {task.durability for task in batch.tasks}
     await service.durability.check(levels)
-    answers = await recall.submit(service, tasks)
+    with sending:
+        answers = await recall.submit(service, tasks)
+        sending.sent([answer.task_id for answer in answers])
     await service.durability.reach(levels, answers[0].task_id)
     known = await recall.known_tasks(service, answers)
     return created(
@@ -182,6 +188,7 @@ async def explain(task_id: FromPath[str], service: InjectedService) -> Response[
     ),
 )
 async def cancel(
+    request: Http,
     task_id: FromPath[str],
     service: InjectedService,
     purge: Annotated[bool, QueryParameter(name="purge", description="Remove a finished task.")] = False,
@@ -189,6 +196,7 @@ async def cancel(
     """Cancel a live task, or with `purge=true` remove a finished one."""
     if purge:
         await recall.purge(service, task_id)
+        await service.audit.note(request.user.name, "purge", task_id)
         return json_answer(schemas.PurgedOut(task_id=task_id))
     was, worker = await recall.cancel(service, task_id)
     return json_answer(
@@ -263,11 +271,15 @@ def _keyed(task: NewTask, key: str, row: int, count: int) -> NewTask:
     return msgspec.structs.replace(task, idempotency_key=f"{key}/{row}", batch_size=count)
 
 
+def _sending(request: Http, service: Service) -> Sending:
+    return Sending(service.tracing, request, _trace(request), service.settings.queue.queue_name)
+
+
 def _trace(request: Http) -> TraceContext:
     """Ignored unless it is what W3C Trace Context says it must be."""
     headers = request.headers
     traceparent = headers.get("traceparent", "")
-    if not TRACEPARENT.fullmatch(traceparent):
+    if not is_traceparent(traceparent):
         return TraceContext()
     return TraceContext(traceparent, headers.get("tracestate", "")[:512], headers.get("baggage", "")[:8192])
 

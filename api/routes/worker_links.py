@@ -26,6 +26,7 @@ HELD: dict[str, Any] = {
 }
 HOW_IT_ENDED: dict[str, dict[str, Any]] = {
     "completed": {**HELD, "status": "completed", "result": {"pages": 27}, "execution_duration_seconds": 3.2},
+    "discarded": {**HELD, "status": "discarded", "error": {"message": "the customer is gone"}},
     "failed": {**HELD, "status": "failed", "error": {"message": "upstream timed out", "code": "RATE_LIMIT"}},
 }
 ONE_ROUND_TRIP: dict[str, dict[str, Any]] = {

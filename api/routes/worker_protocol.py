@@ -66,7 +66,10 @@ async def register(request: Http, service: InjectedService) -> Response[bytes]:
     timeout_ms = service.settings.queue.leases.heartbeat_timeout_ms
     return created(
         schemas.RegisterOut(
-            worker_id=worker.worker_id, poll_interval_ms=POLL_INTERVAL_MS, heartbeat_interval_ms=timeout_ms // 3
+            worker_id=worker.worker_id,
+            poll_interval_ms=POLL_INTERVAL_MS,
+            heartbeat_interval_ms=timeout_ms // 3,
+            queue=service.settings.queue.queue_name,
         )
     )
 
@@ -80,7 +83,7 @@ async def poll(request: Http, worker_id: FromPath[str], service: InjectedService
     """Ask for work, and wait for it if told to."""
     asked = decode(await request.body(), schemas.PollIn)
     claim = await _poll(request, service, worker_id, asked, asked.capabilities)
-    return _hand_over(service, worker_id, asked, claim, _poll_out(claim))
+    return _hand_over(service, worker_id, asked, claim, _poll_out(service, claim))
 
 
 @post(
@@ -173,10 +176,10 @@ async def sync(request: Http, worker_id: FromPath[str], service: InjectedService
     """Everything in one round trip: what was started, done and handed back goes in, new tasks come out."""
     asked = decode(await request.body(), schemas.SyncIn)
     outcomes = await _apply(service, worker_id, asked)
-    told = [_outcome_out(outcome) for outcome in outcomes]
+    told = [_outcome_out(service, outcome) for outcome in outcomes]
     if asked.available_capacity:
         claim = await _poll(request, service, worker_id, asked, None)
-        out = _poll_out(claim)
+        out = _poll_out(service, claim)
         answer = schemas.SyncOut(outcomes=told, tasks=out.tasks, cancel=out.cancel, should_drain=out.should_drain)
         return _hand_over(service, worker_id, asked, claim, answer)
     beat = await service.engine.fleet.heartbeat(worker_id)
@@ -256,10 +259,11 @@ def _success(result: schemas.ResultIn) -> Success:
 
 def _failure(result: schemas.ResultIn) -> Failure:
     if result.error is None:
-        raise UnprocessableContent("a failed result says what failed", pointer="/error")
+        raise UnprocessableContent(f"a {result.status} result says what went wrong", pointer="/error")
     check_document("error/details", bytes(result.error.details))
     body = msgspec.json.encode(result.error)
-    return Failure(result.task_id, result.lease, body, result.error.code, "retry" if result.error.retriable else "fail")
+    verdict = "discard" if result.status == "discarded" else "retry" if result.error.retriable else "fail"
+    return Failure(result.task_id, result.lease, body, result.error.code, verdict)
 
 
 def _report(report: schemas.ProgressIn) -> ProgressReport:
@@ -275,15 +279,17 @@ def _deadline(outcome: Outcome) -> schemas.AcknowledgedOut:
     return schemas.AcknowledgedOut(visible_at=schemas.rfc3339(int(outcome.details[0])))
 
 
-def _outcome_out(outcome: Outcome) -> schemas.OutcomeOut:
+def _outcome_out(service: Service, outcome: Outcome) -> schemas.OutcomeOut:
     if outcome.error is None:
         return schemas.OutcomeOut(task_id=outcome.task_id, ok=True)
+    service.meters.note_refusal(outcome.error)
     document, _ = problem_of(outcome.error)
     return schemas.OutcomeOut(task_id=outcome.task_id, ok=False, problem=document)
 
 
-def _poll_out(claim: Claim) -> schemas.PollOut:
-    tasks = [schemas.claimed_out(task) for task in claim.tasks]
+def _poll_out(service: Service, claim: Claim) -> schemas.PollOut:
+    is_traced = service.tracing is not None
+    tasks = [schemas.claimed_out(task, is_traced=is_traced) for task in claim.tasks]
     return schemas.PollOut(tasks=tasks, cancel=_task_ids(claim.stops), should_drain=claim.should_drain)
 
 

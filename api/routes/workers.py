@@ -53,9 +53,10 @@ async def workers(
 
 
 @post("/{worker_id:str}/drain", status_code=200, opt=call(answer=schemas.DrainOut, refuses=(UnknownWorker,)))
-async def drain(worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
+async def drain(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Give a worker nothing new. It is told with its next call, finishes what it holds and leaves."""
     await service.engine.fleet.drain(worker_id)
+    await service.audit.note(request.user.name, "drain", worker_id)
     return json_answer(schemas.DrainOut(worker_id=worker_id, state="draining"))
 
 

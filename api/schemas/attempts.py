@@ -53,15 +53,18 @@ class TaskErrorIn(Request, kw_only=True):
 class ResultIn(HeldIn, kw_only=True):
     """How a task ended."""
 
-    status: Annotated[Literal["completed", "failed"], about("With a result, or with an error.", "completed")]
+    status: Annotated[
+        Literal["completed", "failed", "discarded"],
+        about("With a result, with an error, or given up for good: a dead letter at once.", "completed"),
+    ]
     result: Annotated[AnyJson, about("Kept byte for byte as it came.", {"pages": 27}, default=None)] = msgspec.field(
         default_factory=lambda: NULL
     )
-    error: Annotated[TaskErrorIn | None, about("What failed; needed where the status says so.", None)] = None
+    error: Annotated[TaskErrorIn | None, about("Why; needed unless completed.", None)] = None
     execution_duration_seconds: Annotated[float | None, about("As the worker measured it.", 3.2)] = None
 
     also: ClassVar[dict[str, Any]] = {
-        "if": {"properties": {"status": {"const": "failed"}}, "required": ["status"]},
+        "if": {"properties": {"status": {"enum": ["failed", "discarded"]}}, "required": ["status"]},
         "then": {"properties": {"error": {"type": "object"}}, "required": ["error"]},
     }
 

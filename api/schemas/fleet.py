@@ -26,6 +26,10 @@ class WorkerOut(Answer, kw_only=True):
     last_heartbeat_at: Annotated[Instant | None, about("When it was heard of last.")]
     heartbeat_due_at: Annotated[Instant | None, about("When it is given up, or was due, if not heard of.")]
     died_at: Annotated[Instant | None, about("When it was given up.", None)]
+    circuit: Annotated[
+        str, about("`open`: it failed too often and gets nothing; `trial`: its next results decide.", "closed")
+    ]
+    circuit_open_until: Annotated[Instant | None, about("When it is tried again.", None)]
     health: Annotated[
         Raw, about("As it last reported it.", {"memory_usage_percent": 41.5, "cpu_usage_percent": 12.0}, type="object")
     ]
@@ -63,5 +67,7 @@ def worker_out(member: Member, heartbeat_timeout_ms: int) -> WorkerOut:
         last_heartbeat_at=None if due_ms is None else rfc3339(due_ms - heartbeat_timeout_ms),
         heartbeat_due_at=maybe_rfc3339(due_ms),
         died_at=maybe_rfc3339(member.died_at_ms),
+        circuit=member.circuit,
+        circuit_open_until=maybe_rfc3339(member.circuit_open_until_ms),
         health=Raw(member.health or b"{}"),
     )

@@ -80,6 +80,7 @@ class FleetOut(Answer, kw_only=True):
     dead: Annotated[Count, about("Gone without a word in the last hour.")]
     total_capacity: Annotated[Count, about("Tasks they could hold.", 20)]
     used_capacity: Annotated[Count, about("Tasks they hold.", 9)]
+    open_circuits: Annotated[Count, about("Shut off, or on trial, because they failed too often.")]
 
 
 class ThroughputOut(Answer, kw_only=True):
@@ -110,6 +111,14 @@ class StatsOut(Answer, kw_only=True):
     dead_letters: Annotated[Count, about("Kept for a person to look at.", 2)]
     outbox_length: Annotated[Count, about("Transitions history has yet to take.", 40)]
     due: Annotated[Count, about("Hidden tasks whose time has come and that nobody has moved yet.")]
+
+
+class BacklogOut(Answer, kw_only=True):
+    """What an autoscaler goes by."""
+
+    ready: Annotated[Count, about("Could be handed out now.", 120)]
+    executing: Annotated[Count, about("Handed out: assigned or executing.", 8)]
+    backlog: Annotated[Count, about("Both together; by `ready` alone busy workers would be ended.", 128)]
 
 
 class HealthOut(Answer, kw_only=True):

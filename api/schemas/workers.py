@@ -23,6 +23,7 @@ from tideq.api.schemas.base import (
 from tideq.api.schemas.tasks import trace_id
 from tideq.api.schemas.times import rfc3339
 from tideq.queue_core.task import ClaimedTask
+from tideq.queue_core.trace_context import execution_traceparent, is_sampled
 
 Wait = Annotated[
     float, msgspec.Meta(ge=0, le=MAX_WAIT_SECONDS), about("How long to wait for work where there is none.", 20)
@@ -58,6 +59,7 @@ class RegisterOut(Answer, kw_only=True):
     worker_id: WorkerId
     poll_interval_ms: Annotated[int, about("How often to poll, for one that does not wait.", 1000)]
     heartbeat_interval_ms: Annotated[int, about("How often to beat; polling counts.", 30_000)]
+    queue: Annotated[str, about("The queue it works for.", "default")]
 
 
 class PollIn(Request, kw_only=True):
@@ -83,6 +85,10 @@ class ClaimedOut(Answer, kw_only=True):
     traceparent: Annotated[
         str | None, about("To go on with its trace.", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
     ]
+    tracestate: Annotated[str, about("As it was submitted.", "vendor=00f067aa0ba902b7")] | msgspec.UnsetType = (
+        msgspec.UNSET
+    )
+    baggage: Annotated[str, about("As it was submitted.", "tenant=c-118")] | msgspec.UnsetType = msgspec.UNSET
 
 
 class PollOut(Answer, kw_only=True):
@@ -118,8 +124,12 @@ class LeftOut(Answer, kw_only=True):
     released: Annotated[Count, about("Tasks it held, handed back free of charge.", 2)]
 
 
-def claimed_out(task: ClaimedTask) -> ClaimedOut:
+def claimed_out(task: ClaimedTask, *, is_traced: bool) -> ClaimedOut:
+    """Where the task's life is traced, what the worker adds belongs to this attempt's execution."""
     trace = task.definition.trace
+    traceparent = trace.traceparent if trace else None
+    if is_traced and traceparent and is_sampled(traceparent):
+        traceparent = execution_traceparent(traceparent, task.task_id, task.attempt)
     return ClaimedOut(
         task_id=task.task_id,
         task_type=task.definition.task_type,
@@ -129,5 +139,7 @@ def claimed_out(task: ClaimedTask) -> ClaimedOut:
         timeout_seconds=task.timeout_ms / 1000,
         visible_at=rfc3339(task.visible_at_ms),
         trace_id=trace_id(trace),
-        traceparent=trace.traceparent if trace else None,
+        traceparent=traceparent,
+        tracestate=(trace and trace.tracestate) or msgspec.UNSET,
+        baggage=(trace and trace.baggage) or msgspec.UNSET,
     )

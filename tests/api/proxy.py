@@ -1,4 +1,4 @@
-"""A TCP proxy that can hold answers back, or reset a connection at a chosen moment."""
+"""A TCP proxy that can hold answers back, bring them late, or reset connections at a chosen moment."""
 
 import asyncio
 import contextlib
@@ -23,18 +23,26 @@ class Proxy:
     def __init__(self, url: str) -> None:
         self.port = 0
         self.reset_count = 0
+        self.delay_seconds = 0.0
+        """How late answers come."""
         self.resets_after: Callable[[bytes], bool] = lambda _: False
         self.resets_before: Callable[[bytes], bool] = lambda _: False
         self._target = urlsplit(url)
         self._may_answer = asyncio.Event()
         self._may_answer.set()
         self._serving: set[asyncio.Task[None]] = set()
+        self._open: set[asyncio.StreamWriter] = set()
 
     def hold_answers(self) -> None:
         self._may_answer.clear()
 
     def release_answers(self) -> None:
         self._may_answer.set()
+
+    def reset_all(self) -> None:
+        for writer in list(self._open):
+            self.reset_count += 1
+            _break_off(writer)
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._serve(reader, writer))
@@ -47,13 +55,18 @@ class Proxy:
         await asyncio.gather(*self._serving, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        upstream_reader, upstream_writer = await self._connect()
         is_reset = False
+        try:
+            upstream_reader, upstream_writer = await self._connect()
+        except OSError:
+            return await _end(writer, True)
+        self._open |= {writer, upstream_writer}
         try:
             ways = (self._pass_requests(reader, upstream_writer), self._pass_answers(upstream_reader, writer))
             is_reset = await _first(*map(asyncio.ensure_future, ways))
         finally:
             self.reset_count += is_reset
+            self._open -= {writer, upstream_writer}
             for each in (writer, upstream_writer):
                 await _end(each, is_reset)
 
@@ -74,6 +87,8 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := await reader.read(CHUNK):
                 await self._may_answer.wait()
+                if self.delay_seconds:
+                    await asyncio.sleep(self.delay_seconds)
                 if self.resets_before(data):
                     return True
                 writer.write(data)
@@ -90,10 +105,16 @@ async def _first(*ways: asyncio.Future[bool]) -> bool:
         await asyncio.gather(*ways, return_exceptions=True)
 
 
+def _break_off(writer: asyncio.StreamWriter) -> None:
+    if not writer.transport.is_closing():
+        with contextlib.suppress(OSError):
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_FAREWELL)
+        writer.transport.abort()
+
+
 async def _end(writer: asyncio.StreamWriter, is_reset: bool) -> None:
     if is_reset:
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_FAREWELL)
-        writer.transport.abort()
+        _break_off(writer)
     writer.close()
     with contextlib.suppress(OSError):
         await writer.wait_closed()

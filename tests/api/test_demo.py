@@ -1,6 +1,7 @@
 """The demo worker of `tideq up`, as a process against a service."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -25,7 +26,8 @@ async def kit(client: Any, server: Running, queue_name: str) -> AsyncIterator[Ki
 
 @pytest.fixture
 def demo(server: Running) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen([sys.executable, "-I", str(DEMO), server.url], stderr=subprocess.PIPE) as process:
+    command = [sys.executable, "-I", str(DEMO), server.url, str(os.getpid())]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         yield process
         process.kill()
 
@@ -67,7 +69,8 @@ async def test_a_sleep_that_makes_no_sense_fails_for_good(
 
     for task_id in submitted:
         task = await finished(remote, task_id)
-        assert (task["status"], task["error"]["code"]) == ("failed", "BAD_INPUT")
+        assert (task["status"], task["reason"]) == ("failed", "not_retriable")
+        assert "seconds" in task["error"]["message"]
 
 
 async def test_a_cancelled_sleep_frees_its_thread(demo: subprocess.Popen[bytes], remote: Bench, kit: Kit) -> None:
@@ -109,7 +112,7 @@ async def test_it_joins_again_when_the_service_has_forgotten_it(
 @pytest.fixture
 def shell(server: Running) -> Iterator[subprocess.Popen[str]]:
     """Starts the worker, says its process id, and waits for it."""
-    command = f"'{sys.executable}' -I '{DEMO}' {server.url} & echo $!; wait"
+    command = f"'{sys.executable}' -I '{DEMO}' {server.url} $$ & echo $!; wait"
     with subprocess.Popen(["/bin/sh", "-c", command], stdout=subprocess.PIPE, text=True) as process:
         yield process
         process.kill()

@@ -229,6 +229,7 @@ CASES: dict[str, Case] = {
     "progress: a huge number": Case(WORKER + "progress", held(progress_percent=1, sequence=HUGE), 422),
     "result: a status there is not": Case(WORKER + "result", held(status="done"), 422),
     "result: no status": Case(WORKER + "result", held(), 422),
+    "result: discarded without why": Case(WORKER + "result", held(status="discarded"), 422),
     "result: failed without why": Case(WORKER + "result", held(status="failed"), 422),
     "result: unknown field": Case(WORKER + "result", held(status="completed", results=1), 422),
     "result: a NUL": Case(WORKER + "result", result(b'{"a":"\\\\\\u0000"}'), 422),

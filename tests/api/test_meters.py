@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 from litestar import Litestar, Response, get
 
-from tideq.api.meters import Durations, Meters, RequestMeter
+from tideq.api.meters import Meters, RequestMeter
+from tideq.queue_core.readings import Distribution
 
 
 def test_durations_fall_into_the_bucket_that_holds_them() -> None:
-    durations = Durations()
+    durations = Distribution()
     for seconds in (0.0005, 0.001, 0.0011, 29.0, 31.0):
         durations.note(seconds)
 
     assert (durations.counts[0], durations.counts[1], durations.counts[-2], durations.counts[-1]) == (2, 1, 1, 1)
-    assert durations.total_seconds == pytest.approx(60.0026)
+    assert durations.total == pytest.approx(60.0026)
 
 
 async def test_counting_costs_a_small_part_of_an_empty_request() -> None:

@@ -1,33 +1,30 @@
 """/metrics: what Prometheus reads, checked with Prometheus's own parser."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
 
 from tests.api.bench import Bench, until
 from tests.api.listening import listening
 from tests.api.running import Running
 from tests.contract.situations import complete_all, started_count, submit_count, task_in
 from tests.kit import Kit
+from tests.observability.scrape import PATH, Scrape, scrape
 from tests.stores import free_port
 from tideq.api import auth as auth_module
-from tideq.api import exposition
 from tideq.api.app import create_app
-from tideq.api.exposition import MAX_TASK_TYPES, OTHER, capped
 from tideq.api.service import Service
 from tideq.api.settings import Auth, ServiceSettings
 from tideq.persistence.kept_store import KeptStore
 from tideq.queue_core.engine.engine import assemble_engine
 from tideq.queue_core.engine.store import connect, connect_listener
+from tideq.queue_core.metrics import METRICS
+from tideq.queue_core.readings import MAX_TASK_TYPES, OTHER, TypeNames
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.states import TaskState
 
-METRICS = "/metrics"
 STORE_GAUGES = {
     "tideq_queue_tasks",
     "tideq_queue_priority_tasks",
@@ -46,33 +43,6 @@ STORE_GAUGES = {
 }
 
 
-class Scrape:
-    def __init__(self, text: str) -> None:
-        self.families = {family.name: family for family in text_string_to_metric_families(text)}
-        self.samples: list[Sample] = [sample for family in self.families.values() for sample in family.samples]
-
-    def value(self, name: str, **labels: str) -> float:
-        (found,) = [sample.value for sample in self.samples if sample.name == name and _fits(sample, labels)]
-        return found
-
-    def values(self, name: str, label: str) -> dict[str, float]:
-        return {sample.labels[label]: sample.value for sample in self.samples if sample.name == name}
-
-    def labels(self, name: str) -> Iterator[str]:
-        return (value for sample in self.samples for label, value in sample.labels.items() if label == name)
-
-
-def _fits(sample: Sample, labels: dict[str, str]) -> bool:
-    return all(sample.labels.get(name) == value for name, value in labels.items())
-
-
-async def scrape(http: httpx.AsyncClient) -> Scrape:
-    answer = await http.get(METRICS)
-    assert answer.status_code == 200, answer.text
-    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    return Scrape(answer.text)
-
-
 async def test_the_queue_is_told_as_it_is(http: httpx.AsyncClient, bench: Bench, kit: Kit) -> None:
     await kit.worker(capacity=7)
     await task_in(kit, TaskState.DEAD_LETTER)
@@ -86,7 +56,7 @@ async def test_the_queue_is_told_as_it_is(http: httpx.AsyncClient, bench: Bench,
     told = await scrape(http)
 
     assert told.values("tideq_queue_tasks", "state") == {"queued": 5, "assigned": 0, "executing": 3}
-    assert told.values("tideq_queue_priority_tasks", "priority") == {"high": 4, "low": 1}
+    assert told.values("tideq_queue_priority_tasks", "priority") == {"high": 4, "medium": 0, "low": 1}
     assert told.values("tideq_queue_type_tasks", "task_type") == {"crop": 4, "blur": 1}
     assert told.values("tideq_workers", "state") == {"active": 1, "draining": 0, "unhealthy": 0, "dead": 0}
     assert told.values("tideq_worker_slots", "kind") == {"used": 3, "total": 7}
@@ -211,13 +181,13 @@ class TestWithKeys:
         monkeypatch.setattr(auth_module, "REMEMBER_SECONDS", 0.0)
         key = await service.access_keys.create("prometheus", "viewer", 0)
         headers = {"Authorization": f"Bearer {key}"}
-        before = Scrape((await http.get(METRICS, headers=headers)).text)
+        before = Scrape((await http.get(PATH, headers=headers)).text)
         gone: Any = connect(f"redis://127.0.0.1:{free_port()}")
         monkeypatch.setattr(service.access_keys, "_client", gone)
         monkeypatch.setattr(service.engine.scripts, "_client", gone)
 
-        after = await http.get(METRICS, headers=headers)
-        stranger = await http.get(METRICS, headers={"Authorization": f"Bearer tq_{'0' * 12}_{'A' * 43}"})
+        after = await http.get(PATH, headers=headers)
+        stranger = await http.get(PATH, headers={"Authorization": f"Bearer tq_{'0' * 12}_{'A' * 43}"})
 
         assert (before.value("tideq_store_up"), Scrape(after.text).value("tideq_store_up")) == (1, 0)
         assert stranger.status_code == 401
@@ -236,8 +206,8 @@ async def test_names_are_as_prometheus_wants_them(http: httpx.AsyncClient, bench
         assert not family.name.endswith(("_created", "_ms", "_milliseconds", "_minutes"))
         if family.type == "counter":
             assert all(sample.name.endswith("_total") for sample in family.samples)
-    allowed = {"state", "priority", "task_type", "share", "kind", "outcome", "version", "process", "route", "method"}
-    assert {label for sample in told.samples for label in sample.labels} <= allowed | {"status", "le"}
+    allowed = {label for metric in METRICS.values() for label in metric.labels}
+    assert {label for sample in told.samples for label in sample.labels} <= allowed | {"le", "queue"}
 
 
 async def test_no_text_of_users_but_task_types_becomes_a_label(http: httpx.AsyncClient, bench: Bench) -> None:
@@ -250,7 +220,7 @@ async def test_no_text_of_users_but_task_types_becomes_a_label(http: httpx.Async
     told = await scrape(http)
 
     assert not [sample for sample in told.samples if any("hostile" in value for value in sample.labels.values())]
-    assert worker_id not in (await http.get(METRICS)).text
+    assert worker_id not in (await http.get(PATH)).text
 
 
 async def test_task_types_are_told_by_name_up_to_a_number(http: httpx.AsyncClient, kit: Kit) -> None:
@@ -264,7 +234,18 @@ async def test_task_types_are_told_by_name_up_to_a_number(http: httpx.AsyncClien
     assert sum(told.values()) == MAX_TASK_TYPES + 30 + 5
 
 
-def test_a_type_that_is_called_other_is_counted_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exposition, "MAX_TASK_TYPES", 2)
+def test_a_type_that_is_called_other_is_counted_with_the_others() -> None:
+    types = TypeNames(most=1)
 
-    assert capped({OTHER: 9, "a": 5, "b": 3, "c": 1}) == {OTHER: 13, "a": 5}
+    told = types.summed({OTHER: 9, "a": 5, "b": 3, "c": 1}.items())
+
+    assert told == {(OTHER,): 13, ("a",): 5}
+
+
+def test_a_type_keeps_its_name_however_few_of_it_there_are() -> None:
+    types = TypeNames(most=1)
+    types.summed({"a": 5}.items())
+
+    told = types.summed({"a": 1, "b": 900}.items())
+
+    assert told == {("a",): 1, (OTHER,): 900}

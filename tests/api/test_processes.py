@@ -204,7 +204,7 @@ def test_what_keeps_them_from_starting_is_said_once(server_settings: dict[str, s
 
     ended = tideq(unreachable, "serve", "--port", "0", "--processes", "4")
 
-    assert ended.returncode == 1
+    assert ended.returncode == 5
     assert ended.stderr.count("error:") == 1
     assert "Traceback" not in ended.stderr
     assert ended.stdout == ""
@@ -221,5 +221,5 @@ def test_a_port_in_use_is_said(many: Running, server_settings: dict[str, str]) -
 def test_a_count_that_makes_no_sense_is_refused(count: str, server_settings: dict[str, str]) -> None:
     ended = tideq(server_settings, "serve", "--port", "0", "--processes", count)
 
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert "--processes" in ended.stderr

@@ -23,6 +23,7 @@ from tideq.api.auth import PUBLIC, allowed_roles
 from tideq.api.service import Service, offline_service
 from tideq.api.settings import Auth, ServiceSettings, read_service_settings
 from tideq.api.worker_ids import make_worker_id
+from tideq.cli.endings import NOT_FOUND, UNREACHABLE
 from tideq.persistence.kept_store import KeptStore
 from tideq.queue_core.engine.access_keys import ROLES
 from tideq.queue_core.engine.engine import assemble_engine
@@ -302,15 +303,17 @@ async def test_keys_made_listed_and_revoked_by_the_command_are_the_services(
 
     assert listed.split() == [key_id, "viewer", "shop"]
     assert_problem(await http.get("/api/v1/queue/stats", headers=_with(key)), 401)
-    with pytest.raises(SystemExit, match="error: "):
+    with pytest.raises(SystemExit) as ended:
         await command(lambda: keys_command.revoke("nobody"))
+    assert ended.value.code == NOT_FOUND
 
 
 async def test_making_a_key_without_a_store_says_so(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDIS_URL", f"redis://127.0.0.1:{free_port()}")
 
-    with pytest.raises(SystemExit, match="error: "):
+    with pytest.raises(SystemExit) as ended:
         await command(lambda: keys_command.create("shop", role="viewer"))
+    assert ended.value.code == UNREACHABLE
 
 
 async def test_a_task_is_submitted_in_the_name_of_its_key(service: Service, http: httpx.AsyncClient) -> None:

@@ -258,6 +258,19 @@ async def test_a_retriable_failure_waits_for_its_retry_with_its_error(bench: Ben
     assert (await bench.poll(worker_id))["tasks"] == []
 
 
+async def test_a_task_given_up_by_its_worker_is_a_dead_letter_at_once(bench: Bench) -> None:
+    worker_id = await bench.register()
+    task_id = await bench.submit()
+    task = await bench.started(worker_id)
+
+    answer = await bench.tell(worker_id, "result", task, status="discarded", error={"message": "nobody wants it"})
+
+    kept = await bench.read(task_id)
+    assert answer["status"] == kept["status"] == "dead_letter"
+    assert kept["reason"] == "discarded"
+    assert kept["error"]["message"] == "nobody wants it"
+
+
 async def test_a_failure_that_is_not_retriable_is_final_until_retried_by_hand(bench: Bench) -> None:
     worker_id = await bench.register()
     task_id = await bench.submit()

@@ -147,7 +147,7 @@ def test_what_this_process_can_run_is_listed() -> None:
 
 
 def test_two_functions_for_one_type_are_refused() -> None:
-    @task(name="same")
+    @task("same")
     def one() -> None: ...
 
     with pytest.raises(TypeError, match="same has a handler already"):

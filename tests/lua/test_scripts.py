@@ -13,10 +13,10 @@ SCRIPTS = sorted(path.name.removesuffix(".lua") for path in LUA.iterdir() if pat
 INCLUDES = sorted(path.name.removesuffix(".lua") for path in (LUA / "include").iterdir())
 
 FREEING = {
-    "acknowledge", "cancel", "claim", "complete", "dismiss", "extend", "fail", "forget", "heartbeat", "judge",
-    "pressure", "purge", "release", "start", "sweep", "wipe", "withdraw",
+    "acknowledge", "cancel", "claim", "complete", "dismiss", "extend", "fail", "follow", "forget", "heartbeat",
+    "judge", "pressure", "purge", "release", "start", "sweep", "wipe", "withdraw",
 }  # fmt: skip
-READING = {"belongings", "explain", "fleet", "read", "snapshot", "stats", "survey"}
+READING = {"backlog", "belongings", "explain", "fleet", "read", "snapshot", "stats", "survey", "tallies", "tide"}
 
 UNGUARDED = {"found", "enter_epoch"}
 """They are what gives a store its epoch."""

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tideq.queue_core.background import end, running
+from tideq.queue_core.background import end, running, together
 
 
 async def test_a_job_that_misses_its_first_cancellation_is_ended_all_the_same() -> None:
@@ -41,6 +41,30 @@ async def test_work_beside_a_block_ends_with_it() -> None:
         assert not job.done()
 
     assert job.cancelled()
+
+
+async def test_none_of_several_outlives_the_others_end() -> None:
+    """One ends at once, the other needs its time and to be told twice: `asyncio.gather` would not wait for it."""
+    cleaned_up = asyncio.Event()
+
+    async def slow_to_end() -> None:
+        try:
+            await deaf_once()
+        finally:
+            await asyncio.sleep(0.01)
+            cleaned_up.set()
+
+    async def deaf_once() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.Event().wait()
+
+    async with running(together(_for_ever(), slow_to_end())):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    assert cleaned_up.is_set()
 
 
 async def _for_ever() -> None:

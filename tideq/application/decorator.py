@@ -98,6 +98,17 @@ def task(function: Callable[Concatenate[TaskContext, P], R], /) -> TaskFunction[
 def task(function: Callable[P, R], /) -> TaskFunction[P, R]: ...
 @overload
 def task(
+    name: str | None = None,
+    /,
+    *,
+    process: bool = False,
+    concurrency: int | None = None,
+    rate_limit: float | None = None,
+    timeout: float | None = None,
+    **options: Unpack[TaskOptions],
+) -> Decorate: ...
+@overload
+def task(
     *,
     name: str | None = None,
     process: bool = False,
@@ -107,7 +118,7 @@ def task(
     **options: Unpack[TaskOptions],
 ) -> Decorate: ...
 def task(
-    function: Callable[..., Any] | None = None,
+    function: Callable[..., Any] | str | None = None,
     /,
     *,
     name: str | None = None,
@@ -123,6 +134,8 @@ def task(
     computes. `concurrency` and `rate_limit` (a second) hold for each worker process. All else travels with `submit`:
     `timeout` is short for `timeout_seconds`; a task submitted over plain HTTP has the service's defaults.
     """
+    if isinstance(function, str):
+        function, name = None, function
     if timeout is not None:
         options["timeout_seconds"] = timeout
 

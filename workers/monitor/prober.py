@@ -6,7 +6,7 @@ again. A prober that is cut off can therefore stop new work, and never releases 
 
 import asyncio
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -22,8 +22,12 @@ log = structlog.get_logger(__name__)
 
 
 class Prober:
-    def __init__(self, fleet: Fleet, allowed_cidrs: Sequence[str]) -> None:
+    def __init__(
+        self, fleet: Fleet, allowed_cidrs: Sequence[str], on_probe: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """`on_probe` is told how each one came out: `well`, `failed` or `refused`."""
         self._fleet = fleet
+        self._on_probe = on_probe
         self._networks = [ipaddress.ip_network(cidr) for cidr in allowed_cidrs]
         self._failures: dict[str, int] = {}
         self._refused: set[str] = set()
@@ -53,12 +57,14 @@ class Prober:
             try:
                 address = await allowed_address(worker.host, self._networks)
             except NotAllowed as error:
+                self._on_probe("refused")
                 self._tell_once(worker.worker_id, error)
                 return
             await self._judge(member, await is_well(address, port))
 
     async def _judge(self, member: Member, is_healthy: bool) -> None:
         worker_id = member.worker.worker_id
+        self._on_probe("well" if is_healthy else "failed")
         self._failures[worker_id] = 0 if is_healthy else self._failures.get(worker_id, 0) + 1
         should_be = "active" if is_healthy else "unhealthy"
         if member.state == should_be or (not is_healthy and self._failures[worker_id] < FAILURES):

@@ -127,6 +127,12 @@ class PullQueue:
         told = {"message": error, "code": code, "retriable": False, "details": details}
         self._settle(heart, task, calls.fail(heart.worker_id, task, told))
 
+    def mark_as_discarded(self, task_id: str, error: str, *, code: str = "", details: Any = None) -> None:
+        """Nobody shall try it again: it becomes a dead letter at once, to be looked at and perhaps sent back."""
+        heart, task = self._held(task_id)
+        told = {"message": error, "code": code, "retriable": False, "details": details}
+        self._settle(heart, task, calls.discard(heart.worker_id, task, told))
+
     def mark_as_cancelled(self, task_id: str) -> Cancelled:
         """Call a task off, held or waiting."""
         cancelled = self._client.cancel(task_id)

@@ -40,6 +40,10 @@ def fail(worker_id: str, task: PulledTask, error: dict[str, Any]) -> Call[Acknow
     return _say(worker_id, "result", task, status="failed", error=error)
 
 
+def discard(worker_id: str, task: PulledTask, error: dict[str, Any]) -> Call[Acknowledged]:
+    return _say(worker_id, "result", task, status="discarded", error=error)
+
+
 def release(worker_id: str, tasks: Sequence[PulledTask]) -> Call[Polled]:
     """Hand tasks back, free of charge; what is no longer held is passed over."""
     held = [{"task_id": task.task_id, "lease": task.lease} for task in tasks]

@@ -24,6 +24,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     dead: int = 0
     total_capacity: int = 0
     used_capacity: int = 0
+    open_circuits: int = 0
 
 
 class Throughput(msgspec.Struct, frozen=True, kw_only=True):
