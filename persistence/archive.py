@@ -13,6 +13,7 @@ from tideq.persistence.listing import Listing
 from tideq.persistence.recall import Recall
 from tideq.persistence.replays import Replays
 from tideq.persistence.settings import HistorySettings
+from tideq.persistence.timings import Timings
 from tideq.queue_core.engine.engine import Engine
 from tideq.queue_core.engine.feed import Feed
 from tideq.queue_core.engine.keys import Keys
@@ -32,6 +33,7 @@ class Archive:
         self.freshness = Freshness(self.checkpoints, feed, engine.scripts)
         self.history = History(database)
         self.listing = Listing(database)
+        self.timings = Timings(database)
         self.dead_letters = DeadLetters(database, queue.retention.dead_letter_ttl_ms)
         self.recall = Recall(self.history, self.freshness, feed, queue.retention.result_ttl_ms)
         self.replays = Replays(database, self.dead_letters, engine.queue, self.freshness)

@@ -72,6 +72,11 @@ class Custodian:
         self._checkpoints = Checkpoints(database, settings.partition)
         scripts.on_replaced = identity.doubt.set
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether nobody may use the store until it has been compared with history."""
+        return self._identity.doubt.is_set()
+
     async def settle(self) -> Verdict:
         """Compare, mend where needed, and let this process in; raises while it cannot tell."""
         try:
@@ -85,7 +90,7 @@ class Custodian:
     async def rebuild(self) -> str:
         """Empty the store and fill it from history, whatever it has; returns the epoch it is opened under."""
         async with self._alone() as connection:
-            facts, checkpoint = await self._restoration.facts(), await self._checkpoints.read_with(connection)
+            facts, checkpoint = await self._compared(connection)
             if checkpoint is None:
                 raise HistoryUnavailable("history has nothing to rebuild from")
             return await self._rebuild(connection).run(facts, checkpoint)
@@ -98,7 +103,7 @@ class Custodian:
     async def verdict(self) -> Verdict:
         """What `settle` would find, with nothing changed."""
         async with self._database.session() as connection:
-            return judge(await self._restoration.facts(), await self._checkpoints.read_with(connection))
+            return judge(*await self._compared(connection))
 
     async def differences(self) -> AsyncGenerator[Difference]:
         async with self._database.session() as connection:
@@ -108,7 +113,7 @@ class Custodian:
     async def reconcile(self) -> str:
         """Mend what history knows better, whether or not the store looks sound; returns the new epoch."""
         async with self._alone() as connection:
-            facts, checkpoint = await self._restoration.facts(), await self._checkpoints.read_with(connection)
+            facts, checkpoint = await self._compared(connection)
             if checkpoint is None or not facts.is_usable:
                 raise HistoryUnavailable("there is nothing to compare: start the service, or run `tideq rebuild`")
             return await self._mend(connection, Verdict.RECONCILE, facts, checkpoint)
@@ -136,7 +141,7 @@ class Custodian:
             yield connection
 
     async def _settle_with(self, connection: Connection) -> Verdict:
-        facts, checkpoint = await self._restoration.facts(), await self._checkpoints.read_with(connection)
+        facts, checkpoint = await self._compared(connection)
         verdict = judge(facts, checkpoint)
         if verdict is Verdict.NEW:
             log.info("a new install")
@@ -145,6 +150,11 @@ class Custodian:
         epoch = await self._mend(connection, verdict, facts, checkpoint or Checkpoint(0, FIRST_ID, 0, 0))
         self._let_in(epoch, facts)
         return verdict
+
+    async def _compared(self, connection: Connection) -> tuple[StoreFacts, Checkpoint | None]:
+        """History first: replicators go on meanwhile, and a later checkpoint may lie beyond the store as it was."""
+        checkpoint = await self._checkpoints.read_with(connection)
+        return await self._restoration.facts(), checkpoint
 
     async def _mend(self, connection: Connection, verdict: Verdict, facts: StoreFacts, checkpoint: Checkpoint) -> str:
         if verdict is Verdict.REBUILD:

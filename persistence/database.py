@@ -4,6 +4,7 @@ A queue has a schema of its own, so that queues can share a database. Whoever co
 statement names it. Behind a pooler that shares sessions this needs a database of the queue's own.
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from functools import cache
@@ -77,16 +78,24 @@ class Database:
                 yield connection
 
     @contextlib.asynccontextmanager
-    async def session(self) -> AsyncGenerator[Connection]:
-        """A connection of one's own, for locks and long work."""
+    async def session(self, max_seconds: float | None = None) -> AsyncGenerator[Connection]:
+        """A connection of one's own, for locks and long work; given up after this time, where one is given.
+
+        Giving up takes the driver up to five seconds more, in which it tries to cancel what the server is at.
+        """
         with translated_errors():
-            connection = await psycopg.AsyncConnection[tuple[Any, ...]].connect(
-                self._url, autocommit=True, connect_timeout=CONNECT_SECONDS, **cast("dict[str, Any]", ALIVE)
-            )
-            async with connection:
-                await connection.execute(NOTICED)
-                await self._choose_schema(connection)
+            async with _at_most(max_seconds), self._connected() as connection:
                 yield connection
+
+    @contextlib.asynccontextmanager
+    async def _connected(self) -> AsyncGenerator[Connection]:
+        connection = await psycopg.AsyncConnection[tuple[Any, ...]].connect(
+            self._url, autocommit=True, connect_timeout=CONNECT_SECONDS, **cast("dict[str, Any]", ALIVE)
+        )
+        async with connection:
+            await connection.execute(NOTICED)
+            await self._choose_schema(connection)
+            yield connection
 
     async def _configure_reader(self, connection: Connection) -> None:
         await self._choose_schema(connection)
@@ -95,6 +104,18 @@ class Database:
 
     async def _choose_schema(self, connection: Connection) -> None:
         await connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(self.schema)))
+
+
+@contextlib.asynccontextmanager
+async def _at_most(seconds: float | None) -> AsyncGenerator[None]:
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            yield
+    except TimeoutError as error:
+        if limit.expired():
+            raise HistoryUnavailable(f"the database took longer than {seconds:g} seconds") from error
+        raise
 
 
 @contextlib.contextmanager

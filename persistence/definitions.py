@@ -7,6 +7,7 @@ from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.task import ANONYMOUS, Definition, TraceContext
 
 NOTHING = b"{}"
+TWO_VALUES = b"\x92"
 
 
 class Attributes(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -30,6 +31,11 @@ encode_json = msgspec.json.Encoder().encode
 unpack = unpack_definition
 
 
+def is_plain(packed_definition: bytes) -> bool:
+    """Whether it is nothing but a type and parameters, seen from how many values it has."""
+    return packed_definition[:1] == TWO_VALUES
+
+
 def attributes_text(definition: Definition) -> bytes:
     return encode_json(Attributes(*(getattr(definition, name) for name in FIELDS)))
 
@@ -40,8 +46,7 @@ def packed_record(text: str) -> bytes:
 
 
 def joined(task_type: str, parameters: bytes, attributes: str | bytes) -> Definition:
-    rest = decode_attributes(attributes)
-    return Definition(task_type, parameters, *(getattr(rest, name) for name in FIELDS))
+    return Definition(task_type, parameters, *msgspec.structs.astuple(decode_attributes(attributes)))
 
 
 def packed(task_type: str, parameters: bytes, attributes: str | bytes) -> bytes:

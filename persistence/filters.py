@@ -48,7 +48,7 @@ class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def parameters(self) -> dict[str, Any]:
-        """For the condition `WANTED`; what is None does not matter."""
+        """For the `CONDITIONS` by these names; what is None or empty is not asked for."""
         return {
             "states": list(dict.fromkeys(self.states)) or None,
             "task_type": self.task_type,

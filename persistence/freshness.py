@@ -18,26 +18,26 @@ class Freshness:
         self._looking: asyncio.Task[Checkpoint | None] | None = None
 
     async def catch_up(self, seconds: float) -> bool:
-        """Whether history has everything that had happened when this was asked, waiting for it if need be."""
+        """Whether history has everything that had happened when this was asked, waiting for it if need be.
+
+        Not if the store has entered another epoch meanwhile: what history had not heard of by then is lost.
+        """
         deadline = asyncio.get_running_loop().time() + seconds
         if not self._scripts.epoch.isdigit():
             raise StoreReplaced(self._scripts.epoch)
-        end = (int(self._scripts.epoch), *entry_order(await self._feed.last_id()))
-        while not await self._has_passed(end):
+        epoch = int(self._scripts.epoch)
+        end = (epoch, *entry_order(await self._feed.last_id()))
+        while (checkpoint := await self._look()) is None or checkpoint.order < end:
             if asyncio.get_running_loop().time() >= deadline:
                 return False
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
-        return True
+        return checkpoint.epoch == epoch
 
     async def lag_ms(self, now_ms: int) -> int:
         """How old the oldest transition is that history does not have yet."""
         checkpoint = await self._checkpoints.read()
         entries = await self._feed.read(checkpoint.entry_id if checkpoint else FIRST_ID)
         return max(now_ms - int(entries[0].fields[b"now_ms"]), 0) if entries else 0
-
-    async def _has_passed(self, end: tuple[int, int, int]) -> bool:
-        checkpoint = await self._look()
-        return checkpoint is not None and checkpoint.order >= end
 
     async def _look(self) -> Checkpoint | None:
         """One look serves everyone in the process who waits. It may have begun too early to see enough: look again."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tideq.persistence.cursors import CursorError, make_cursor, read_cursor
 from tideq.persistence.database import Connection, Database
 from tideq.persistence.filters import IdRange, TaskFilter
-from tideq.persistence.searching import Search, begin_search, spans
+from tideq.persistence.searching import Search, begin_search
 from tideq.persistence.task_rows import SMALL_BYTES, TaskRow, whole_rows
 from tideq.queue_core.task import Task
 
@@ -63,7 +63,7 @@ class Listing:
         """All of them, a batch at a time. What changes meanwhile is met once or not at all."""
         async with self._database.reading() as connection:
             search = await begin_search(connection, wanted, wanted.id_range())
-        for span in spans(wanted.id_range()):
+        for span in search.spans(wanted.id_range()):
             below, is_full = span.below, True
             while is_full:
                 async with self._database.reading() as connection:
@@ -81,7 +81,7 @@ async def _look(
     rows: list[TaskRow] = []
     size = next(size for size in PAGE_SIZES if count <= size + 1) + 1
     deadline = time.monotonic() + SEARCH_SECONDS
-    for span in spans(ids):
+    for span in search.spans(ids):
         found = await search.ask(connection, "list_tasks", span, size, small_bytes=SMALL_BYTES)
         rows += [TaskRow(*row) for row in found]
         if len(rows) >= count:

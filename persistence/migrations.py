@@ -45,29 +45,43 @@ def _migration(file: Any) -> Migration:
     return Migration(int(number), name, file.read_text())
 
 
-async def migrate(database: Database) -> list[Migration]:
+async def migrate(database: Database, *, allow_newer: bool = False) -> list[Migration]:
     """Bring the schema up to date; returns what was applied. Safe to run from many processes at once."""
     async with database.session() as connection:
         await connection.execute("SELECT set_config('lock_timeout', %s, false)", (LOCK_TIMEOUT,))
         await connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", (LOCK, database.schema))
         await _found(connection, database.schema)
-        missing = _missing(await _applied(connection))
+        missing = _missing(await _applied(connection), allow_newer=allow_newer)
         for migration in missing:
             await _apply(connection, migration)
         return missing
 
 
-async def missing_migrations(database: Database) -> list[Migration]:
+async def missing_migrations(database: Database, *, allow_newer: bool = False) -> list[Migration]:
     async with database.session() as connection:
-        return _missing(await _applied(connection))
+        return _missing(await _applied(connection), allow_newer=allow_newer)
 
 
-async def migrate_when_reachable(database: Database, seconds: float) -> list[Migration]:
+async def missing_when_migrated(database: Database, seconds: float, *, allow_newer: bool = False) -> list[Migration]:
+    """Wait for somebody else to migrate; what is still missing when the time is up."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while True:
+        try:
+            missing = await missing_migrations(database, allow_newer=allow_newer)
+            if not missing or asyncio.get_running_loop().time() >= deadline:
+                return missing
+        except HistoryUnavailable:
+            if asyncio.get_running_loop().time() >= deadline:
+                raise
+        await asyncio.sleep(RETRY_SECONDS)
+
+
+async def migrate_when_reachable(database: Database, seconds: float, *, allow_newer: bool = False) -> list[Migration]:
     """Wait for a database that is still starting; the last refusal is raised when the time is up."""
     deadline = asyncio.get_running_loop().time() + seconds
     while True:
         try:
-            return await migrate(database)
+            return await migrate(database, allow_newer=allow_newer)
         except HistoryUnavailable:
             if asyncio.get_running_loop().time() >= deadline:
                 raise
@@ -90,12 +104,13 @@ async def _applied(connection: Connection) -> dict[int, str]:
     return dict(rows)
 
 
-def _missing(applied: dict[int, str]) -> list[Migration]:
+def _missing(applied: dict[int, str], *, allow_newer: bool) -> list[Migration]:
     known = known_migrations()
     for migration in known:
         if applied.get(migration.number, migration.digest) != migration.digest:
             raise MigrationError(f"migration {migration.number:04} {migration.name} was changed after it was applied")
-    if newer := applied.keys() - {migration.number for migration in known}:
+    newer = applied.keys() - {migration.number for migration in known}
+    if newer and not allow_newer:
         raise MigrationError(f"the database has migration {max(newer):04}, which this version does not know")
     return [migration for migration in known if migration.number not in applied]
 

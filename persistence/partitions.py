@@ -15,6 +15,8 @@ from tideq.persistence.settings import HistorySettings
 TABLES = ("tasks", "task_events", "task_terms", "dead_letter_tasks")
 AHEAD = 2
 LOCK = 7_305_002
+MAX_SECONDS = 60.0
+"""For making or dropping partitions. Both lock tables: whoever cannot go on must not keep everyone else waiting."""
 
 log = structlog.get_logger(__name__)
 
@@ -45,18 +47,19 @@ def instant_of(task_id: uuid.UUID) -> int:
 
 
 class Partitions:
-    def __init__(self, database: Database, settings: HistorySettings) -> None:
+    def __init__(self, database: Database, settings: HistorySettings, max_seconds: float = MAX_SECONDS) -> None:
         self._database = database
         self._settings = settings
+        self._max_seconds = max_seconds
 
     async def make_ahead(self, now_ms: int) -> list[Range]:
         """So that what is written now and for a while has its place; returns what was made."""
-        async with self._database.session() as connection:
+        async with self._database.session(self._max_seconds) as connection:
             return await self._locked_make(connection, now_ms)
 
     async def prune(self, now_ms: int, dead_letter_ttl_ms: int) -> list[Range]:
         """Drop what is older than history lasts; returns the ranges that went."""
-        async with self._database.session() as connection, connection.transaction():
+        async with self._database.session(self._max_seconds) as connection, connection.transaction():
             await _lock(connection, self._database.schema)
             old = [r for r in await existing(connection) if r.end_ms <= now_ms - self._settings.retention_ms]
             dropped = [r for r in old if not await _is_needed(connection, r, now_ms - dead_letter_ttl_ms)]

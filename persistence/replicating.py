@@ -1,10 +1,11 @@
 """A replicator with everything it needs, on a store in custody."""
 
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 from tideq.persistence.kept_store import KeptStore
 from tideq.persistence.replicator import Replicator
+from tideq.persistence.writer import Batch
 from tideq.queue_core.engine.feed import Feed
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.store import connect_listener
@@ -12,10 +13,12 @@ from tideq.queue_core.settings import QueueSettings
 
 
 @contextlib.asynccontextmanager
-async def replicator_on(store: KeptStore, redis_url: str, settings: QueueSettings) -> AsyncGenerator[Replicator]:
+async def replicator_on(
+    store: KeptStore, redis_url: str, settings: QueueSettings, on_batch: Callable[[Batch], None] = lambda _: None
+) -> AsyncGenerator[Replicator]:
     if store.database is None:
         raise ValueError("without DATABASE_URL there is nowhere to replicate to")
     listener = connect_listener(redis_url)
     async with contextlib.aclosing(listener):
         feed = Feed(store.client, listener, Keys(settings.queue_name, settings.partition))
-        yield Replicator(store.database, store.engine, feed, settings.partition)
+        yield Replicator(store.database, store.engine, feed, settings.partition, on_batch)

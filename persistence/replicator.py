@@ -6,7 +6,7 @@ and only from where it was. Any number may run; one at a time has the lock and w
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import structlog
@@ -14,8 +14,9 @@ import structlog
 from tideq.persistence.changes import Change, changes_in
 from tideq.persistence.checkpoints import Checkpoint, CheckpointMoved, Checkpoints
 from tideq.persistence.database import Connection, Database, statement
-from tideq.persistence.rows import DEAD, PURGED, finished_in
-from tideq.persistence.writer import Batch, Writer
+from tideq.persistence.learning import Learning
+from tideq.persistence.rows import PURGED, Rows, finished_in
+from tideq.persistence.writer import REFUSALS, Batch, Writer
 from tideq.queue_core.background import end
 from tideq.queue_core.engine.belongings import read_belongings
 from tideq.queue_core.engine.engine import Engine
@@ -26,6 +27,8 @@ LOCK = 7_305_003
 BLOCK_MS = 1_000
 MAX_EVENTS = 20_000
 """Of one batch. More would only wait longer for their commit."""
+SLICE = 1_000
+"""Events that are looked at in one go, in a millisecond: PostgreSQL has so much to read until it must be fed again."""
 KEPT_ENTRIES = 1_000
 """Left in the stream although history has them, so that a listener who lost its connection can go on."""
 ACKNOWLEDGE_LIMIT = 1_000
@@ -39,10 +42,47 @@ class Gathered(NamedTuple):
     entries: Sequence[Entry]
     changes: Sequence[Change]
     definitions: dict[bytes, bytes]
+    rows: Rows | None
+    """None where they have to be made one by one, because of something in them."""
 
     @property
     def is_full(self) -> bool:
         return len(self.changes) >= MAX_EVENTS
+
+    @property
+    def latest(self) -> Iterable[Change]:
+        return self.changes if self.rows is None else self.rows.latest.values()
+
+
+class Gathering:
+    """Entries becoming changes and rows, a little at a time: another batch is being written meanwhile."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.rows: Rows | None = Rows()
+
+    async def add(self, entries: Iterable[Entry]) -> None:
+        fresh: list[Change] = []
+        for entry in entries:
+            fresh += changes_in(entry)
+            if len(fresh) >= SLICE:
+                self._take(fresh)
+                fresh = []
+                await asyncio.sleep(0)
+        self._take(fresh)
+
+    def _take(self, changes: list[Change]) -> None:
+        self.changes += changes
+        try:
+            self.rows = self.rows and self.rows.add(changes)
+        except REFUSALS:
+            self.rows = None
+
+    def wanted(self) -> list[bytes]:
+        """Tasks whose definitions their rows will take: new ones and dead ones."""
+        if self.rows is None:
+            return list(dict.fromkeys(change.task_id for change in self.changes))
+        return list(dict.fromkeys((*self.rows.born, *(death.task_id for death in self.rows.deaths))))
 
 
 class Replicator:
@@ -88,65 +128,73 @@ class Replicator:
         if checkpoint is None:
             raise CheckpointMoved("there is no checkpoint yet")
         await self._acknowledge_again(checkpoint, writer)
+        if self._scripts.epoch == str(checkpoint.epoch):
+            await Learning(connection, writer, self._feed, checkpoint).run()
         await self._work(connection, writer, checkpoint)
 
     async def _work(self, connection: Connection, writer: Writer, checkpoint: Checkpoint) -> None:
-        """While a full batch is being written the next is being read.
+        """While a full batch is being written the next is being read, and the store is told of the last.
 
         After any other the stream is empty: what is read once history has that batch is more, and as early.
         """
         copied_at = 0.0
         gathering = asyncio.create_task(self._gather(checkpoint.entry_id))
+        telling = asyncio.create_task(asyncio.sleep(0))
         try:
             while True:
                 gathered = await gathering
                 if gathered.is_full:
                     gathering = asyncio.create_task(self._gather(gathered.entries[-1].entry_id))
                 if gathered.entries:
-                    checkpoint = await self._write(writer, checkpoint, gathered)
+                    batch = self._batch(checkpoint, gathered)
+                    await writer.write(batch)
+                    checkpoint = batch.after
+                    await telling
+                    telling = asyncio.create_task(self._tell(batch, gathered, writer))
                 if not gathered.is_full:
                     gathering = asyncio.create_task(self._gather(checkpoint.entry_id))
+                    await telling
                 if asyncio.get_running_loop().time() - copied_at > COPY_SECONDS:
                     await self._copy_belongings(connection)
                     copied_at = asyncio.get_running_loop().time()
         finally:
-            await end(gathering)
+            await end(gathering, telling)
 
     async def _gather(self, after: str) -> Gathered:
         """Waits for a first entry, then takes all there are, up to a batch."""
-        entries = await self._feed.read(after, block_ms=BLOCK_MS)
-        changes = [change for entry in entries for change in changes_in(entry)]
-        while entries and len(entries) % READ_COUNT == 0 and len(changes) < MAX_EVENTS:
+        entries, gathering = await self._feed.read(after, block_ms=BLOCK_MS), Gathering()
+        await gathering.add(entries)
+        while entries and len(entries) % READ_COUNT == 0 and len(gathering.changes) < MAX_EVENTS:
             more = await self._feed.read(entries[-1].entry_id)
             if not more:
                 break
             entries += more
-            changes += [change for entry in more for change in changes_in(entry)]
-        return await self._with_definitions(entries, changes)
+            await gathering.add(more)
+        return await self._with_definitions(entries, gathering)
 
-    async def _with_definitions(self, entries: Sequence[Entry], changes: Sequence[Change]) -> Gathered:
+    async def _with_definitions(self, entries: Sequence[Entry], gathering: Gathering) -> Gathered:
         """A task the store no longer has was purged since: what it went through before is of no interest any more."""
-        wanted = list(dict.fromkeys(each.task_id for each in changes if each.is_birth or each.state == DEAD))
+        changes, rows, wanted = gathering.changes, gathering.rows, gathering.wanted()
         definitions = await self._feed.definitions(wanted)
         if missing := [task_id for task_id in wanted if task_id not in definitions]:
             gone = await self._feed.absent(missing)
             changes = [each for each in changes if each.task_id not in gone or each.reason == PURGED]
-        return Gathered(entries, changes, definitions)
+            rows = None
+        return Gathered(entries, changes, definitions, rows)
 
-    async def _write(self, writer: Writer, before: Checkpoint, gathered: Gathered) -> Checkpoint:
-        last = gathered.entries[-1]
-        newest = max((change.epoch for change in gathered.changes), default=before.epoch)
+    def _batch(self, before: Checkpoint, gathered: Gathered) -> Batch:
+        newest = max(int(entry.fields[b"epoch"]) for entry in gathered.entries)
         if newest > before.epoch:
             raise CheckpointMoved(f"the stream is of epoch {newest}, history of {before.epoch}")
-        count = before.event_count + len(gathered.changes)
+        last, count = gathered.entries[-1], before.event_count + len(gathered.changes)
         after = Checkpoint(before.epoch, last.entry_id, int(last.fields[b"now_ms"]), count)
-        batch = Batch(gathered.changes, gathered.definitions, before, after)
-        await writer.write(batch)
-        await self._acknowledge(gathered.entries, gathered.changes, writer)
-        self._on_batch(batch)
-        return after
+        return Batch(gathered.changes, gathered.definitions, before, after, gathered.rows)
 
-    async def _acknowledge(self, entries: Sequence[Entry], changes: Sequence[Change], writer: Writer) -> None:
+    async def _tell(self, batch: Batch, gathered: Gathered, writer: Writer) -> None:
+        await self._acknowledge(gathered.entries, gathered.latest, writer)
+        self._on_batch(batch)
+
+    async def _acknowledge(self, entries: Sequence[Entry], changes: Iterable[Change], writer: Writer) -> None:
         """Tasks with parked events stay in the store, which is then the only one to know all of them."""
         self._kept.extend(entry.entry_id for entry in entries)
         first_kept = self._kept[0] if len(self._kept) == KEPT_ENTRIES else FIRST_ID

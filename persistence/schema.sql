@@ -24,7 +24,8 @@ CREATE TABLE dead_letter_patterns (
     message text NOT NULL,
     first_seen timestamp with time zone NOT NULL,
     last_seen timestamp with time zone NOT NULL,
-    death_count bigint NOT NULL
+    death_count bigint NOT NULL,
+    told_count bigint DEFAULT 0 NOT NULL
 );
 
 CREATE TABLE dead_letter_tasks (

@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, LiteralString, NamedTuple
 
 from psycopg import sql
@@ -11,11 +11,12 @@ from tideq.persistence.composing import composed
 from tideq.persistence.database import Connection
 from tideq.persistence.filters import IdRange, TaskFilter
 from tideq.persistence.partitions import id_at, instant_of
-from tideq.persistence.paths import WANTED, WANTED_TERMS, WAYS, Path, paths
+from tideq.persistence.paths import CONDITIONS, WAYS, Path, condition, paths
 from tideq.persistence.settings import DAY_MS
 
 COMPARED_COUNT = 500
 FIRST_SPAN_MS = 7 * DAY_MS
+LAST_SPAN_MS = 10 * 365 * DAY_MS
 SPAN_SECONDS = 1.0
 
 
@@ -31,8 +32,13 @@ class Search(NamedTuple):
         parameters = self.wanted.parameters() | keys | ids._asdict() | more
         if self.path.name == "term":
             parameters["terms"] = [term for term in parameters["terms"] if term not in self.path.keys]
-        text = _written(query, self.path.name, limit, bool(parameters["terms"]), len(self.path.keys) > 1)
+        names = tuple(name for name in CONDITIONS if parameters[name] and name not in WAYS[self.path.name].holds)
+        text = _written(query, self.path.name, limit, names, len(self.path.keys) > 1)
         return await (await connection.execute(text, parameters, prepare=True)).fetchall()
+
+    def spans(self, ids: IdRange) -> Iterable[IdRange]:
+        """The parts of a range to ask for one after the other."""
+        return [ids] if WAYS[self.path.name].is_short else spans(ids)
 
 
 async def begin_search(connection: Connection, wanted: TaskFilter, ids: IdRange) -> Search:
@@ -51,18 +57,20 @@ def spans(ids: IdRange) -> Iterator[IdRange]:
     """A range in parts, the newest first: most pages are found there, and looking there opens few partitions.
 
     The next part is as much longer as the last one was quicker than a second: what is rare is found in two or three.
+    One of many years goes back to the beginning: what lies before it has only ids that somebody made up.
     """
     below, span_ms = ids.below, FIRST_SPAN_MS
     while below > ids.first:
         started = time.monotonic()
         newest_ms = min(instant_of(below), time.time_ns() // 1_000_000)
-        first = max(ids.first, id_at(newest_ms - span_ms))
+        first = max(ids.first, id_at(newest_ms - span_ms)) if span_ms < LAST_SPAN_MS else ids.first
         yield IdRange(first, below)
         below = first
         span_ms = round(span_ms * max(SPAN_SECONDS / (time.monotonic() - started + 0.001), 1))
 
 
 @functools.cache
-def _written(query: str, path: str, limit: int, has_terms: bool, has_keys: bool) -> LiteralString:
-    way, wanted, most = WAYS[path], sql.SQL(WANTED + WANTED_TERMS if has_terms else WANTED), sql.Literal(limit)
-    return composed(query, **way.parts(), wanted=wanted, limit=most, found=way.found(wanted, most, has_keys=has_keys))
+def _written(query: str, path: str, limit: int, names: tuple[str, ...], has_keys: bool) -> LiteralString:
+    way, most = WAYS[path], sql.Literal(limit)
+    found = way.found(names, most, has_keys=has_keys)
+    return composed(query, **way.parts(), wanted=condition(names), limit=most, found=found)

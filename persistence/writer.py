@@ -4,7 +4,8 @@ A batch that PostgreSQL refuses is halved until the event it refuses is alone. I
 over, else it is parked, as are all that follow of the same task, because a history with a hole in it would lie.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import struct
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, LiteralString, NamedTuple
 
 import psycopg
@@ -12,10 +13,12 @@ import structlog
 
 from tideq.persistence.changes import Change
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
+from tideq.persistence.copying import END, SIGNATURE
 from tideq.persistence.database import Connection, statement
+from tideq.persistence.deaths import by_pattern
 from tideq.persistence.definitions import unpack
 from tideq.persistence.partitions import TABLES, remove_from
-from tideq.persistence.rows import DeadLetter, MissingDefinition, Rows
+from tideq.persistence.rows import EVENT_COLUMNS, TASK_COLUMNS, MissingDefinition, Rows
 
 REFUSALS = (
     psycopg.DataError,
@@ -23,11 +26,16 @@ REFUSALS = (
     psycopg.errors.ProgramLimitExceeded,
     MissingDefinition,
     ValueError,
+    OverflowError,
+    struct.error,
+    LookupError,
 )
 """What is the event's fault, and would happen again. Everything else is the database's, and is tried again."""
 BY_KEY = "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off"
 """Staged rows meet their tasks by primary key: the planner knows nothing of what is staged, and any other plan would
 read every task there is. Whatever it chooses is kept as long as the connection, however the tables grow."""
+COPY_TASKS: LiteralString = f"COPY tasks ({TASK_COLUMNS}) FROM STDIN (FORMAT binary)"
+COPY_EVENTS: LiteralString = f"COPY task_events ({EVENT_COLUMNS}) FROM STDIN (FORMAT binary)"
 FindDefinitions = Callable[[Sequence[bytes]], Awaitable[dict[bytes, bytes]]]
 
 log = structlog.get_logger(__name__)
@@ -38,6 +46,8 @@ class Batch(NamedTuple):
     definitions: Mapping[bytes, bytes]
     before: Checkpoint
     after: Checkpoint
+    rows: Rows | None = None
+    """What the changes come to, where somebody had the time to find out."""
 
 
 class Writer:
@@ -63,20 +73,23 @@ class Writer:
     async def write(self, batch: Batch) -> None:
         async with self._connection.transaction():
             await self._checkpoints.move(self._connection, batch.before, batch.after)
-            behind = [change for change in batch.changes if change.task_id in self.parked]
+            behind = [change for change in batch.changes if change.task_id in self.parked] if self.parked else []
             for change in behind:
                 await self._park(change, batch.definitions, "an earlier event of this task is parked")
-            rest = (
-                [change for change in batch.changes if change.task_id not in self.parked] if behind else batch.changes
-            )
-            await self._write_or_halve(rest, batch.definitions)
+            if behind:
+                rest = [change for change in batch.changes if change.task_id not in self.parked]
+                await self._write_or_halve(rest, batch.definitions)
+            else:
+                await self._write_or_halve(batch.changes, batch.definitions, batch.rows)
 
-    async def _write_or_halve(self, changes: Sequence[Change], definitions: Mapping[bytes, bytes]) -> None:
+    async def _write_or_halve(
+        self, changes: Sequence[Change], definitions: Mapping[bytes, bytes], rows: Rows | None = None
+    ) -> None:
         if not changes:
             return
         try:
             async with self._connection.transaction():
-                await self._apply(Rows().add(changes), definitions)
+                await self._apply(rows or Rows().add(changes), definitions)
         except REFUSALS as error:
             if len(changes) == 1:
                 if not await self._is_known(changes[0]):
@@ -89,6 +102,29 @@ class Writer:
                 if change.task_id in self.parked:
                     await self._park(change, definitions, "an earlier event of this task is parked")
             await self._write_or_halve(later, definitions)
+
+    async def learn(self, changes: Sequence[Change], definitions: Mapping[bytes, bytes]) -> None:
+        """Tasks as they are, without the events that led there. Those that will not go in are told, and left out."""
+        if not changes:
+            return
+        try:
+            async with self._connection.transaction():
+                rows = Rows().know(changes)
+                await self._change(rows)
+                await self._add_terms(rows.known_terms(definitions))
+                if rows.deaths:
+                    await self._bury(rows, definitions)
+        except REFUSALS as error:
+            if len(changes) == 1:
+                log.error("history cannot hold a task", task_id=changes[0].task_id.decode(), problem=str(error))
+                return
+            middle = len(changes) // 2
+            await self.learn(changes[:middle], definitions)
+            await self.learn(changes[middle:], definitions)
+
+    async def _add_terms(self, terms: Sequence[tuple[str, str]]) -> None:
+        if terms:
+            await self._connection.execute(statement("add_terms"), _columns(terms))
 
     async def _is_known(self, change: Change) -> bool:
         """Whether history has this very event: a stream may be read anew, from before what a backup knew."""
@@ -107,12 +143,13 @@ class Writer:
 
     async def _apply(self, rows: Rows, definitions: Mapping[bytes, bytes]) -> None:
         await self._purge(rows)
-        await self._copy("COPY tasks FROM STDIN", rows.new_task_lines(definitions))
-        await self._copy("COPY task_events FROM STDIN", rows.event_lines())
-        await self._change(rows, definitions)
+        if rows.born:
+            await self._copy_binary(COPY_TASKS, rows.new_task_rows(definitions))
+        if rows.events:
+            await self._copy_binary(COPY_EVENTS, [rows.event_rows()])
+        await self._change(rows)
         await self._copy("COPY task_terms FROM STDIN", rows.new_term_lines(definitions))
-        if terms := rows.later_terms():
-            await self._connection.execute(statement("add_terms"), _columns(terms))
+        await self._add_terms(rows.later_terms())
         if rows.revived:
             await self._remove(rows.revived, "dead_letter_tasks")
         if rows.deaths:
@@ -127,7 +164,7 @@ class Writer:
         for table in tables:
             await self._connection.execute(remove_from(table), (ids,))
 
-    async def _change(self, rows: Rows, definitions: Mapping[bytes, bytes]) -> None:
+    async def _change(self, rows: Rows) -> None:
         """What is staged is deleted: truncating makes a new file and has the update planned anew, 4 ms a batch."""
         changed = rows.changed()
         if not changed:
@@ -145,13 +182,14 @@ class Writer:
         """
         found = await self._connection.execute(statement("staged_without_task"))
         definitions = await self._find_definitions([task_id.encode() for (task_id,) in await found.fetchall()])
-        await self._copy("COPY tasks FROM STDIN", rows.task_lines(definitions))
+        if definitions:
+            await self._copy_binary(COPY_TASKS, [rows.task_rows(definitions)])
 
     async def _bury(self, rows: Rows, definitions: Mapping[bytes, bytes]) -> None:
         types = {death.task_id: unpack(definitions[death.task_id]).task_type for death in rows.deaths}
         deaths = rows.dead_letters(types)
         dead = {letter.task_id: letter for letter in deaths if rows.is_dead(letter.task_id)}
-        await self._connection.execute(statement("count_patterns"), _columns(_by_pattern(deaths)))
+        await self._connection.execute(statement("count_patterns"), _columns(by_pattern(deaths)))
         if dead:
             await self._connection.execute(statement("add_dead_letters"), _columns(list(dead.values())))
 
@@ -160,24 +198,13 @@ class Writer:
             async with self._connection.cursor() as cursor, cursor.copy(copy) as sink:
                 await sink.write(lines)
 
+    async def _copy_binary(self, copy: LiteralString, blocks: Iterable[bytes]) -> None:
+        async with self._connection.cursor() as cursor, cursor.copy(copy) as sink:
+            await sink.write(SIGNATURE)
+            for block in blocks:
+                await sink.write(block)
+            await sink.write(END)
+
 
 def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
-
-
-def _by_pattern(deaths: Sequence[DeadLetter]) -> list[tuple[str, str, str, str, int, int, int]]:
-    groups: dict[str, list[DeadLetter]] = {}
-    for letter in deaths:
-        groups.setdefault(letter.pattern, []).append(letter)
-    return [
-        (
-            pattern,
-            letters[0].task_type,
-            letters[0].reason,
-            letters[0].message,
-            min(letter.died_ms for letter in letters),
-            max(letter.died_ms for letter in letters),
-            len(letters),
-        )
-        for pattern, letters in sorted(groups.items())
-    ]

@@ -1,4 +1,8 @@
-"""How long a page of 50 takes for every filter, against a look-up by id in the same run and through the same code."""
+"""How long a page of 50 takes for every filter, against look-ups by id beside it, through the same code.
+
+Before every page a task is looked up: whatever else the machine does slows both alike. CPU is that of this process and
+of PostgreSQL's for it, and says the same on a busy machine as on an idle one.
+"""
 
 import random
 import statistics
@@ -6,10 +10,11 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import NamedTuple
 
 from bench.figures import Figure, Findings, Plan, Table, Target, figure, ratio, take_turns
 from bench.history.population import CODES, CUSTOMERS, WEEKS, WIDTHS, WORKERS, Span, populate
-from bench.history.stores import Stores, history_stores
+from bench.history.stores import Stores, cpu_us, history_stores
 from bench.server import Servers
 from tideq.persistence.filters import TaskFilter
 from tideq.persistence.history import History
@@ -19,11 +24,12 @@ from tideq.persistence.terms import error_terms, parameter_term, tag_term
 
 MAX_RATIO = 3.0
 KNOWN_IDS = 500
-BY_ID = "one task by its id"
 NEXT_ID = "SELECT task_id FROM tasks WHERE task_id >= %s ORDER BY task_id LIMIT 1"
 FLAGS = ("-c", "max_wal_size=8GB", "-c", "checkpoint_timeout=1h")
 """For filling it: a checkpoint writes every page anew."""
 
+COLUMNS = ("filter", "p50, ms", "p99, ms", "p50 in look-ups", "CPU, ms", "CPU in look-ups")
+Ask = Callable[[], Awaitable[None]]
 Draw = Callable[[random.Random, Span], TaskFilter]
 FILTERS: dict[str, Draw] = {
     "none": lambda _, span: TaskFilter(),
@@ -55,20 +61,31 @@ COMBINED: dict[str, Draw] = {
 }
 
 
+class Pair(NamedTuple):
+    """A look-up and the page after it, in milliseconds: on the clock, and of CPU."""
+
+    look_up: float
+    page: float
+    look_up_cpu: float
+    page_cpu: float
+
+
 async def measure(servers: Servers, plan: Plan) -> Findings:
     async with history_stores(servers, WEEKS, FLAGS) as stores:
         span = await populate(stores, plan.history_rows)
-        samples = await take_turns(plan.rounds, await _variants(stores, span, plan.history_pages))
-    rows = tuple((name, *_figures(rounds, samples[BY_ID])) for name, rounds in samples.items())
-    columns = ("filter", "p50, ms", "p99, ms", "p50 in look-ups", "p99 in look-ups")
+        samples = await take_turns(plan.rounds, await variants(stores, span, plan.history_pages))
     title = f"A page of 50 of {plan.history_rows:_} tasks in {WEEKS + 1} partitions"
     note = f"{plan.rounds * plan.history_pages} pages each. Combined filters are those with “and” or a comma."
-    worst = max(_ratio(samples[name], samples[BY_ID]).median for name in FILTERS)
+    worst = max(_in_look_ups(samples[name], "page", "look_up").median for name in FILTERS)
     target = Target("page of 50, worst of the single filters, in look-ups by id", MAX_RATIO, worst, "×")
-    return Findings((Table(title, columns, rows, note),), (target,))
+    return Findings((Table(title, COLUMNS, rows_of(samples), note),), (target,))
 
 
-async def _variants(stores: Stores, span: Span, times: int) -> dict[str, Callable[[], Awaitable[list[float]]]]:
+def rows_of(samples: dict[str, list[list[Pair]]]) -> tuple[tuple[str | Figure, ...], ...]:
+    return tuple((name, *_figures(rounds)) for name, rounds in samples.items())
+
+
+async def variants(stores: Stores, span: Span, times: int) -> dict[str, Callable[[], Awaitable[list[Pair]]]]:
     history, listing, draw = History(stores.database), Listing(stores.database), random.Random(1)
     known = [await _some_id(stores, draw, span) for _ in range(KNOWN_IDS)]
 
@@ -79,19 +96,36 @@ async def _variants(stores: Stores, span: Span, times: int) -> dict[str, Callabl
     async def page(make: Draw) -> None:
         await listing.page(make(draw, span))
 
-    asked = {BY_ID: find, **{name: partial(page, make) for name, make in (FILTERS | COMBINED).items()}}
-    return {name: partial(_timed, ask, times) for name, ask in asked.items()}
+    return {
+        name: partial(_timed, stores, find, partial(page, make), times) for name, make in (FILTERS | COMBINED).items()
+    }
 
 
-async def _timed(ask: Callable[[], Awaitable[None]], times: int) -> list[float]:
-    """Milliseconds. The first is left out: it may have to prepare its statement."""
-    await ask()
-    milliseconds: list[float] = []
+async def _timed(stores: Stores, find: Ask, page: Ask, times: int) -> list[Pair]:
+    """The first of each is left out: it may have to prepare its statement."""
+    await find()
+    await page()
+    backends = await _backends(stores)
+    pairs: list[Pair] = []
     for _ in range(times):
-        began = time.perf_counter()
-        await ask()
-        milliseconds.append((time.perf_counter() - began) * 1000)
-    return milliseconds
+        (look_up, look_up_cpu), (took, cpu) = await _cost(find, backends), await _cost(page, backends)
+        pairs.append(Pair(look_up, took, look_up_cpu, cpu))
+    return pairs
+
+
+async def _cost(ask: Ask, backends: list[int]) -> tuple[float, float]:
+    """Milliseconds on the clock, and of CPU."""
+    cpu, began = time.process_time() * 1e6 + sum(map(cpu_us, backends)), time.perf_counter()
+    await ask()
+    seconds, used = time.perf_counter() - began, time.process_time() * 1e6 + sum(map(cpu_us, backends)) - cpu
+    return seconds * 1000, used / 1000
+
+
+async def _backends(stores: Stores) -> list[int]:
+    """Of the readers, which come from the one process that has them: this."""
+    async with stores.database.reading() as connection:
+        found = await connection.execute("SELECT pid FROM pg_stat_activity WHERE datname = current_database()")
+        return [pid for (pid,) in await found.fetchall()]
 
 
 async def _some_id(stores: Stores, draw: random.Random, span: Span) -> str:
@@ -112,15 +146,23 @@ def _hour(draw: random.Random, span: Span) -> TaskFilter:
     return TaskFilter(created_from_ms=start_ms, created_below_ms=start_ms + 3_600_000)
 
 
-def _figures(rounds: list[list[float]], base: list[list[float]]) -> tuple[Figure, ...]:
-    slowest = [[_percentile(each, 99) for each in both] for both in (rounds, base)]
-    medians = figure([statistics.median(each) for each in rounds])
-    return medians, figure(slowest[0]), _ratio(rounds, base), ratio(*slowest)
+def _figures(rounds: list[list[Pair]]) -> tuple[Figure, ...]:
+    return (
+        _median(rounds, "page"),
+        figure([statistics.quantiles(_column(pairs, "page"), n=100)[98] for pairs in rounds]),
+        _in_look_ups(rounds, "page", "look_up"),
+        _median(rounds, "page_cpu"),
+        _in_look_ups(rounds, "page_cpu", "look_up_cpu"),
+    )
 
 
-def _ratio(rounds: list[list[float]], base: list[list[float]]) -> Figure:
-    return ratio([statistics.median(each) for each in rounds], [statistics.median(each) for each in base])
+def _in_look_ups(rounds: list[list[Pair]], page: str, look_up: str) -> Figure:
+    return ratio(_median(rounds, page).samples, _median(rounds, look_up).samples)
 
 
-def _percentile(milliseconds: list[float], percent: int) -> float:
-    return statistics.quantiles(milliseconds, n=100)[percent - 1]
+def _median(rounds: list[list[Pair]], field: str) -> Figure:
+    return figure([statistics.median(_column(pairs, field)) for pairs in rounds])
+
+
+def _column(pairs: list[Pair], field: str) -> list[float]:
+    return [getattr(pair, field) for pair in pairs]

@@ -59,8 +59,11 @@ class Watch:
         return stream["entries-added"] * events_an_entry - (await self.checkpoint()).event_count
 
     async def drop_replicated(self) -> None:
-        """What is left in the stream for listeners every new replicator reads again, which is not to be measured."""
-        await self._client.xtrim(self._outbox, maxlen=0)
+        """What is left in the stream for listeners every new replicator reads again, which is not to be measured.
+
+        All but the last entry: by that one a replicator sees that it has missed nothing.
+        """
+        await self._client.xtrim(self._outbox, maxlen=1)
 
     async def now_ms(self) -> int:
         seconds, microseconds = await self._client.time()

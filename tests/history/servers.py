@@ -35,9 +35,8 @@ class Server:
 
     def kill(self) -> None:
         """kill -9; afterwards it is down."""
-        running = find_running(self.folder)
-        assert running is not None
-        for pid in running.server_pids:
+        assert self.pids
+        for pid in self.pids:
             os.kill(pid, signal.SIGKILL)
         self.stop()
 
@@ -59,10 +58,19 @@ class Server:
         shutil.copytree(self.folder / "valkey", copy)
         return copy
 
+    def empty(self) -> None:
+        """Of a Valkey that is down: it comes back with nothing."""
+        shutil.rmtree(self.folder / "valkey")
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        running = find_running(self.folder)
+        return running.server_pids if running else ()
+
     def go_back_to(self, copy: Path) -> None:
         """A store that lost what came after the copy: killed, set back, started."""
         self.kill()
-        shutil.rmtree(self.folder / "valkey")
+        self.empty()
         shutil.copytree(copy, self.folder / "valkey")
         self.start()
 

@@ -86,6 +86,24 @@ async def test_keys_made_before_the_first_start_stand(
         assert [key.name for key in await keys.all()] == ["boss"]
 
 
+async def test_a_replicator_that_goes_on_meanwhile_does_not_make_a_store_look_behind(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store is looked at, then grows and is replicated: history must not have been read after that."""
+    look, custodian = Restoration.facts, kept.custodian
+    assert custodian is not None
+
+    async def look_too_early(restoration: Restoration) -> StoreFacts:
+        facts = await look(restoration)
+        await kit.submit()
+        await replicate_all(kept, store.url, kit, migrated)
+        return facts
+
+    monkeypatch.setattr(Restoration, "facts", look_too_early)
+
+    assert await custodian.settle() is Verdict.SOUND
+
+
 async def test_of_two_processes_that_find_an_empty_store_one_rebuilds_it(
     kit: Kit,
     kept: KeptStore,

@@ -253,6 +253,27 @@ async def test_a_first_page_opens_few_partitions(scene: Scene) -> None:
     assert len(plan.partitions_opened()) < SPAN_MS // WEEK_MS
 
 
+@pytest.mark.parametrize("name", ["a common state", "a trace"])
+async def test_what_is_at_the_end_or_short_is_asked_for_once(scene: Scene, name: str) -> None:
+    """A trace hardly ever fills a page: looking for more of it piece by piece would be in vain."""
+    wanted, _ = scene.wanted(SINGLE[name])
+    scene.database.plans.clear()
+
+    await scene.listing.page(wanted)
+
+    assert len(scene.database.plans) == 1
+
+
+@pytest.mark.parametrize("name", ["nothing asked for", "a common state", "a rare type", "a worker", "a common tag"])
+async def test_a_path_that_holds_to_the_filter_leaves_nothing_to_check(scene: Scene, name: str) -> None:
+    wanted, _ = scene.wanted(SINGLE[name])
+    scene.database.plans.clear()
+
+    await scene.listing.page(wanted)
+
+    assert [node["Filter"] for plan in scene.database.plans for node in plan.nodes() if "Filter" in node] == []
+
+
 @pytest.mark.parametrize("name", COUNTED)
 async def test_a_count_is_exact_or_says_that_it_is_not(scene: Scene, name: str) -> None:
     wanted, holds = scene.wanted({**SINGLE, **COMBINED}[name])

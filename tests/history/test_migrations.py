@@ -108,5 +108,5 @@ def test_migrate_waits_for_a_database_that_is_still_starting(
             postgres.start()
             assert waiting.wait(30) == 0
 
-    assert refused.returncode == 1
+    assert refused.returncode == 5
     assert refused.stderr.startswith("error: ")

@@ -5,6 +5,7 @@ import time
 import uuid
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from tideq.persistence.kept_store import KeptStore
 from tideq.persistence.migrations import migrate
 from tideq.persistence.partitions import AHEAD, TABLES, Partitions, Range, id_at, instant_of, missing_ranges
 from tideq.persistence.settings import DAY_MS, HistorySettings
+from tideq.queue_core.errors import HistoryUnavailable
 
 NOW = 1_900_000_000_000
 WEEK = 7 * DAY_MS
@@ -143,3 +145,15 @@ DEAD_LETTER = """
 INSERT INTO dead_letter_tasks (task_id, died_at, task_type, priority, reason, pattern, message, retriable)
 VALUES (%s, to_timestamp(%s / 1000.0), 'resize', 'low', 'poison', 'p', 'm', true)
 """
+
+
+async def test_a_database_that_does_not_go_on_is_given_up(
+    migrated: Database, history_settings: HistorySettings
+) -> None:
+    now_ms = time.time_ns() // 1_000_000 + 10 * WEEK
+    async with migrated.session() as blocker, blocker.transaction():
+        await blocker.execute("LOCK TABLE tasks")
+        with pytest.raises(HistoryUnavailable, match="took longer"):
+            await Partitions(migrated, history_settings, max_seconds=0.2).make_ahead(now_ms)
+
+    assert await Partitions(migrated, history_settings).make_ahead(now_ms) != []

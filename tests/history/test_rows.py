@@ -1,5 +1,6 @@
 """From events to rows: what a batch comes to, and that every text arrives in PostgreSQL as it was."""
 
+import io
 import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -15,10 +16,11 @@ from tests.history.situations import replicate_all, rows
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.changes import Change, changes_in, timestamp
+from tideq.persistence.copying import copy_text
 from tideq.persistence.database import Database
 from tideq.persistence.definitions import packed
 from tideq.persistence.kept_store import KeptStore
-from tideq.persistence.rows import Rows, copy_text, finished_in
+from tideq.persistence.rows import Rows, finished_in
 from tideq.queue_core.engine.feed import Entry
 from tideq.queue_core.engine.record import NAMES
 from tideq.queue_core.states import TaskState
@@ -44,7 +46,18 @@ PURGE = change(5, "dead_letter", "purged")
 
 
 def versions(batch: Rows, task_id: bytes = ID) -> list[int]:
-    return [int(line.split(b"\t")[2]) for line in batch.events.get(task_id, [])]
+    return [int.from_bytes(row[3]) for row in _read_binary(batch.events.get(task_id, b""))]
+
+
+def _read_binary(data: bytes) -> Iterator[list[bytes]]:
+    """Rows as COPY's binary format has them: how many fields, then each with its length."""
+    reader = io.BytesIO(data)
+    while count := int.from_bytes(reader.read(2)):
+        fields: list[bytes] = []
+        for _ in range(count):
+            length = int.from_bytes(reader.read(4), signed=True)
+            fields.append(reader.read(max(length, 0)))
+        yield fields
 
 
 def test_a_whole_life_in_one_batch_is_one_new_task_in_its_last_state() -> None:
@@ -53,6 +66,13 @@ def test_a_whole_life_in_one_batch_is_one_new_task_in_its_last_state() -> None:
     assert versions(batch) == [1, 2, 3, 4]
     assert (set(batch.born), batch.changed(), batch.latest[ID]) == ({ID}, [], DEATH)
     assert batch.is_dead(ID.decode())
+
+
+def test_an_error_goes_into_the_row_of_its_event_and_is_remembered_for_the_task() -> None:
+    batch = Rows().add([START, DEATH])
+
+    assert [row[-1] for row in _read_binary(batch.events[ID])] == [b"", b'{"message":"boom"}']
+    assert batch.errors == {ID: [b'{"message":"boom"}']}
 
 
 def test_a_task_known_before_is_changed_once() -> None:

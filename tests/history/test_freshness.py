@@ -1,0 +1,50 @@
+"""Waiting for history: it says yes only of what history has."""
+
+import asyncio
+
+from tests.history.situations import execute, replicating, until
+from tests.kit import Kit
+from tests.stores import StoreUnderTest
+from tideq.persistence.checkpoints import Checkpoints
+from tideq.persistence.database import Database
+from tideq.persistence.freshness import Freshness
+from tideq.persistence.kept_store import KeptStore
+from tideq.queue_core.engine.feed import Feed
+
+
+def freshness_of(kit: Kit, kept: KeptStore, database: Database) -> Freshness:
+    checkpoints = Checkpoints(database, kit.settings.partition)
+    return Freshness(checkpoints, Feed(kept.client, kept.client, kit.keys), kept.engine.scripts)
+
+
+async def test_history_that_is_read_into_catches_up(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+) -> None:
+    await kit.submit()
+
+    async with replicating(kept, store.url, kit):
+        assert await freshness_of(kit, kept, migrated).catch_up(20)
+
+
+async def test_history_that_nobody_writes_does_not(kit: Kit, kept: KeptStore, migrated: Database) -> None:
+    await kit.submit()
+
+    assert not await freshness_of(kit, kept, migrated).catch_up(0.05)
+
+
+async def test_a_store_replaced_meanwhile_has_lost_what_was_waited_for(
+    kit: Kit, kept: KeptStore, migrated: Database
+) -> None:
+    """A higher epoch is further than the entry that was waited for, and history never heard of that entry."""
+    await kit.submit()
+    waiting = asyncio.create_task(freshness_of(kit, kept, migrated).catch_up(20))
+    await until(lambda: _has_looked(waiting))
+
+    await execute(migrated, "UPDATE checkpoints SET epoch = epoch + 1, entry_id = '0-0'")
+
+    assert await waiting is False
+
+
+async def _has_looked(waiting: asyncio.Task[bool]) -> bool:
+    await asyncio.sleep(0.05)
+    return not waiting.done()
