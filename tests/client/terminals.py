@@ -67,6 +67,13 @@ class Terminal:
             assert time.monotonic() < deadline, "\n".join(self.screen)
             self._read(0.1)
 
+    def until_size(self, columns: int, lines: int) -> None:
+        """Reads on until a whole frame of this size was drawn."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while (len(self.screen), max(map(len, self.screen))) != (lines, columns):
+            assert time.monotonic() < deadline, "\n".join(self.screen)
+            self._read(0.1)
+
     def end(self) -> int:
         """Its exit code, once it has ended by itself; what it said last was read."""
         deadline = time.monotonic() + PATIENCE_SECONDS

@@ -132,7 +132,7 @@ async def test_a_process_stopped_while_it_runs_is_told_and_the_next_has_another(
 
 
 def test_a_stop_that_comes_late_does_not_kill_a_process_that_does_another_task(begun: Path) -> None:
-    async def main() -> tuple[bool, bytes]:
+    async def main() -> tuple[str, bytes]:
         children, run = Children(("computing_here",)), make_run(pid, in_process=True)
         with children.borrowed() as child:
             with run.using(child):
@@ -142,9 +142,9 @@ def test_a_stop_that_comes_late_does_not_kill_a_process_that_does_another_task(b
         children.end()
         return answer
 
-    is_success, _ = asyncio.run(main())
+    status, _ = asyncio.run(main())
 
-    assert is_success
+    assert status == "completed"
 
 
 def test_a_module_a_child_cannot_import_fails_its_tasks_and_shows_where(begun: Path) -> None:
@@ -152,11 +152,11 @@ def test_a_module_a_child_cannot_import_fails_its_tasks_and_shows_where(begun: P
     children = Children(("computing_here",))
 
     with children.borrowed() as child:
-        is_success, document = child.run("pid", b"{}")
+        status, document = child.run("pid", b"{}")
     children.end()
 
     error = msgspec.json.decode(document)
-    assert (is_success, error["message"]) == (False, "no such device")
+    assert (status, error["message"]) == ("failed", "no such device")
     assert "computing_here.py" in error["details"]["traceback"]
 
 
