@@ -56,6 +56,7 @@ async def test_a_known_id_with_another_secret_or_role_is_refused(keys: AccessKey
 @pytest.mark.parametrize(
     ("key_text", "role", "complaint"),
     [("nonsense", "admin", "is not tq_<12 hex digits>_"), (_new_key(), "captain", "'captain' is not one of")],
+    ids=["no key", "no role"],
 )
 async def test_what_is_no_key_is_refused_and_not_repeated(
     keys: AccessKeys, key_text: str, role: str, complaint: str
