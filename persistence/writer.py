@@ -19,6 +19,7 @@ from tideq.persistence.deaths import by_pattern
 from tideq.persistence.definitions import unpack
 from tideq.persistence.partitions import TABLES, remove_from
 from tideq.persistence.rows import EVENT_COLUMNS, TASK_COLUMNS, MissingDefinition, Rows
+from tideq.queue_core.errors import HistoryUnavailable
 
 REFUSALS = (
     psycopg.DataError,
@@ -90,6 +91,9 @@ class Writer:
         try:
             async with self._connection.transaction():
                 await self._apply(rows or Rows().add(changes), definitions)
+        except psycopg.errors.CheckViolation as error:
+            # There is no other check than a partition's: it was made just now, and the next try goes to it.
+            raise HistoryUnavailable(str(error)) from error
         except REFUSALS as error:
             if len(changes) == 1:
                 if not await self._is_known(changes[0]):

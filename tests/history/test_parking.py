@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.contract.situations import held, submit_count
-from tests.history.situations import replicate_all, replicating, rows, until, until_replicated
+from tests.history.situations import execute, replicate_all, replicating, rows, until, until_replicated
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
@@ -165,3 +165,24 @@ async def test_an_error_nested_too_deep_to_be_read_is_kept_as_it_is(
     assert await rows(migrated, PARKED) == []
     assert await rows(migrated, "SELECT error FROM tasks") == [(deep.decode(),)]
     assert await rows(migrated, "SELECT reason FROM dead_letter_tasks") == [("discarded",)]
+
+
+async def test_a_partition_that_is_made_at_the_moment_parks_nothing(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+) -> None:
+    """A row on its way to another partition is refused by a check; the next try finds the new one."""
+    await execute(migrated, "ALTER TABLE tasks ADD CONSTRAINT made_meanwhile CHECK (false) NOT VALID")
+    await submit_count(kit, 3)
+
+    with capture_logs() as logs:
+
+        async def was_refused() -> bool:
+            return any(each["event"] == "replicator waits" for each in logs)
+
+        async with replicating(kept, store.url, kit):
+            await until(was_refused)
+            await execute(migrated, "ALTER TABLE tasks DROP CONSTRAINT made_meanwhile")
+            await until_replicated(kit, migrated)
+
+    assert await rows(migrated, PARKED) == []
+    assert await rows(migrated, "SELECT count(*) FROM tasks") == [(3,)]
