@@ -1,7 +1,8 @@
 """The embedded Valkey (or Redis 7 and later): which program, with which settings, when ready.
 
-Does not promise more than one second of writes after a power cut (`appendfsync everysec`; a mere
-kill -9 loses nothing), and sets nothing up for a cluster beyond the flags it is given.
+Does not promise the last second of writes after a power cut (`appendfsync everysec`), nor after a kill -9 while the
+disk is slow: the server puts off writing while a sync is under way. Sets nothing up for a cluster beyond the flags it
+is given.
 """
 
 import os

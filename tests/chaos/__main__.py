@@ -1,0 +1,31 @@
+"""`python -m tests.chaos`: one run, by CHAOS_LEVEL, CHAOS_SEED and CHAOS_SECONDS. Fails when a promise was broken."""
+
+import dataclasses
+import os
+import random
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.chaos.levels import LEVELS
+from tests.chaos.run import run
+
+
+def main() -> int:
+    level = LEVELS[os.environ.get("CHAOS_LEVEL", "long")]
+    if seconds := os.environ.get("CHAOS_SECONDS"):
+        level = dataclasses.replace(level, seconds=float(seconds))
+    seed = int(os.environ.get("CHAOS_SEED") or random.randrange(1_000_000))
+    folder = Path(os.environ.get("CHAOS_FOLDER") or tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
+    sys.stdout.write(f"chaos {level.name}, seed {seed}, {level.seconds:g} s, in {folder}\n")
+    sys.stdout.flush()
+    report = run(level, seed, folder)
+    sys.stdout.write(report.told() + "\n")
+    if report.is_good and "CHAOS_FOLDER" not in os.environ:
+        shutil.rmtree(folder)
+    return 0 if report.is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

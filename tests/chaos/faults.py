@@ -1,0 +1,233 @@
+"""What goes wrong: one function a fault, and a plan of them made of a seed.
+
+A new fault, say a fail-over, is a function in `FAULTS` and a weight in a profile.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, NamedTuple
+
+import redis.asyncio as redis
+
+from tests.api.proxy import Proxy
+from tests.chaos.notes import wall_ms
+from tests.chaos.site import Site
+
+MAX_DOWN_SECONDS = 0.5
+FLOOR_BYTES = 1
+CLOCK_BACK_MS, CLOCK_AHEAD_MS = -2_000, 15_000
+
+
+class Fault(NamedTuple):
+    at_seconds: float
+    name: str
+    target: str
+    seconds: float
+
+
+Act = Callable[[Site, str, float], Awaitable[None]]
+
+
+async def kill(site: Site, target: str, seconds: float) -> None:
+    process = site.processes[target]
+    process.kill()
+    await asyncio.sleep(min(seconds, MAX_DOWN_SECONDS))
+    process.start()
+
+
+async def freeze(site: Site, target: str, seconds: float) -> None:
+    process = site.processes[target]
+    if process.is_up:
+        process.freeze()
+        await asyncio.sleep(seconds)
+        process.thaw()
+
+
+async def reset(site: Site, target: str, seconds: float) -> None:
+    site.proxies[target].reset_all()
+
+
+async def lose_replies(site: Site, target: str, seconds: float) -> None:
+    """The deed is done, and nobody hears of it."""
+    proxy, chance = site.proxies[target], random.Random(f"{target}:{seconds}")
+    proxy.resets_before = lambda _: chance.random() < 0.2
+    await asyncio.sleep(seconds)
+    proxy.resets_before = lambda _: False
+
+
+async def delay(site: Site, target: str, seconds: float) -> None:
+    site.proxies[target].delay_seconds = seconds / 8
+    await asyncio.sleep(seconds)
+    site.proxies[target].delay_seconds = 0.0
+
+
+async def half_open(site: Site, target: str, seconds: float) -> None:
+    """Requests get through, answers do not; then the connections break."""
+    proxy: Proxy = site.proxies[target]
+    proxy.hold_answers()
+    await asyncio.sleep(seconds)
+    proxy.reset_all()
+    proxy.release_answers()
+
+
+async def postgres_down(site: Site, target: str, seconds: float) -> None:
+    async with site.store_lock:
+        await asyncio.to_thread(site.postgres.kill)
+        await asyncio.sleep(seconds)
+        await asyncio.to_thread(site.postgres.start)
+
+
+async def valkey_restart(site: Site, target: str, seconds: float) -> None:
+    """While a sync of its file lags, Valkey acknowledges what it has not written at all: the checker is told."""
+    async with site.store_lock:
+        async with store_client(site) as client:
+            is_lagging = (await client.info("persistence"))["aof_pending_bio_fsync"] > 0
+        await asyncio.to_thread(site.valkey.kill)
+        site.notebook.note("store_killed", is_lagging=is_lagging)
+        await asyncio.sleep(min(seconds, MAX_DOWN_SECONDS))
+        await asyncio.to_thread(site.valkey.start)
+
+
+async def valkey_wiped(site: Site, target: str, seconds: float) -> None:
+    async with site.store_lock:
+        await asyncio.to_thread(site.valkey.kill)
+        site.notebook.note("wiped")
+        await asyncio.to_thread(site.valkey.empty)
+        await asyncio.to_thread(site.valkey.start)
+        await _until_rebuilt(site)
+
+
+async def valkey_frozen(site: Site, target: str, seconds: float) -> None:
+    async with site.store_lock:
+        for pid in site.valkey.pids:
+            os.kill(pid, signal.SIGSTOP)
+        await asyncio.sleep(seconds)
+        for pid in site.valkey.pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+async def scripts_forgotten(site: Site, target: str, seconds: float) -> None:
+    async with site.store_lock, store_client(site) as client:
+        await client.execute_command("SCRIPT", "FLUSH")
+
+
+async def memory_full(site: Site, target: str, seconds: float) -> None:
+    async with site.store_lock, store_client(site) as client:
+        await client.config_set("maxmemory", FLOOR_BYTES)
+        await asyncio.sleep(seconds)
+        await client.config_set("maxmemory", 0)
+
+
+async def disk_full(site: Site, target: str, seconds: float) -> None:
+    """Over only when the store has written down all it was told meanwhile: until then a kill would lose it."""
+    async with site.store_lock, store_client(site) as client:
+        site.shim.fill_disk(True)
+        await asyncio.sleep(seconds)
+        site.shim.fill_disk(False)
+        while (await client.info("persistence"))["aof_last_write_status"] != "ok":
+            await asyncio.sleep(0.1)
+
+
+async def clock_ahead(site: Site, target: str, seconds: float) -> None:
+    await _jump(site, CLOCK_AHEAD_MS)
+
+
+async def clock_back(site: Site, target: str, seconds: float) -> None:
+    await _jump(site, CLOCK_BACK_MS)
+
+
+async def _jump(site: Site, milliseconds: int) -> None:
+    async with site.store_lock:
+        began = wall_ms()
+        site.shim.jump(milliseconds)
+        site.notebook.note("clock", t0=began, ahead_ms=site.shim.ahead_ms)
+
+
+async def _until_rebuilt(site: Site) -> None:
+    """The next trouble waits: a second wipe in the middle of a rebuild is `kill` of whoever rebuilds."""
+    with contextlib.suppress(TimeoutError):
+        await site.until_ready()
+
+
+@contextlib.asynccontextmanager
+async def store_client(site: Site) -> AsyncGenerator[Any]:
+    """Past the proxies."""
+    driver: Any = redis.Redis
+    client = driver.from_url(site.valkey.redis_url)
+    async with contextlib.aclosing(client):
+        yield client
+
+
+FAULTS: dict[str, Act] = {
+    act.__name__: act
+    for act in (
+        *(kill, freeze, reset, lose_replies, delay, half_open),
+        *(postgres_down, valkey_restart, valkey_wiped, valkey_frozen, scripts_forgotten),
+        *(memory_full, disk_full, clock_ahead, clock_back),
+    )
+}
+ON_PROCESSES, ON_PROXIES = ("kill", "freeze"), ("reset", "lose_replies", "delay", "half_open")
+NEED_SHIM = ("disk_full", "clock_ahead", "clock_back")
+KILLING = ("kill", "postgres_down", "valkey_restart", "valkey_wiped")
+
+Profile = dict[str, float]
+MIXED: Profile = {
+    "kill": 10,
+    "freeze": 3,
+    "reset": 3,
+    "lose_replies": 3,
+    "delay": 2,
+    "half_open": 2,
+    "postgres_down": 1.5,
+    "valkey_restart": 2,
+    "valkey_wiped": 1,
+    "valkey_frozen": 1,
+    "scripts_forgotten": 1,
+    "memory_full": 1,
+    "disk_full": 1,
+    "clock_ahead": 0.5,
+    "clock_back": 0.5,
+}
+"""Chance by weight; in a plan every fault of its profile comes before any comes a second time.
+
+`kill:worker` is a kill of something with "worker" in its name.
+"""
+
+
+def make_plan(seed: int, seconds: float, every_seconds: float, profile: Profile, site: Site) -> list[Fault]:
+    chance = random.Random(f"plan:{seed}")
+    possible = {name: weight for name, weight in profile.items() if name not in NEED_SHIM or not site.shim.missing}
+    first = chance.sample(list(possible), len(possible))
+    plan: list[Fault] = []
+    at = every_seconds
+    while at < seconds:
+        key = first.pop() if first else chance.choices(list(possible), list(possible.values()))[0]
+        name, _, part = key.partition(":")
+        plan.append(Fault(round(at, 3), name, _target(chance, name, part, site), round(chance.uniform(0.3, 3.0), 3)))
+        at += chance.uniform(0.5, 1.5) * every_seconds
+    return plan
+
+
+def _target(chance: random.Random, name: str, part: str, site: Site) -> str:
+    possible = site.processes if name in ON_PROCESSES else site.proxies if name in ON_PROXIES else {"": None}
+    return chance.choice(sorted(target for target in possible if part in target))
+
+
+async def inflict(site: Site, plan: list[Fault]) -> None:
+    """Each at its time, whether or not the one before is over; returns when all are."""
+    began = asyncio.get_running_loop().time()
+    async with asyncio.TaskGroup() as group:
+        for fault in plan:
+            await asyncio.sleep(max(began + fault.at_seconds - asyncio.get_running_loop().time(), 0))
+            group.create_task(_inflict(site, fault))
+
+
+async def _inflict(site: Site, fault: Fault) -> None:
+    began = wall_ms()
+    site.notebook.note("fault_begins", name=fault.name, target=fault.target, seconds=fault.seconds)
+    await FAULTS[fault.name](site, fault.target, fault.seconds)
+    site.notebook.note("fault", name=fault.name, target=fault.target, t0=began)

@@ -1,0 +1,177 @@
+"""Mistakes that the harness must find: each is put into a copy of the tree, whose processes are then run under fire.
+
+`python -m tests.chaos.planted [word…]` runs those whose name has the words, or all, and prints what caught each.
+"""
+
+import dataclasses
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.chaos.faults import Profile
+from tests.chaos.levels import Level
+from tests.chaos.run import Report, run
+
+TREE = Path(__file__).parents[2]
+PARTS = ("api", "persistence", "queue_core", "tideq", "workers")
+LUA, INCLUDE = "queue_core/engine/lua", "queue_core/engine/lua/include"
+SEEDS = (1, 2, 3)
+WORKERS_DIE: Profile = {"kill:worker": 1}
+WIPES: Profile = {"valkey_wiped": 1}
+HISTORY_AWAY: Profile = {"lose_replies:replicate-1>postgres": 1}
+CALM: Profile = {"reset": 1}
+ORDINARY = Level(
+    "planted",
+    seconds=14,
+    fault_seconds=2.0,
+    batch_size=20,
+    pause_seconds=0.08,
+    hands=4,
+    hand_share=0.4,
+    slow_share=0.5,
+    drain_seconds=20,
+    staff={"api": 1, "monitor": 1, "replicate": 1, "worker": 2},
+)
+
+
+class Mistake(NamedTuple):
+    path: str
+    right: str
+    wrong: str
+    profile: Profile = CALM
+    poison_share: float = 0.0
+
+
+MISTAKES = {
+    "any lease is good": Mistake(
+        f"{INCLUDE}/held_by.lua",
+        "if task.lease ~= lease or task.worker ~= worker_id then return 'STALE_LEASE ' .. task.state end",
+        "",
+    ),
+    "a second result is accepted": Mistake(
+        f"{LUA}/complete.lua", "lease, 'executing')", "lease, 'executing', 'completed')"
+    ),
+    "a result comes after a cancel": Mistake(
+        f"{LUA}/complete.lua", "lease, 'executing')", "lease, 'executing', 'cancelled')"
+    ),
+    "a lapsed task loses its rank": Mistake(
+        f"{INCLUDE}/recover.lua", "task.deliveries, task.attempt =", "task.rank = now task.deliveries, task.attempt ="
+    ),
+    "a timeout costs no retry": Mistake(f"{INCLUDE}/spend_retry.lua", "task.retries = task.retries + 1", ""),
+    "a lost worker costs no loss": Mistake(
+        f"{INCLUDE}/recover.lua", "task.losses = task.losses + 1", "", WORKERS_DIE, 0.003
+    ),
+    "poison is tried without end": Mistake(
+        f"{INCLUDE}/recover.lua", "if task.losses < max_losses then", "if true then", CALM, 0.003
+    ),
+    "a poll is no sign of life": Mistake(
+        f"{LUA}/claim.lua", "redis.call('ZADD', workers_key, now + heartbeat_timeout_ms, worker_id)\n", ""
+    ),
+    "dead workers are never given up": Mistake(
+        f"{INCLUDE}/recover.lua", "if not silent[1] then return moved, 0 end", "do return moved, 0 end", WORKERS_DIE
+    ),
+    "a cancelled task stays in the set": Mistake(f"{INCLUDE}/finish.lua", "  place_nowhere(task_id)\n", ""),
+    "a delay is ignored": Mistake(
+        f"{LUA}/submit.lua", "if visible_text == '' then place_ready", "if true then place_ready"
+    ),
+    "a retry does not wait": Mistake(f"{INCLUDE}/spend_retry.lua", "now + retry_delay(task, code, jitter)", "now + 1"),
+    "a key is not kept": Mistake(f"{LUA}/submit.lua", "if name ~= '' then redis.call", "if false then redis.call"),
+    "a script is sent twice": Mistake(
+        "queue_core/engine/scripts.py",
+        "        except RedisError as error:\n            raise StoreUnavailable(str(error)) from error\n",
+        "        except RedisError:\n            sha = await self._hash(source)\n"
+        "            return await self._client.evalsha(sha, key_count, *words)\n",
+        {"lose_replies:api-1>valkey": 1},
+    ),
+    "a finished task is forgotten before history has it": Mistake(
+        f"{INCLUDE}/keep.lua", "if unrecorded_ttl_ms > 0 then", "if true then", {"postgres_down": 1}
+    ),
+    "the checkpoint moves before the rows": Mistake(
+        "persistence/writer.py",
+        "await self._checkpoints.move(self._connection, batch.before, batch.after)\n",
+        "await self._checkpoints.move(self._connection, batch.before, batch.after)\n"
+        "        async with self._connection.transaction():\n",
+        HISTORY_AWAY,
+    ),
+    "dead letters are not listed": Mistake(
+        "persistence/writer.py", "if rows.deaths:", "if rows.deaths and False:", CALM, 0.003
+    ),
+    "a rebuild leaves out what is held": Mistake(
+        "persistence/queries/live_tasks.sql",
+        "WHERE state = ANY (%s)",
+        "WHERE state = ANY (%s) AND state = 'queued'",
+        WIPES,
+    ),
+    "a rebuild leaves out the keys": Mistake(
+        "persistence/queries/kept_keys.sql", "WHERE idempotency IS NOT NULL", "WHERE false", WIPES
+    ),
+    "an empty store is taken for a new one": Mistake(
+        "persistence/custody.py", "return Verdict.REBUILD\n    epoch", "return Verdict.NEW\n    epoch", WIPES
+    ),
+    "a lost epoch counts as history": Mistake(
+        "persistence/freshness.py",
+        "return checkpoint.epoch == epoch",
+        "return True",
+        {"freeze:replicate": 2, "valkey_wiped": 1},
+    ),
+    "a refusal does not say when to come back": Mistake(
+        "api/problems.py",
+        "if status in (429, 503) else {}",
+        "if status == 429 else {}",
+        {"valkey_frozen": 1, "valkey_restart": 1},
+    ),
+    "a worker begins what it may not": Mistake(
+        "workers/runtime/crew.py",
+        'if not outcome.ok:\n                log.info("task was not ours',
+        'if False:\n                log.info("task was not ours',
+        {"freeze:worker": 2, "half_open:worker": 2, "half_open:api": 1},
+    ),
+}
+
+
+def plant(mistake: Mistake, folder: Path) -> Path:
+    """A copy of everything that processes import, with the mistake in it."""
+    for part in PARTS:
+        shutil.copytree(TREE / part, folder / part, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    path = folder / mistake.path
+    text = path.read_text()
+    if mistake.right not in text:
+        raise LookupError(f"{mistake.path} no longer says {mistake.right!r}: plant this mistake anew")
+    path.write_text(text.replace(mistake.right, mistake.wrong))
+    return folder
+
+
+def hunt(mistake: Mistake, folder: Path) -> tuple[Report, int]:
+    """Until a run finds it; the report of the last run, and how many there were."""
+    code = plant(mistake, folder / "code")
+    level = dataclasses.replace(ORDINARY, profile=mistake.profile, poison_share=mistake.poison_share)
+    report = run(level, SEEDS[0], folder / f"seed-{SEEDS[0]}", code)
+    for number, seed in enumerate(SEEDS[1:], 2):
+        if not report.is_good:
+            return report, number - 1
+        report = run(level, seed, folder / f"seed-{seed}", code)
+    return report, len(SEEDS)
+
+
+def main(words: list[str]) -> int:
+    missed = 0
+    chosen = {name: each for name, each in MISTAKES.items() if not words or any(word in name for word in words)}
+    for name, mistake in chosen.items():
+        folder = Path(tempfile.mkdtemp(prefix="planted-"))
+        report, runs = hunt(mistake, folder)
+        missed += report.is_good
+        sys.stdout.write(f"{name}: {'MISSED' if report.is_good else f'caught in run {runs}'}\n")
+        for check, problems in report.problems.items():
+            sys.stdout.write(f"    {check}: {len(problems)}, {problems[0][:140]}\n")
+        sys.stdout.flush()
+        if not os.environ.get("CHAOS_KEEP"):
+            shutil.rmtree(folder)
+    sys.stdout.write(f"{len(chosen) - missed} of {len(chosen)} caught\n")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,49 @@
+"""Valkey with `trouble.c` preloaded: its clock can jump, and its disk can be full, without being root."""
+
+import mmap
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+from tideq.embedded import bundled_valkey
+
+SOURCE = Path(__file__).with_name("trouble.c")
+LAYOUT = struct.Struct("=qq")
+
+
+class Shim:
+    """`missing` says why it is not there; then the server is a plain one."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        valkey = bundled_valkey()
+        assert valkey is not None
+        self.binary, self.missing = valkey, ""
+        self._path = folder / "trouble"
+        self._path.write_bytes(bytes(LAYOUT.size))
+        with self._path.open("r+b") as file:
+            self._shared = mmap.mmap(file.fileno(), LAYOUT.size)
+        self.ahead_ms = 0
+        if compiler := shutil.which("cc") or shutil.which("gcc"):
+            self.binary = self._wrapped(compiler, valkey, folder)
+        else:
+            self.missing = "no C compiler: no clock jumps and no full disks"
+
+    def jump(self, milliseconds: int) -> None:
+        self.ahead_ms += milliseconds
+        self._tell(False)
+
+    def fill_disk(self, is_full: bool) -> None:
+        self._tell(is_full)
+
+    def _tell(self, is_full: bool) -> None:
+        self._shared[:] = LAYOUT.pack(self.ahead_ms, is_full)
+
+    def _wrapped(self, compiler: str, valkey: Path, folder: Path) -> Path:
+        library, wrapper = folder / "trouble.so", folder / "valkey-in-trouble"
+        subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, SOURCE], check=True, timeout=60)
+        lines = ["#!/bin/sh", f"export TROUBLE_FILE='{self._path}' LD_PRELOAD='{library}'", f"exec '{valkey}' \"$@\""]
+        wrapper.write_text("\n".join(lines) + "\n")
+        wrapper.chmod(0o755)
+        return wrapper

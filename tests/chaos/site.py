@@ -1,0 +1,183 @@
+"""Everything that runs: two stores, nine processes, and a proxy before each of their connections."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+
+from tests.api.proxy import Proxy, proxying
+from tests.api.running import TIDEQ, environ
+from tests.chaos.notes import Notebook
+from tests.chaos.processes import Process
+from tests.chaos.shim import Shim
+from tests.history.servers import Server
+from tests.stores import free_port
+from tideq.embedded import PostgresOptions, ValkeyOptions
+from tideq.queue_core.background import running
+
+QUEUE = "chaos"
+ASSIGNMENT_MS, HEARTBEAT_MS, RETRY_BASE_MS = 2_000, 4_000, 200
+MAX_LOSSES, MAX_DELIVERIES = 4, 10
+SETTINGS = {
+    "TIDEQ_ASSIGNMENT_TIMEOUT_SECONDS": str(ASSIGNMENT_MS / 1000),
+    "TIDEQ_HEARTBEAT_TIMEOUT_SECONDS": str(HEARTBEAT_MS / 1000),
+    "TIDEQ_RETRY_BASE_SECONDS": str(RETRY_BASE_MS / 1000),
+    "TIDEQ_RETRY_CAP_SECONDS": "1",
+    "TIDEQ_RESULT_TTL_SECONDS": "3",
+    "TIDEQ_SOFT_DEPTH": "2000",
+    "TIDEQ_HIGH_ONLY_DEPTH": "2500",
+    "TIDEQ_MAX_DEPTH": "3000",
+    "TIDEQ_MAX_LOSSES": str(MAX_LOSSES),
+    "TIDEQ_MAX_DELIVERIES": str(MAX_DELIVERIES),
+}
+"""Everything falls due within a run: lapsed claims, dead workers, retries, and the time finished tasks stay; and a
+backlog that could not be drained at its end is refused."""
+Staff = dict[str, int]
+STAFF: Staff = {"api": 2, "monitor": 2, "replicate": 2, "worker": 3}
+CONCURRENCY = 8
+LOOK_SECONDS = 0.1
+READY_SECONDS = 90
+
+
+@dataclass
+class Site:
+    folder: Path
+    notebook: Notebook
+    shim: Shim
+    valkey: Server
+    postgres: Server
+    staff: Staff
+    proxies: dict[str, Proxy] = field(default_factory=dict[str, Proxy])
+    processes: dict[str, Process] = field(default_factory=dict[str, Process])
+    store_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Troubles of the stores come one at a time: a disk that is full and a server that is killed lose data together,
+    as its manual says."""
+
+    @property
+    def ledger(self) -> Path:
+        return self.folder / "ledger"
+
+    @property
+    def urls(self) -> list[str]:
+        """Where clients find the service."""
+        return [f"http://127.0.0.1:{self.proxies[f'client>{name}'].port}" for name in self.names("api")]
+
+    @property
+    def postgres_socket(self) -> str:
+        (folder,) = parse_qs(urlsplit(self.postgres.database_url).query)["host"]
+        return f"{folder}/.s.PGSQL.5432"
+
+    def names(self, kind: str) -> list[str]:
+        return [f"{kind}-{number}" for number in range(1, self.staff[kind] + 1)]
+
+    async def until_ready(self) -> None:
+        async with asyncio.timeout(READY_SECONDS), httpx.AsyncClient() as http:
+            for url in self.urls:
+                while not await _is_ready(http, url):
+                    await asyncio.sleep(0.1)
+
+    async def look_after(self) -> None:
+        while True:
+            for process in self.processes.values():
+                process.look_after()
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _is_ready(http: httpx.AsyncClient, url: str) -> bool:
+    with contextlib.suppress(httpx.HTTPError):
+        return (await http.get(f"{url}/readyz")).status_code == 200
+    return False
+
+
+@contextlib.asynccontextmanager
+async def open_site(folder: Path, notebook: Notebook, staff: Staff, code: Path | None = None) -> AsyncGenerator[Site]:
+    """`code` is another tree that the processes run instead of this one."""
+    shim = Shim(folder / "shim")
+    valkey = Server(folder / "valkey", valkey=ValkeyOptions(binary=shim.binary), postgres=None)
+    postgres = Server(folder / "postgres", valkey=None, postgres=PostgresOptions(flags=("-c", "fsync=off")))
+    site = Site(folder, notebook, shim, valkey, postgres, staff)
+    try:
+        valkey.start()
+        postgres.start()
+        async with contextlib.AsyncExitStack() as stack:
+            await _open_processes(site, stack, code)
+            await stack.enter_async_context(running(site.look_after()))
+            await site.until_ready()
+            yield site
+    finally:
+        for process in site.processes.values():
+            process.kill()
+        valkey.stop()
+        postgres.stop()
+
+
+async def _open_processes(site: Site, stack: contextlib.AsyncExitStack, code: Path | None) -> None:
+    """Proxies first: a process is told their ports."""
+    shutil.copy(Path(__file__).with_name("handlers.py"), site.folder / "chaos_handlers.py")
+    ports = {name: free_port() for name in site.names("api")}
+    for name, port in ports.items():
+        await _proxy(site, stack, f"client>{name}", f"http://127.0.0.1:{port}")
+    names = [*ports, *site.names("monitor"), *site.names("replicate")]
+    for name in names:
+        await _proxy(site, stack, f"{name}>valkey", site.valkey.redis_url)
+        await _proxy(site, stack, f"{name}>postgres", f"unix://{site.postgres_socket}")
+    await _migrate(site, _service_environ(site, "api-1", code))
+    for name in names:
+        kind = name.partition("-")[0]
+        options = ["serve", "--port", str(ports[name])] if kind == "api" else [kind]
+        _add(site, name, options, _service_environ(site, name, code))
+    for number, name in enumerate(site.names("worker")):
+        api = list(ports)[number % len(ports)]
+        await _proxy(site, stack, f"{name}>{api}", f"http://127.0.0.1:{ports[api]}")
+        _add(site, name, _worker_options(site, name, api), _worker_environ(site, code))
+    for process in site.processes.values():
+        process.start()
+
+
+async def _proxy(site: Site, stack: contextlib.AsyncExitStack, name: str, url: str) -> None:
+    site.proxies[name] = await stack.enter_async_context(proxying(url))
+
+
+def _add(site: Site, name: str, options: list[str], settings: dict[str, str]) -> None:
+    site.processes[name] = Process(name, [TIDEQ, *options], settings, site.folder, site.notebook)
+
+
+async def _migrate(site: Site, settings: dict[str, str]) -> None:
+    process = await asyncio.create_subprocess_exec(
+        TIDEQ,
+        "migrate",
+        env=settings,
+        cwd=site.folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await process.communicate()
+    assert process.returncode == 0, said.decode()
+
+
+def _service_environ(site: Site, name: str, code: Path | None) -> dict[str, str]:
+    redis_url = f"redis://127.0.0.1:{site.proxies[f'{name}>valkey'].port}/0"
+    postgres = site.proxies[f"{name}>postgres"].port
+    database_url = f"postgresql://tideq@127.0.0.1:{postgres}/tideq?sslmode=disable&gssencmode=disable"
+    return environ(redis_url, QUEUE, DATABASE_URL=database_url, **SETTINGS) | _path_to(code)
+
+
+def _worker_options(site: Site, name: str, api: str) -> list[str]:
+    url = f"http://127.0.0.1:{site.proxies[f'{name}>{api}'].port}"
+    options = ["--url", url, "--name", name, "--handlers", "chaos_handlers", "--concurrency", str(CONCURRENCY)]
+    return ["worker", *options]
+
+
+def _worker_environ(site: Site, code: Path | None) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TIDEQ_")}
+    return inherited | {"LEDGER": str(site.ledger)} | _path_to(code)
+
+
+def _path_to(code: Path | None) -> dict[str, str]:
+    return {"PYTHONPATH": str(code)} if code else {}
