@@ -15,7 +15,9 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def environ_for(url: str, **more: str) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TIDEQ_", "NO_COLOR"))}
+    """Neither settings nor a look of whoever runs the tests, or of a library that was imported by them."""
+    ours = ("TIDEQ_", "NO_COLOR", "COLUMNS", "LINES")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return {**inherited, "TIDEQ_URL": url, **more}
 
 

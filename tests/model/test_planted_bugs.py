@@ -81,7 +81,7 @@ MISTAKES = {
     ),
     "an idle dead worker ends the sweep": Mistake(("sweep",), "#ids == left and 1 or 0", "0"),
     "a dead worker's task is recovered twice": Mistake(
-        RECOVERING, "local moved = recover_due(limit)\n  flush()\n", "local moved = recover_due(limit)\n"
+        RECOVERING, "  judge_circuits()\n  flush()\n", "  judge_circuits()\n"
     ),
     "a worker that came back is forgotten": Mistake(
         ("register",), "redis.call('ZREM', dead_workers_key, worker_id)\n", ""

@@ -24,6 +24,9 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     last_heartbeat_at: datetime | None = None
     heartbeat_due_at: datetime | None = None
     died_at: datetime | None = None
+    circuit: str = "closed"
+    """`open` while it gets nothing because it failed too often; `trial` while its next results decide."""
+    circuit_open_until: datetime | None = None
     health: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 

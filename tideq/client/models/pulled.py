@@ -28,6 +28,8 @@ class PulledTask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """When it goes to another, unless something was said about it."""
     trace_id: str | None = None
     traceparent: str | None = None
+    tracestate: str | None = None
+    baggage: str | None = None
 
     @functools.cached_property
     def parameters(self) -> Any:
