@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,12 +11,20 @@ import pytest
 from tests.api.bench import Bench
 from tests.api.running import environ, serving
 from tests.client.commands import Run, answer, run_on_terminal, runner
-from tests.client.services import command_done
+from tests.client.services import command_done, with_history
 from tests.client.terminals import FROM_SCREEN, SHOW_CURSOR, TO_SCREEN, Terminal, at_terminal
 from tests.stores import StoreUnderTest, free_port
 from tideq.client import AsyncClient, Client
 
 QUICK = ("top", "--interval", "0.1")
+
+
+@pytest.fixture(scope="module")
+def url(server_settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A queue of its own: what others left behind would fill the screen."""
+    settings = {**server_settings, "TIDEQ_QUEUE": uuid.uuid4().hex[:12]}
+    with with_history(settings, tmp_path_factory.mktemp("top")) as url:
+        yield url
 
 
 @pytest.fixture
