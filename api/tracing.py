@@ -56,7 +56,7 @@ class RequestTracer:
             return send(message)
 
         try:
-            await self._app(scope, receive, noting)  # type: ignore[arg-type]
+            await self._app(scope, receive, noting)  # type: ignore[arg-type] - messages of every kind
         except Exception as failure:
             status = GONE if isinstance(failure, CallerGone) else problem_of(failure)[0].status
             error = span_error(failure) if status >= 500 else None
@@ -82,7 +82,7 @@ class Sending:
         self._tracing: Tracing | None = None
         self._queue = queue
         self._ids: Sequence[str] = ()
-        parent: TraceParent | None = request.scope.get(SPAN) if tracing else None  # type: ignore[assignment]
+        parent: TraceParent | None = request.scope.get(SPAN) if tracing else None  # type: ignore[assignment] - ours
         if tracing is not None and parent is not None and parent.is_sampled:
             self._tracing, self._parent = tracing, parent
             self._context, self._began_ns = tracing.begin(parent, telemetry.SEND), time.time_ns()

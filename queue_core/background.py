@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 CANCEL_AGAIN_SECONDS = 0.1
+
+T = TypeVar("T")
 
 
 async def end(*jobs: asyncio.Future[Any]) -> None:
@@ -34,7 +36,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 @contextlib.asynccontextmanager
-async def running(work: Coroutine[Any, Any, None]) -> AsyncGenerator[asyncio.Task[None]]:
+async def running(work: Coroutine[Any, Any, T]) -> AsyncGenerator[asyncio.Task[T]]:
     """For as long as the block lasts."""
     job = asyncio.create_task(work)
     try:

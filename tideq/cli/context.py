@@ -1,7 +1,9 @@
 """`tideq context`: services by name."""
 
+import contextlib
 import os
 import sys
+from collections.abc import Generator
 from typing import Annotated
 
 import cyclopts
@@ -78,10 +80,8 @@ def use(name: str) -> None:
         Of a context.
     """
     contexts = _contexts()
-    try:
+    with _known():
         _keep(contexts.using(name))
-    except UnknownContext as error:
-        stop(str(error), NOT_FOUND)
 
 
 def show_list(*, output: Output = "table") -> None:
@@ -109,10 +109,8 @@ def show_context(name: str | None = None, *, output: Output = "table") -> None:
     contexts = _contexts()
     if not (wanted := name or contexts.current):
         stop("no context is in use: `tideq context use NAME`", NOT_FOUND)
-    try:
+    with _known():
         contexts.named(wanted)
-    except UnknownContext as error:
-        stop(str(error), NOT_FOUND)
     show_one(_shown(contexts, wanted), output)
 
 
@@ -125,8 +123,14 @@ def remove(name: str) -> None:
         Of a context.
     """
     contexts = _contexts()
-    try:
+    with _known():
         _keep(contexts.without(name))
+
+
+@contextlib.contextmanager
+def _known() -> Generator[None]:
+    try:
+        yield
     except UnknownContext as error:
         stop(str(error), NOT_FOUND)
 

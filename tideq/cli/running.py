@@ -17,7 +17,7 @@ from tideq.cli.endings import stop_with
 from tideq.cli.saying import log_to_stderr as log_to_stderr
 from tideq.cli.saying import say as say
 from tideq.persistence.kept_store import KeptStore
-from tideq.queue_core.background import running, together
+from tideq.queue_core.background import end, running, together
 from tideq.queue_core.engine.scripts import assemble_all
 from tideq.queue_core.engine.store import StoreUrlError
 from tideq.queue_core.errors import Unavailable
@@ -27,7 +27,6 @@ from tideq.queue_core.tracing import Tracing
 from tideq.telemetry.metrics import push_for_ever
 from tideq.telemetry.setup import tracing_from
 
-CANCEL_AGAIN_SECONDS = 1.0
 """Long enough for connections to be closed in order."""
 
 Housekeeping = Callable[[KeptStore, ServiceSettings, Counters, Tracing | None], Coroutine[Any, Any, None]]
@@ -67,21 +66,15 @@ def run_service(
 
 
 async def until_signal(work: Coroutine[Any, Any, None]) -> None:
-    """SIGTERM and Ctrl-C end it. A cancellation can get lost (see `background.end`): one that does is repeated."""
+    """SIGTERM and Ctrl-C end it."""
     job, asked, loop = asyncio.ensure_future(work), asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked.set)
-    async with running(_wait_for(asked)) as waiting:
+    async with running(asked.wait()) as waiting:
         await asyncio.wait((job, waiting), return_when=asyncio.FIRST_COMPLETED)
-    while not job.done():
-        job.cancel()
-        await asyncio.wait((job,), timeout=CANCEL_AGAIN_SECONDS)
+    await end(job)
     if not job.cancelled():
         job.result()
-
-
-async def _wait_for(event: asyncio.Event) -> None:
-    await event.wait()
 
 
 def environ_with(**overrides: object) -> dict[str, str]:

@@ -77,7 +77,7 @@ class Claimer:
         while True:
             await self._may_claim.wait()
             self._is_interrupted.clear()
-            async with running(self._claim_for_ever()) as claiming, running(_wait_for(self._is_interrupted)) as other:
+            async with running(self._claim_for_ever()) as claiming, running(self._is_interrupted.wait()) as other:
                 await asyncio.wait((claiming, other), return_when=asyncio.FIRST_COMPLETED)
                 if claiming.done():
                     claiming.result()
@@ -146,7 +146,3 @@ class Claimer:
         else:
             log.error("service refuses to give work", error=str(error))
             await asyncio.sleep(REFUSED_SECONDS)
-
-
-async def _wait_for(event: asyncio.Event) -> None:
-    await event.wait()

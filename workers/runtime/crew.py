@@ -140,7 +140,7 @@ class Crew:
             self._ask_about_all_of(worker_id)
 
     async def _live(self, drain_seconds: float) -> None:
-        async with running(self._claimer.run()) as claiming, running(_wait_for(self._drain_asked)) as draining:
+        async with running(self._claimer.run()) as claiming, running(self._drain_asked.wait()) as draining:
             await asyncio.wait((claiming, draining), return_when=asyncio.FIRST_COMPLETED)
             if claiming.done():
                 claiming.result()
@@ -260,10 +260,6 @@ class Crew:
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
         job.add_done_callback(_report_crash)
-
-
-async def _wait_for(event: asyncio.Event) -> None:
-    await event.wait()
 
 
 def _report_crash(job: asyncio.Task[None]) -> None:
