@@ -32,7 +32,7 @@ up: install ## Run everything on this machine, with its data in ./data, until Ct
 # Thousands of them race real processes against real clocks: a test that fails is tried once more and named as RERUN at the
 # end. Such a line is a defect to mend, in the test or in the code, not noise to live with.
 test: check tools ## Everything that must pass: check, then every test suite
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --reruns 1 -rR
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --reruns 1 -raR
 
 check: install ## Lint and type-check
 	$(BIN)/ruff check .
