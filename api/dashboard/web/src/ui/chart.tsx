@@ -60,9 +60,16 @@ function said(line: Line, format: (value: number) => string): string {
 const aligned = (times: number[], lines: Line[]): uPlot.AlignedData =>
   [times, ...lines.map((line) => line.values)] as uPlot.AlignedData;
 
+/** A colour of the style sheet as it is here and now: a canvas knows neither variables nor themes. */
+function shownAs(name: string, parent: HTMLElement): string {
+  parent.style.color = `var(${name})`;
+  const shown = getComputedStyle(parent).color;
+  parent.style.removeProperty('color');
+  return shown;
+}
+
 function options(parent: HTMLElement, lines: Line[], format: (value: number) => string, height: number): uPlot.Options {
-  const style = getComputedStyle(parent);
-  const colour = (name: string) => style.getPropertyValue(name).trim();
+  const colour = (name: string) => shownAs(name, parent);
   const axis = { stroke: colour('--faint'), grid: { stroke: colour('--line'), width: 1 }, ticks: { show: false } };
   return {
     width: parent.clientWidth || 300,
@@ -83,7 +90,7 @@ function options(parent: HTMLElement, lines: Line[], format: (value: number) => 
         width: 1.75,
         spanGaps: true,
         points: { show: isSparse(line), size: 4 },
-        ...(line.isFilled ? { fill: `${colour(line.colour)}22` } : {}),
+        ...(line.isFilled ? { fill: colour(line.colour).replace(')', ', 0.13)') } : {}),
       })),
     ],
   };

@@ -1,15 +1,14 @@
 // Sending dead letters back: which, how many that is, how fast; then what became of it.
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { call, get } from '../api/client';
 import type { DeadLetters, Replayed } from '../api/types';
 import { type Progress, runBulk } from '../bulk';
-import { asError } from '../hooks';
 import { session } from '../session';
 import { useStore } from '../store';
 import { Button, Field, Text } from '../ui/basics';
 import { Dialog } from '../ui/dialog';
 import { count, plain, some } from '../words';
-import { Report } from './bulk-dialog';
+import { LeaveOrStop, Report, useRun } from './run';
 
 export type ReplayFilter = { pattern?: string; task_type?: string; reason?: string; before?: string };
 
@@ -22,36 +21,30 @@ export function ReplayDialog({ filter, types, reasons, onClose }: ReplayDialogPr
   const [rate, setRate] = useState('');
   const [keepsBudgets, setKeepsBudgets] = useState(false);
   const matched = usePreview(wanted);
-  const [progress, setProgress] = useState<Progress>();
-  const [ended, setEnded] = useState('');
-  const stop = useRef(new AbortController());
+  const run = useRun();
   const isGroup = Boolean(filter.pattern);
 
-  const run = async () => {
+  const begin = () => {
     const terms = { reset_retry_count: !keepsBudgets, ...(priority ? { new_priority: priority } : {}) };
-    setProgress({ done: 0, skipped: 0, failed: 0, total: matched ?? 0, problem: '' });
-    try {
-      const last = rate ? await atRate(wanted, terms, Number(rate), matched ?? 0, setProgress, stop.current.signal) : await atOnce(wanted, terms);
-      setProgress(last);
-      setEnded(stop.current.signal.aborted ? 'Stopped.' : 'Finished.');
-    } catch (error) {
-      setEnded(`Interrupted: ${asError(error).message}`);
-    }
+    const total = matched ?? 0;
+    return run.begin(total, (tell, signal) =>
+      rate ? atRate(wanted, terms, Number(rate), total, tell, signal) : atOnce(wanted, terms),
+    );
   };
   const close = () => {
-    stop.current.abort();
+    run.stop();
     onClose();
   };
   return (
     <Dialog title={isGroup ? 'Replay this group' : 'Replay by filter'} onClose={close}>
       <p>Each goes back to the queue and ranks as if it were submitted now.</p>
-      {!isGroup && !progress && (
+      {!isGroup && !run.progress && (
         <>
           <Choice label="Type" none="any type" value={wanted.task_type ?? ''} values={types} onValue={(task_type) => setWanted(without({ ...wanted, task_type }))} />
           <Choice label="Given up for" none="any reason" value={wanted.reason ?? ''} values={reasons} onValue={(reason) => setWanted(without({ ...wanted, reason }))} />
         </>
       )}
-      {!progress && (
+      {!run.progress && (
         <>
           <Choice label="New priority" none="as before" value={priority} values={who?.priorities ?? []} onValue={setPriority} />
           <Field label="At most so many a second" hint="Empty sends all at once; a rate spares what is behind the workers.">
@@ -65,11 +58,11 @@ export function ReplayDialog({ filter, types, reasons, onClose }: ReplayDialogPr
           </p>
         </>
       )}
-      {progress && <Report progress={progress} did="Replayed" ended={ended} />}
+      <Report run={run} did="Replayed" />
       <div class="actions">
-        {progress && !ended ? <Button onClick={() => stop.current.abort()}>Stop</Button> : <Button onClick={close}>{ended ? 'Close' : 'Leave them'}</Button>}
-        {!progress && (
-          <Button kind="main" disabled={!matched} onClick={() => void run()}>
+        <LeaveOrStop run={run} onClose={close} />
+        {!run.progress && (
+          <Button kind="main" disabled={!matched} onClick={() => void begin()}>
             Replay {matched === undefined ? '' : count(matched)}
           </Button>
         )}
