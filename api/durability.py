@@ -5,7 +5,7 @@ Never a silent downgrade: what was not reached in time is said so, with the id o
 
 from collections.abc import Collection
 
-from tideq.persistence.freshness import Freshness
+from tideq.persistence.reading.freshness import Freshness
 from tideq.queue_core.durability import Durability
 from tideq.queue_core.engine.assurance import Assurance
 from tideq.queue_core.errors import DurabilityNotReached, DurabilityUnavailable, Unavailable

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 
 from tideq.api.service import Service
-from tideq.persistence.standing import Standing
+from tideq.persistence.reading.standing import Standing
 from tideq.queue_core.engine.controls import WHOLE_QUEUE
 from tideq.queue_core.engine.insight import Stats
 from tideq.queue_core.engine.memory import Memory, read_memory

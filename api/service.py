@@ -17,8 +17,8 @@ from tideq.api.settings import ServiceSettings
 from tideq.api.siblings import Siblings
 from tideq.api.tracing import tell_received
 from tideq.persistence.archive import Archive
-from tideq.persistence.kept_store import KeptStore, open_kept_store, unconnected
-from tideq.persistence.standing import Watch
+from tideq.persistence.reading.standing import Watch
+from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store, unconnected
 from tideq.queue_core.engine.access_keys import AccessKeys
 from tideq.queue_core.engine.assurance import Assurance
 from tideq.queue_core.engine.attempts import Held

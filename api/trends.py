@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from tideq.api import schemas
-from tideq.persistence.timings import Timing
+from tideq.persistence.reading.timings import Timing
 from tideq.queue_core.engine.tide import TALLY_MS, Tally
 
 MAX_STEPS = 90

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from psycopg import Rollback
 
 from tideq.persistence.database import Connection, Database, statement
-from tideq.persistence.filters import TaskFilter
-from tideq.persistence.freshness import Freshness
-from tideq.persistence.listing import Listing
-from tideq.persistence.partitions import TABLES, remove_from
+from tideq.persistence.reading.filters import TaskFilter
+from tideq.persistence.reading.freshness import Freshness
+from tideq.persistence.reading.listing import Listing
+from tideq.persistence.schema.partitions import TABLES, remove_from
 from tideq.queue_core.engine.feed import Feed
 from tideq.queue_core.engine.queue import Queue
 from tideq.queue_core.errors import TaskNotFound

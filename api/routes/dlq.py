@@ -16,9 +16,9 @@ from tideq.api.presence import while_present
 from tideq.api.problems import BadRequest
 from tideq.api.routes.history import CURSOR, LIMIT, SOON_SECONDS, TASK_TYPE, refused_cursors
 from tideq.api.service import InjectedService
-from tideq.persistence.dead_letters import DeadLetterFilter
-from tideq.persistence.listing import DEFAULT_LIMIT
-from tideq.persistence.replays import Terms
+from tideq.persistence.dead_letters.letters import DeadLetterFilter
+from tideq.persistence.dead_letters.replays import Terms
+from tideq.persistence.reading.listing import DEFAULT_LIMIT
 from tideq.queue_core.errors import (
     HistoryUnavailable,
     LanesExhausted,

@@ -20,9 +20,9 @@ from tideq.api.recall import archive_of
 from tideq.api.schemas.base import NAME_PATTERN
 from tideq.api.service import InjectedService, Service
 from tideq.persistence.archive import Archive
-from tideq.persistence.cursors import CursorError
-from tideq.persistence.filters import TaskFilter
-from tideq.persistence.listing import DEFAULT_LIMIT, MAX_LIMIT
+from tideq.persistence.reading.cursors import CursorError
+from tideq.persistence.reading.filters import TaskFilter
+from tideq.persistence.reading.listing import DEFAULT_LIMIT, MAX_LIMIT
 from tideq.persistence.terms import error_terms, parameter_term, tag_term
 from tideq.queue_core.errors import HistoryUnavailable, StoreUnavailable
 from tideq.queue_core.states import TaskState

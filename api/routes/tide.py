@@ -10,7 +10,7 @@ from tideq.api.answers import json_answer
 from tideq.api.calls import call
 from tideq.api.service import InjectedService, Service
 from tideq.api.trends import trends_out
-from tideq.persistence.timings import Timing
+from tideq.persistence.reading.timings import Timing
 from tideq.queue_core.engine.tide import ZONES_MS, Picture, Shown, Stretch
 from tideq.queue_core.errors import HistoryUnavailable
 from tideq.queue_core.lanes import task_type_of

@@ -16,10 +16,10 @@ from bench.figures import Figure, Findings, Plan, Table, Target, figure, ratio, 
 from bench.history.population import CODES, CUSTOMERS, WEEKS, WIDTHS, WORKERS, Span, populate
 from bench.history.stores import Stores, cpu_us, history_stores
 from bench.server import Servers
-from tideq.persistence.filters import TaskFilter
-from tideq.persistence.history import History
-from tideq.persistence.listing import Listing
-from tideq.persistence.partitions import id_at
+from tideq.persistence.reading.filters import TaskFilter
+from tideq.persistence.reading.history import History
+from tideq.persistence.reading.listing import Listing
+from tideq.persistence.schema.partitions import id_at
 from tideq.persistence.terms import error_terms, parameter_term, tag_term
 
 MAX_RATIO = 3.0

@@ -13,7 +13,7 @@ import msgspec
 
 from bench.history.stores import Stores, cpu_us
 from bench.history.work import Done, Job, Where, Work
-from tideq.persistence.replicator import LOCK
+from tideq.persistence.replication.replicator import LOCK
 
 START_SECONDS = 60
 STEP_SECONDS = 0.005

@@ -11,9 +11,9 @@ from bench.figures import Findings
 from bench.server import NO_LIMITS, BenchServer, Servers
 from tideq.embedded import PostgresOptions
 from tideq.persistence.database import Database
-from tideq.persistence.kept_store import KeptStore, open_kept_store
-from tideq.persistence.migrations import migrate
-from tideq.persistence.partitions import Partitions
+from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
+from tideq.persistence.schema.migrations import migrate
+from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.settings import QueueSettings
 

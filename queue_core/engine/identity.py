@@ -1,7 +1,7 @@
 """Which run of which server a process may talk to.
 
 A server that restarted or was promoted may have come back with less than it had. So every new connection asks the
-server who it is, and is refused until somebody has compared its content with history (see `persistence/custody.py`).
+server who it is, and is refused until its content was compared with history (see `persistence/recovery/custody.py`).
 The epoch guard in the scripts cannot do this: a store that merely lost its last seconds still has its epoch.
 """
 

@@ -18,7 +18,7 @@ from tideq.api.app import create_app
 from tideq.api.service import Service, open_service
 from tideq.api.settings import Auth, ServiceSettings
 from tideq.persistence.database import Database
-from tideq.persistence.migrations import migrate
+from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.engine.clock import StoreClock
 from tideq.queue_core.engine.keys import Keys
@@ -74,7 +74,7 @@ async def replication(service: Service) -> AsyncIterator[Replication]:
 @pytest.fixture
 async def replicated(replication: Replication, monkeypatch: pytest.MonkeyPatch) -> Replication:
     """A replicator at work from the beginning, and a service that waits for it however busy the machine is."""
-    for module in ("api.routes.history", "api.routes.dlq", "persistence.recall"):
+    for module in ("api.routes.history", "api.routes.dlq", "persistence.reading.recall"):
         monkeypatch.setattr(f"tideq.{module}.SOON_SECONDS", 10)
     await replication.start()
     return replication

@@ -11,7 +11,7 @@ from tests.api.bench import Bench, assert_problem
 from tests.api.replication import Replication
 from tests.kit import Kit
 from tideq.api.service import Service
-from tideq.persistence.partitions import TABLES
+from tideq.persistence.schema.partitions import TABLES
 from tideq.queue_core.settings import QueueSettings, Retention
 
 OLD_ID = "0192f0c1-2b3c-7d4e-8f50-112233445566"

@@ -20,8 +20,8 @@ from tideq.api.service import Service, open_service
 from tideq.api.settings import ServiceSettings
 from tideq.embedded import EmbeddedStores, ValkeyOptions, bundled_valkey, find_running
 from tideq.persistence.database import Database
-from tideq.persistence.migrations import migrate
-from tideq.persistence.replicating import replicator_on
+from tideq.persistence.replication.replicating import replicator_on
+from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.background import running
 from tideq.queue_core.settings import QueueSettings

@@ -17,7 +17,7 @@ from tideq.api import auth as auth_module
 from tideq.api.app import create_app
 from tideq.api.service import Service
 from tideq.api.settings import Auth, ServiceSettings
-from tideq.persistence.kept_store import KeptStore
+from tideq.persistence.recovery.kept_store import KeptStore
 from tideq.queue_core.engine.engine import assemble_engine
 from tideq.queue_core.engine.store import connect, connect_listener
 from tideq.queue_core.metrics import METRICS

@@ -24,7 +24,7 @@ from tideq.api.service import Service, offline_service
 from tideq.api.settings import Auth, ServiceSettings, read_service_settings
 from tideq.api.worker_ids import make_worker_id
 from tideq.cli.endings import NOT_FOUND, UNREACHABLE
-from tideq.persistence.kept_store import KeptStore
+from tideq.persistence.recovery.kept_store import KeptStore
 from tideq.queue_core.engine.access_keys import ROLES
 from tideq.queue_core.engine.engine import assemble_engine
 from tideq.queue_core.engine.store import connect, connect_listener

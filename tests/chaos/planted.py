@@ -90,14 +90,14 @@ MISTAKES = {
         f"{INCLUDE}/keep.lua", "if unrecorded_ttl_ms > 0 then", "if true then", {"postgres_down": 1}
     ),
     "the checkpoint moves before the rows": Mistake(
-        "persistence/writer.py",
+        "persistence/replication/writer.py",
         "await self._checkpoints.move(self._connection, batch.before, batch.after)\n",
         "await self._checkpoints.move(self._connection, batch.before, batch.after)\n"
         "        async with self._connection.transaction():\n",
         HISTORY_AWAY,
     ),
     "dead letters are not listed": Mistake(
-        "persistence/writer.py", "if rows.deaths:", "if rows.deaths and False:", CALM, 0.003
+        "persistence/replication/writer.py", "if rows.deaths:", "if rows.deaths and False:", CALM, 0.003
     ),
     "a rebuild leaves out what is held": Mistake(
         "persistence/queries/live_tasks.sql",
@@ -109,10 +109,10 @@ MISTAKES = {
         "persistence/queries/kept_keys.sql", "WHERE idempotency IS NOT NULL", "WHERE false", WIPES
     ),
     "an empty store is taken for a new one": Mistake(
-        "persistence/custody.py", "return Verdict.REBUILD\n    epoch", "return Verdict.NEW\n    epoch", WIPES
+        "persistence/recovery/custody.py", "return Verdict.REBUILD\n    epoch", "return Verdict.NEW\n    epoch", WIPES
     ),
     "a lost epoch counts as history": Mistake(
-        "persistence/freshness.py",
+        "persistence/reading/freshness.py",
         "return checkpoint.epoch == epoch",
         "return True",
         {"freeze:replicate": 2, "valkey_wiped": 1},

@@ -25,7 +25,7 @@ from tideq.cli.live.readings import Reading
 from tideq.cli.session import Service
 from tideq.client import Client, Limit, QueueStats, Worker
 from tideq.client.models.queue import Depth, Recovery
-from tideq.persistence.custody import Verdict
+from tideq.persistence.recovery.custody import Verdict
 from tideq.queue_core.engine.access_keys import AccessKeys
 from tideq.queue_core.engine.keys import Keys
 

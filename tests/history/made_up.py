@@ -5,9 +5,9 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tideq.persistence.changes import timestamp
 from tideq.persistence.database import Database
-from tideq.persistence.partitions import Partitions
+from tideq.persistence.replication.changes import timestamp
+from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import DAY_MS, HistorySettings
 from tideq.persistence.terms import error_terms, parameter_term, tag_term
 from tideq.queue_core.engine.record import NAMES

@@ -14,7 +14,7 @@ from typing import Any, LiteralString
 from tideq.embedded import EmbeddedStores, PostgresOptions
 from tideq.embedded.postgres import find_bin_dir
 from tideq.persistence.database import Database
-from tideq.persistence.migrations import migrate
+from tideq.persistence.schema.migrations import migrate
 
 SCHEMA = Path(__file__).parents[2] / "persistence" / "schema.sql"
 HEAD = """-- What the migrations add up to, written by `make schema`: to be read, not run. A test keeps it true.

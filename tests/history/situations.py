@@ -8,9 +8,9 @@ from typing import Any, LiteralString
 from tests.kit import Kit
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Database
-from tideq.persistence.kept_store import KeptStore, running
-from tideq.persistence.replicating import replicator_on
-from tideq.persistence.replicator import Replicator
+from tideq.persistence.recovery.kept_store import KeptStore, running
+from tideq.persistence.replication.replicating import replicator_on
+from tideq.persistence.replication.replicator import Replicator
 from tideq.queue_core.engine.belongings import NAMES
 from tideq.queue_core.engine.feed import Feed, last_entry_id
 from tideq.queue_core.engine.store import connect_listener

@@ -13,7 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from tests.history.test_rows import AWKWARD, CLAIM, DOCUMENTS, ID, TEXTS
-from tideq.persistence.copying import (
+from tideq.persistence.replication.copying import (
     END,
     NULL,
     SIGNATURE,
@@ -23,7 +23,7 @@ from tideq.persistence.copying import (
     text_field,
     uuid_field,
 )
-from tideq.persistence.rows import Rows
+from tideq.persistence.replication.rows import Rows
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 START = row_start("id, number, at, text")

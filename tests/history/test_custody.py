@@ -21,9 +21,9 @@ from tests.history.situations import (
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.checkpoints import Checkpoint
-from tideq.persistence.custody import Verdict, judge
 from tideq.persistence.database import Database
-from tideq.persistence.kept_store import KeptStore, open_kept_store
+from tideq.persistence.recovery.custody import Verdict, judge
+from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.engine.access_keys import AccessKeys
 from tideq.queue_core.engine.feed import FIRST_ID

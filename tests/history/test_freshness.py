@@ -7,8 +7,8 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.checkpoints import Checkpoints
 from tideq.persistence.database import Database
-from tideq.persistence.freshness import Freshness
-from tideq.persistence.kept_store import KeptStore
+from tideq.persistence.reading.freshness import Freshness
+from tideq.persistence.recovery.kept_store import KeptStore
 from tideq.queue_core.engine.feed import Feed
 
 

@@ -15,9 +15,9 @@ import pytest
 from tests.history.made_up import WEEK_MS, MadeUpTask, made_up_tasks, write
 from tests.history.plans import ExplainedDatabase, Plan
 from tideq.persistence.database import Database
-from tideq.persistence.filters import TaskFilter
-from tideq.persistence.listing import Listing
-from tideq.persistence.migrations import migrate
+from tideq.persistence.reading.filters import TaskFilter
+from tideq.persistence.reading.listing import Listing
+from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.terms import error_terms, parameter_term, tag_term
 
 TASKS = 200_000

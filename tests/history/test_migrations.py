@@ -12,7 +12,7 @@ from tests.history.servers import command, finished, own_postgres
 from tests.history.situations import execute, rows
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.migrations import MigrationError, known_migrations, migrate, missing_migrations
+from tideq.persistence.schema.migrations import MigrationError, known_migrations, migrate, missing_migrations
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.errors import HistoryUnavailable
 

@@ -13,7 +13,7 @@ from tests.history.situations import execute, replicate_all, replicating, rows, 
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.kept_store import KeptStore
+from tideq.persistence.recovery.kept_store import KeptStore
 from tideq.queue_core.engine.attempts import Success
 from tideq.queue_core.task import NewTask, TraceContext
 

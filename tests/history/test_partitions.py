@@ -15,9 +15,9 @@ from tests.history.situations import execute, replicate_all, rows
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.kept_store import KeptStore
-from tideq.persistence.migrations import migrate
-from tideq.persistence.partitions import AHEAD, TABLES, Partitions, Range, id_at, instant_of, missing_ranges
+from tideq.persistence.recovery.kept_store import KeptStore
+from tideq.persistence.schema.migrations import migrate
+from tideq.persistence.schema.partitions import AHEAD, TABLES, Partitions, Range, id_at, instant_of, missing_ranges
 from tideq.persistence.settings import DAY_MS, HistorySettings
 from tideq.queue_core.errors import HistoryUnavailable
 

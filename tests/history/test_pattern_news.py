@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from tideq.persistence.database import Database, statement
-from tideq.persistence.pattern_news import SURGE_COUNT, PatternWatch
+from tideq.persistence.dead_letters.pattern_news import SURGE_COUNT, PatternWatch
 from tideq.queue_core.background import running
 from tideq.queue_core.readings import Counters
 from tideq.workers.monitor.alarm import METRIC, sound_for_ever

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tideq.persistence.patterns import MAX_LENGTH, normalised, pattern_of
+from tideq.persistence.dead_letters.patterns import MAX_LENGTH, normalised, pattern_of
 
 ALIKE = {
     "numbers": ("attempt 3 of 5 failed after 1.5 s", "attempt 12 of 20 failed after 30 s"),

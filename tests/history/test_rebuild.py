@@ -15,7 +15,7 @@ from tests.history.situations import replicate_all, rows, until, until_open
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.kept_store import KeptStore, open_kept_store
+from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.engine.access_keys import AccessKeys
 from tideq.queue_core.engine.attempts import Success

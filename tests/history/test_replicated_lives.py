@@ -13,11 +13,11 @@ from tests.history.situations import (
 )
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.persistence.custody import Verdict
 from tideq.persistence.database import Database
 from tideq.persistence.definitions import packed as packed_definition
 from tideq.persistence.definitions import packed_record
-from tideq.persistence.kept_store import KeptStore
+from tideq.persistence.recovery.custody import Verdict
+from tideq.persistence.recovery.kept_store import KeptStore
 from tideq.queue_core.engine.queue import KeptTask
 from tideq.queue_core.engine.restoring import Restoration
 

@@ -16,13 +16,13 @@ from tests.history.situations import (
 )
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.persistence.changes import changes_in
 from tideq.persistence.checkpoints import Checkpoints
 from tideq.persistence.database import Database
-from tideq.persistence.kept_store import KeptStore, running
-from tideq.persistence.replicating import replicator_on
-from tideq.persistence.replicator import KEPT_ENTRIES, Replicator
-from tideq.persistence.writer import Batch, Writer
+from tideq.persistence.recovery.kept_store import KeptStore, running
+from tideq.persistence.replication.changes import changes_in
+from tideq.persistence.replication.replicating import replicator_on
+from tideq.persistence.replication.replicator import KEPT_ENTRIES, Replicator
+from tideq.persistence.replication.writer import Batch, Writer
 from tideq.queue_core.engine.access_keys import AccessKeys
 from tideq.queue_core.engine.engine import assemble_engine
 from tideq.queue_core.engine.feed import FIRST_ID, Feed

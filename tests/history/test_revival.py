@@ -9,7 +9,7 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.archive import Archive
 from tideq.persistence.database import Database
-from tideq.persistence.kept_store import KeptStore
+from tideq.persistence.recovery.kept_store import KeptStore
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.settings import QueueSettings, Retention
 from tideq.queue_core.states import TaskState

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from tests.history.situations import replicate_all, rows
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.persistence.changes import Change, changes_in, timestamp
-from tideq.persistence.copying import copy_text
 from tideq.persistence.database import Database
 from tideq.persistence.definitions import packed
-from tideq.persistence.kept_store import KeptStore
-from tideq.persistence.rows import Rows, finished_in
+from tideq.persistence.recovery.kept_store import KeptStore
+from tideq.persistence.replication.changes import Change, changes_in, timestamp
+from tideq.persistence.replication.copying import copy_text
+from tideq.persistence.replication.rows import Rows, finished_in
 from tideq.queue_core.engine.feed import Entry
 from tideq.queue_core.engine.record import NAMES
 from tideq.queue_core.states import TaskState

@@ -16,8 +16,8 @@ from tideq.api.service import Service, open_service
 from tideq.api.settings import ServiceSettings
 from tideq.cli.housekeeping import do_everything
 from tideq.persistence.database import Database
-from tideq.persistence.migrations import migrate
-from tideq.persistence.partitions import Partitions
+from tideq.persistence.schema.migrations import migrate
+from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.background import running
 from tideq.queue_core.engine.clock import StoreClock

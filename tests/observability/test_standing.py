@@ -6,7 +6,7 @@ from tests.observability.scrape import scrape
 from tests.stores import free_port
 from tideq.cli.housekeeping import replicate
 from tideq.persistence.database import Database
-from tideq.persistence.standing import Standing, Watch
+from tideq.persistence.reading.standing import Standing, Watch
 from tideq.queue_core.background import running
 from tideq.queue_core.engine.feed import Feed
 

@@ -16,11 +16,11 @@ from tideq.cli import housekeeping
 from tideq.cli.endings import USAGE, stop, stop_with
 from tideq.cli.running import environ_with, log_to_stderr, say, settings_from, until_signal
 from tideq.cli.vitals import health_page
-from tideq.persistence.custody import Custodian, Verdict
 from tideq.persistence.database import Database
-from tideq.persistence.kept_store import open_kept_store
-from tideq.persistence.migrations import MigrationError, migrate_when_reachable, missing_when_migrated
-from tideq.persistence.partitions import Partitions
+from tideq.persistence.recovery.custody import Custodian, Verdict
+from tideq.persistence.recovery.kept_store import open_kept_store
+from tideq.persistence.schema.migrations import MigrationError, migrate_when_reachable, missing_when_migrated
+from tideq.persistence.schema.partitions import Partitions
 from tideq.queue_core.background import together
 from tideq.queue_core.engine.engine import assemble_engine
 from tideq.queue_core.engine.identity import StoreIdentity

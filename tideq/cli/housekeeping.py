@@ -2,11 +2,11 @@
 
 from tideq.api.settings import ServiceSettings
 from tideq.cli.telling import telling
-from tideq.persistence.batch_meter import BatchMeter
-from tideq.persistence.kept_store import KeptStore
-from tideq.persistence.partitions import Partitions
-from tideq.persistence.pattern_news import PatternWatch
-from tideq.persistence.replicating import replicator_on
+from tideq.persistence.dead_letters.pattern_news import PatternWatch
+from tideq.persistence.recovery.kept_store import KeptStore
+from tideq.persistence.replication.batch_meter import BatchMeter
+from tideq.persistence.replication.replicating import replicator_on
+from tideq.persistence.schema.partitions import Partitions
 from tideq.queue_core.background import together
 from tideq.queue_core.engine.journal import JournalStore
 from tideq.queue_core.engine.keys import Keys

@@ -9,7 +9,7 @@ from tideq.cli import housekeeping
 from tideq.cli.endings import USAGE, stop, stop_with
 from tideq.cli.running import environ_with, log_to_stderr, say, settings_from, until_signal
 from tideq.cli.vitals import health_page
-from tideq.persistence.kept_store import open_kept_store
+from tideq.persistence.recovery.kept_store import open_kept_store
 from tideq.queue_core.background import together
 from tideq.queue_core.engine.store import StoreUrlError
 from tideq.queue_core.errors import QueueError

@@ -16,7 +16,7 @@ from tideq.cli import housekeeping
 from tideq.cli.endings import stop_with
 from tideq.cli.saying import log_to_stderr as log_to_stderr
 from tideq.cli.saying import say as say
-from tideq.persistence.kept_store import KeptStore
+from tideq.persistence.recovery.kept_store import KeptStore
 from tideq.queue_core.background import end, running, together
 from tideq.queue_core.engine.scripts import assemble_all
 from tideq.queue_core.engine.store import StoreUrlError

@@ -18,8 +18,8 @@ from tideq.cli.running import environ_with, run_service, say, settings_from
 from tideq.embedded import EmbeddedError, EmbeddedStores
 from tideq.embedded.foreground import leave_on_signal
 from tideq.persistence.database import Database
-from tideq.persistence.migrations import MigrationError, migrate_when_reachable
-from tideq.persistence.partitions import Partitions
+from tideq.persistence.schema.migrations import MigrationError, migrate_when_reachable
+from tideq.persistence.schema.partitions import Partitions
 from tideq.queue_core.errors import QueueError
 
 DEMO = Path(__file__).parents[1] / "demo.py"

@@ -16,7 +16,7 @@ from tideq.api.service import Service
 from tideq.api.settings import ServiceSettings
 from tideq.client import Client
 from tideq.client.models.tasks import Task
-from tideq.persistence.kept_store import KeptStore
+from tideq.persistence.recovery.kept_store import KeptStore
 from tideq.queue_core.engine.clock import StoreClock
 from tideq.queue_core.engine.engine import assemble_engine
 from tideq.queue_core.engine.keys import Keys

@@ -4,7 +4,7 @@ import asyncio
 
 import structlog
 
-from tideq.persistence.pattern_news import PatternNews, PatternWatch
+from tideq.persistence.dead_letters.pattern_news import PatternNews, PatternWatch
 from tideq.queue_core.errors import QueueError
 from tideq.queue_core.readings import Counters
 

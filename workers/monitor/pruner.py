@@ -5,7 +5,7 @@ import time
 
 import structlog
 
-from tideq.persistence.partitions import Partitions
+from tideq.persistence.schema.partitions import Partitions
 from tideq.queue_core.errors import QueueError
 
 INTERVAL_SECONDS = 3_600.0

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from tideq.api.settings import ServiceSettings
 from tideq.cli.checks.finding import Finding, fail, ok, warn
 from tideq.persistence.checkpoints import Checkpoints
-from tideq.persistence.custody import Custodian, Verdict
 from tideq.persistence.database import Database
-from tideq.persistence.freshness import Freshness
-from tideq.persistence.migrations import MigrationError, missing_migrations
+from tideq.persistence.reading.freshness import Freshness
+from tideq.persistence.recovery.custody import Custodian, Verdict
+from tideq.persistence.schema.migrations import MigrationError, missing_migrations
 from tideq.queue_core.engine.engine import assemble_engine
 from tideq.queue_core.engine.feed import Feed
 from tideq.queue_core.engine.identity import StoreIdentity

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any, NamedTuple
 
 from tideq.persistence.database import Connection, Database, statement
-from tideq.persistence.task_rows import TaskRow
+from tideq.persistence.reading.task_rows import TaskRow
 from tideq.queue_core.engine.queue import KeptTask
 from tideq.queue_core.task import Task
 from tideq.queue_core.task_id import is_task_id

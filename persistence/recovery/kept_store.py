@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import structlog
 
-from tideq.persistence.custody import Custodian
 from tideq.persistence.database import Database
+from tideq.persistence.recovery.custody import Custodian
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.background import running
 from tideq.queue_core.engine.engine import Engine, assemble_engine

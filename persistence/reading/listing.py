@@ -9,11 +9,11 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-from tideq.persistence.cursors import CursorError, make_cursor, read_cursor
 from tideq.persistence.database import Connection, Database
-from tideq.persistence.filters import IdRange, TaskFilter
-from tideq.persistence.searching import Search, begin_search
-from tideq.persistence.task_rows import SMALL_BYTES, TaskRow, whole_rows
+from tideq.persistence.reading.cursors import CursorError, make_cursor, read_cursor
+from tideq.persistence.reading.filters import IdRange, TaskFilter
+from tideq.persistence.reading.searching import Search, begin_search
+from tideq.persistence.reading.task_rows import SMALL_BYTES, TaskRow, whole_rows
 from tideq.queue_core.task import Task
 
 MAX_LIMIT = 500

@@ -10,7 +10,7 @@ from typing import LiteralString, NamedTuple
 
 from psycopg import sql
 
-from tideq.persistence.filters import TaskFilter
+from tideq.persistence.reading.filters import TaskFilter
 from tideq.queue_core.states import TaskState
 
 CONDITIONS: dict[str, LiteralString] = {

@@ -2,7 +2,7 @@
 
 import time
 
-from tideq.persistence.writer import Batch
+from tideq.persistence.replication.writer import Batch
 from tideq.queue_core.metrics import LONG_SECONDS
 from tideq.queue_core.readings import Counters
 

@@ -3,9 +3,9 @@
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 
-from tideq.persistence.kept_store import KeptStore
-from tideq.persistence.replicator import Replicator
-from tideq.persistence.writer import Batch
+from tideq.persistence.recovery.kept_store import KeptStore
+from tideq.persistence.replication.replicator import Replicator
+from tideq.persistence.replication.writer import Batch
 from tideq.queue_core.engine.feed import Feed
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.store import connect_listener

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from tideq.persistence.database import Database, statement
-from tideq.persistence.partitions import id_at
+from tideq.persistence.schema.partitions import id_at
 from tideq.queue_core.engine.record import NAMES, Record
 
 MAX_SAMPLE = 1_000

@@ -7,10 +7,10 @@ store. Events that are still in the stream follow as ever, so tasks that were bo
 
 import structlog
 
-from tideq.persistence.changes import CREATED, Change
 from tideq.persistence.checkpoints import Checkpoint
 from tideq.persistence.database import Connection, statement
-from tideq.persistence.writer import Writer
+from tideq.persistence.replication.changes import CREATED, Change
+from tideq.persistence.replication.writer import Writer
 from tideq.queue_core.engine.feed import Feed, Gap
 
 COUNT = 1_000

@@ -14,8 +14,8 @@ import structlog
 
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Connection, Database
-from tideq.persistence.rebuild import Plan, Rebuild
-from tideq.persistence.reconcile import Difference, Reconciliation
+from tideq.persistence.recovery.rebuild import Plan, Rebuild
+from tideq.persistence.recovery.reconcile import Difference, Reconciliation
 from tideq.queue_core.engine.feed import FIRST_ID, entry_order
 from tideq.queue_core.engine.identity import StoreIdentity
 from tideq.queue_core.engine.restoring import Restoration, StoreFacts

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tideq.persistence.partitions import id_at
+from tideq.persistence.schema.partitions import id_at
 
 CLOCK_DRIFT_MS = 1_000
 """An id carries the clock of the process that made it, `created_at` the store's. Ranges of ids are this much wider."""

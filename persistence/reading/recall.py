@@ -10,9 +10,9 @@ import uuid
 from collections.abc import AsyncGenerator, Sequence
 from typing import NamedTuple
 
-from tideq.persistence.freshness import Freshness
-from tideq.persistence.history import History, TransitionRow
-from tideq.persistence.partitions import instant_of
+from tideq.persistence.reading.freshness import Freshness
+from tideq.persistence.reading.history import History, TransitionRow
+from tideq.persistence.schema.partitions import instant_of
 from tideq.queue_core.engine.feed import Feed
 from tideq.queue_core.engine.queue import KeptTask
 from tideq.queue_core.errors import HistoryUnavailable

@@ -7,7 +7,8 @@ keeping up. What is new goes in by COPY, which takes a seventh of what INSERT do
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import LiteralString, NamedTuple
 
-from tideq.persistence.changes import (
+from tideq.persistence.definitions import NOTHING, attributes_text, is_plain, unpack
+from tideq.persistence.replication.changes import (
     AGE_BUCKET,
     CREATED,
     ENDED,
@@ -22,7 +23,7 @@ from tideq.persistence.changes import (
     priority_of,
     timestamp,
 )
-from tideq.persistence.copying import (
+from tideq.persistence.replication.copying import (
     NULL,
     TEXT_NULL,
     copy_text,
@@ -33,8 +34,7 @@ from tideq.persistence.copying import (
     text_field,
     uuid_field,
 )
-from tideq.persistence.deaths import DeadLetter, dead_letter
-from tideq.persistence.definitions import NOTHING, attributes_text, is_plain, unpack
+from tideq.persistence.replication.deaths import DeadLetter, dead_letter
 from tideq.persistence.terms import definition_terms, error_terms, read_error
 from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.task import Definition

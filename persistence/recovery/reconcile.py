@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Connection, statement
-from tideq.persistence.rebuild import FETCH_COUNT, LIVE, put_back, put_keys_and_dead_letters
+from tideq.persistence.recovery.rebuild import FETCH_COUNT, LIVE, put_back, put_keys_and_dead_letters
 from tideq.queue_core.engine.feed import FIRST_ID, entry_order
 from tideq.queue_core.engine.restoring import Restoration, StoreFacts
 from tideq.queue_core.settings import Retention

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import structlog
 
-from tideq.persistence.changes import Change, changes_in
 from tideq.persistence.checkpoints import Checkpoint, CheckpointMoved, Checkpoints
 from tideq.persistence.database import Connection, Database, statement
-from tideq.persistence.learning import Learning
-from tideq.persistence.rows import PURGED, Rows, finished_in
-from tideq.persistence.writer import REFUSALS, Batch, Writer
+from tideq.persistence.replication.changes import Change, changes_in
+from tideq.persistence.replication.learning import Learning
+from tideq.persistence.replication.rows import PURGED, Rows, finished_in
+from tideq.persistence.replication.writer import REFUSALS, Batch, Writer
 from tideq.queue_core.background import end
 from tideq.queue_core.engine.belongings import read_belongings
 from tideq.queue_core.engine.engine import Engine

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tideq.persistence.database import Database
-from tideq.persistence.dead_letters import DeadLetterFilter, DeadLetters, Death
-from tideq.persistence.freshness import Freshness
-from tideq.persistence.history import hold
+from tideq.persistence.dead_letters.letters import DeadLetterFilter, DeadLetters, Death
+from tideq.persistence.reading.freshness import Freshness
+from tideq.persistence.reading.history import hold
 from tideq.queue_core.engine.queue import KeptTask, Queue
 from tideq.queue_core.engine.record import parse_record
 from tideq.queue_core.errors import HistoryUnavailable, QueueError, Refused, TaskNotFound, UnknownPriority, WrongState

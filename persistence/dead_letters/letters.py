@@ -12,13 +12,13 @@ from typing import Any, LiteralString, NamedTuple
 import msgspec
 from psycopg import sql
 
-from tideq.persistence.composing import composed
-from tideq.persistence.cursors import CursorError, make_cursor, read_cursor
 from tideq.persistence.database import Connection, Database, statement
-from tideq.persistence.filters import LAST_ID, LATEST_MS, timestamp_of
-from tideq.persistence.listing import DEFAULT_LIMIT, MAX_PAGE_BYTES, PAGE_SIZES
+from tideq.persistence.reading.composing import composed
+from tideq.persistence.reading.cursors import CursorError, make_cursor, read_cursor
+from tideq.persistence.reading.filters import LAST_ID, LATEST_MS, timestamp_of
+from tideq.persistence.reading.listing import DEFAULT_LIMIT, MAX_PAGE_BYTES, PAGE_SIZES
+from tideq.persistence.reading.task_rows import SMALL_BYTES, TaskRow, whole_rows
 from tideq.persistence.settings import DAY_MS
-from tideq.persistence.task_rows import SMALL_BYTES, TaskRow, whole_rows
 from tideq.queue_core.task import Task
 
 MAX_PATTERNS = 1_000

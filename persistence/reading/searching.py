@@ -7,11 +7,11 @@ from typing import Any, LiteralString, NamedTuple
 
 from psycopg import sql
 
-from tideq.persistence.composing import composed
 from tideq.persistence.database import Connection
-from tideq.persistence.filters import IdRange, TaskFilter
-from tideq.persistence.partitions import id_at, instant_of
-from tideq.persistence.paths import CONDITIONS, WAYS, Path, condition, paths
+from tideq.persistence.reading.composing import composed
+from tideq.persistence.reading.filters import IdRange, TaskFilter
+from tideq.persistence.reading.paths import CONDITIONS, WAYS, Path, condition, paths
+from tideq.persistence.schema.partitions import id_at, instant_of
 from tideq.persistence.settings import DAY_MS
 
 COMPARED_COUNT = 500

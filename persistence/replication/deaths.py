@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tideq.persistence.changes import AGE_BUCKET, ENDED, Change, priority_of
-from tideq.persistence.patterns import normalised, pattern_of
+from tideq.persistence.dead_letters.patterns import normalised, pattern_of
+from tideq.persistence.replication.changes import AGE_BUCKET, ENDED, Change, priority_of
 from tideq.persistence.terms import read_error
 
 

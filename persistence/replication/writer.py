@@ -11,14 +11,14 @@ from typing import Any, LiteralString, NamedTuple
 import psycopg
 import structlog
 
-from tideq.persistence.changes import Change
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
-from tideq.persistence.copying import END, SIGNATURE
 from tideq.persistence.database import Connection, statement
-from tideq.persistence.deaths import by_pattern
 from tideq.persistence.definitions import unpack
-from tideq.persistence.partitions import TABLES, remove_from
-from tideq.persistence.rows import EVENT_COLUMNS, TASK_COLUMNS, MissingDefinition, Rows
+from tideq.persistence.replication.changes import Change
+from tideq.persistence.replication.copying import END, SIGNATURE
+from tideq.persistence.replication.deaths import by_pattern
+from tideq.persistence.replication.rows import EVENT_COLUMNS, TASK_COLUMNS, MissingDefinition, Rows
+from tideq.persistence.schema.partitions import TABLES, remove_from
 from tideq.queue_core.errors import HistoryUnavailable
 
 REFUSALS = (

@@ -1,0 +1,1 @@
+"""What died: lists, patterns, replays."""

@@ -1,0 +1,1 @@
+"""A store that cannot be trusted: comparing it with history, and mending it."""

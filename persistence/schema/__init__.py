@@ -1,0 +1,1 @@
+"""What the tables are and how they change: migrations, and partitions made and dropped."""
