@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tideq.persistence.database import Connection, Database
 from tideq.persistence.reading.cursors import CursorError, make_cursor, read_cursor
 from tideq.persistence.reading.filters import IdRange, TaskFilter
-from tideq.persistence.reading.searching import Search, begin_search
+from tideq.persistence.reading.searching import begin_search, spans_of
 from tideq.persistence.reading.task_rows import SMALL_BYTES, TaskRow, whole_rows
 from tideq.queue_core.task import Task
 
@@ -44,8 +44,7 @@ class Listing:
         """Raises CursorError for a cursor that is not of this list."""
         ids = _after(wanted, cursor)
         async with self._database.reading() as connection:
-            search = await begin_search(connection, wanted, ids)
-            rows, rest = await _look(connection, search, ids, limit + 1)
+            rows, rest = await _look(connection, wanted, ids, limit + 1)
             whole = await whole_rows(connection, rows[:limit], MAX_PAGE_BYTES)
         if len(whole) < len(rows):
             rest = uuid.UUID(whole[-1].task_id)
@@ -63,7 +62,7 @@ class Listing:
         """All of them, a batch at a time. What changes meanwhile is met once or not at all."""
         async with self._database.reading() as connection:
             search = await begin_search(connection, wanted, wanted.id_range())
-        for span in search.spans(wanted.id_range()):
+        for span in spans_of(wanted, wanted.id_range()):
             below, is_full = span.below, True
             while is_full:
                 async with self._database.reading() as connection:
@@ -75,13 +74,17 @@ class Listing:
 
 
 async def _look(
-    connection: Connection, search: Search, ids: IdRange, count: int
+    connection: Connection, wanted: TaskFilter, ids: IdRange, count: int
 ) -> tuple[list[TaskRow], uuid.UUID | None]:
-    """Up to so many rows, and where to go on if the time was up before."""
+    """Up to so many rows, and where to go on if the time was up before.
+
+    What is rare lately may be common long ago, so every span has the best way in of its own.
+    """
     rows: list[TaskRow] = []
     size = next(size for size in PAGE_SIZES if count <= size + 1) + 1
     deadline = time.monotonic() + SEARCH_SECONDS
-    for span in search.spans(ids):
+    for span in spans_of(wanted, ids):
+        search = await begin_search(connection, wanted, span)
         found = await search.ask(connection, "list_tasks", span, size, small_bytes=SMALL_BYTES)
         rows += [TaskRow(*row) for row in found]
         if len(rows) >= count:

@@ -188,7 +188,7 @@ async def test_one_filter_reads_a_page_and_little_more(scene: Scene, name: str) 
     await scene.listing.page(wanted)
 
     for plan in scene.database.plans:
-        _assert_by_index(plan, sorted_at_most=len(plan.parameters["keys"]) * (PAGE + 1))
+        _assert_by_index(plan, sorted_at_most=_key_count(plan) * (PAGE + 1))
         _assert_reads_a_page(plan)
 
 
@@ -205,9 +205,14 @@ async def test_a_page_from_the_middle_reads_no_more_than_the_first(scene: Scene,
         _assert_reads_a_page(plan)
 
 
+def _key_count(plan: Plan) -> int:
+    """Of the path with the most, where several are compared."""
+    return max(len(value) for name, value in plan.parameters.items() if name.startswith("keys"))
+
+
 def _assert_reads_a_page(plan: Plan) -> None:
     """Of each key; twice where a term's tasks are read too. Every partition may give a row more than is used."""
-    assert plan.rows_read() <= 2 * len(plan.parameters["keys"]) * (PAGE + 10)
+    assert plan.rows_read() <= 2 * _key_count(plan) * (PAGE + 10)
 
 
 @pytest.mark.parametrize("name", COMBINED)
@@ -218,7 +223,7 @@ async def test_filters_together_are_found_by_index_too(scene: Scene, name: str) 
     await scene.listing.page(wanted)
 
     for plan in scene.database.plans:
-        _assert_by_index(plan, sorted_at_most=len(plan.parameters["keys"]) * (PAGE + 1))
+        _assert_by_index(plan, sorted_at_most=_key_count(plan) * (PAGE + 1))
 
 
 @pytest.mark.parametrize(
