@@ -10,7 +10,7 @@ import gc
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any
+from typing import Any, TypeVar
 
 import uvicorn
 
@@ -21,6 +21,7 @@ from tideq.api.settings import ServiceSettings
 from tideq.queue_core.background import end, loop_factory
 from tideq.queue_core.tracing import Tracing
 
+T = TypeVar("T")
 GRACE_SECONDS = 5
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2_048
@@ -38,7 +39,7 @@ class Server(uvicorn.Server):
         yield
 
 
-def run(main: Coroutine[Any, Any, None]) -> None:
+def run(main: Coroutine[Any, Any, T]) -> T:
     """On uvloop where there is one: uvicorn only brings its own loop when it brings the whole process.
 
     What start-up has made stays, and a batch makes more objects than the 700 after which Python looks for garbage:
@@ -48,7 +49,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
     gc.freeze()
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(main)
+        return runner.run(main)
 
 
 async def serve(

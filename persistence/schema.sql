@@ -69,7 +69,8 @@ CREATE TABLE parked_events (
     body bytea,
     definition bytea,
     problem text NOT NULL,
-    parked_at timestamp with time zone DEFAULT now() NOT NULL
+    parked_at timestamp with time zone DEFAULT now() NOT NULL,
+    now_ms bigint
 );
 
 ALTER TABLE parked_events ALTER COLUMN parked_id ADD GENERATED ALWAYS AS IDENTITY (

@@ -27,23 +27,32 @@ class Watch:
         self._database = database
         self._feed = feed
         self._partition = partition
+        self._looking: asyncio.Task[bool] | None = None
         self._seen: Checkpoint | None = None
         self._parked_count: int | None = None
 
     async def standing(self, now_ms: int, epoch: str) -> Standing:
         """`now_ms` and `epoch` are the store's: a history of another epoch has nothing of this one."""
-        is_up = await self._look()
+        is_up = await self._look_in_time()
         seen = self._seen
         if seen is None and not is_up:
             return Standing(is_up, None, None, None)
         lag_ms = await self._lag_ms(now_ms, seen.entry_id if seen and str(seen.epoch) == epoch else FIRST_ID)
         return Standing(is_up, seen.epoch if seen else None, self._parked_count, lag_ms)
 
+    async def _look_in_time(self) -> bool:
+        """A look that takes longer is left to itself, and the next one waits for it: to break it off the driver first
+        asks the server to, for seconds, which is no use with one that does not answer."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look())
+        await asyncio.wait({self._looking}, timeout=MAX_SECONDS)
+        return self._looking.done() and self._looking.result()
+
     async def _look(self) -> bool:
         try:
-            async with asyncio.timeout(MAX_SECONDS), self._database.reading() as connection:
+            async with self._database.reading() as connection:
                 row = await (await connection.execute(statement("standing"), (self._partition,) * 2)).fetchone()
-        except (HistoryUnavailable, TimeoutError):
+        except HistoryUnavailable:
             return False
         self._seen, self._parked_count = (Checkpoint(*row[:4]), row[4]) if row else (None, 0)
         return True

@@ -9,13 +9,16 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 from enum import Enum
+from functools import partial
 
 import structlog
+from psycopg import errors
 
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Connection, Database
 from tideq.persistence.recovery.rebuild import Plan, Rebuild
 from tideq.persistence.recovery.reconcile import Difference, Reconciliation
+from tideq.persistence.replication.draining import drain, is_behind
 from tideq.queue_core.engine.feed import FIRST_ID, entry_order
 from tideq.queue_core.engine.identity import StoreIdentity
 from tideq.queue_core.engine.restoring import Restoration, StoreFacts
@@ -26,6 +29,10 @@ from tideq.queue_core.settings import QueueSettings
 LOCK = 7_305_004
 FIRST_EPOCH = 1
 RETRY_SECONDS = 0.25
+COMPARE_SECONDS = 10.0
+"""To be alone with a store and to compare it. Whoever waits longer says that it is closed, and tries again."""
+STEP_SECONDS = 120.0
+"""Between two signs of progress while a store is mended: a database that hangs is left, and the next try goes on."""
 
 log = structlog.get_logger(__name__)
 
@@ -69,6 +76,7 @@ class Custodian:
         self._scripts = scripts
         self._identity = identity
         self._on_progress = on_progress
+        self._limit: asyncio.Timeout | None = None
         self._checkpoints = Checkpoints(database, settings.partition)
         scripts.on_replaced = identity.doubt.set
 
@@ -80,7 +88,7 @@ class Custodian:
     async def settle(self) -> Verdict:
         """Compare, mend where needed, and let this process in; raises while it cannot tell."""
         try:
-            async with self._alone() as connection:
+            async with self._in_time(), self._alone() as connection:
                 return await self._settle_with(connection)
         except HistoryUnavailable:
             if not await self._is_unchanged():
@@ -88,17 +96,26 @@ class Custodian:
             return Verdict.SOUND
 
     async def rebuild(self) -> str:
-        """Empty the store and fill it from history, whatever it has; returns the epoch it is opened under."""
+        """Empty the store and fill it from history, which first gets what only the store has; returns the new epoch."""
         async with self._alone() as connection:
             facts, checkpoint = await self._compared(connection)
             if checkpoint is None:
                 raise HistoryUnavailable("history has nothing to rebuild from")
+            if judge(facts, checkpoint) is Verdict.ADOPT:
+                checkpoint = Checkpoint(int(facts.epoch), FIRST_ID, 0, checkpoint.event_count)
+                await self._checkpoints.enter_epoch(connection, checkpoint)
             return await self._rebuild(connection).run(facts, checkpoint)
 
     async def plan(self) -> Plan:
         """What a rebuild would put back."""
         async with self._database.session() as connection:
             return await self._rebuild(connection).plan()
+
+    async def is_behind(self) -> bool:
+        """Whether the store has something that history lacks."""
+        async with self._database.session() as connection:
+            checkpoint = await self._checkpoints.read_with(connection)
+        return checkpoint is not None and await is_behind(self._restoration.feed, checkpoint)
 
     async def verdict(self) -> Verdict:
         """What `settle` would find, with nothing changed."""
@@ -137,8 +154,37 @@ class Custodian:
         """One at a time: who comes second finds the work done."""
         name = f"{self._database.schema}:{self._settings.partition}"
         async with self._database.session() as connection:
-            await connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", (LOCK, name))
+            await self._lock(connection, name)
             yield connection
+
+    async def _lock(self, connection: Connection, name: str) -> None:
+        await connection.execute("SELECT set_config('lock_timeout', %s, false)", (f"{COMPARE_SECONDS:g}s",))
+        try:
+            await connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", (LOCK, name))
+        except errors.LockNotAvailable as error:
+            raise HistoryUnavailable("another process is comparing the store with history, or mending it") from error
+        await connection.execute("SET lock_timeout = 0")
+
+    @contextlib.asynccontextmanager
+    async def _in_time(self) -> AsyncGenerator[None]:
+        limit = asyncio.timeout(COMPARE_SECONDS)
+        try:
+            async with limit:
+                self._limit = limit
+                yield
+        except TimeoutError as error:
+            if limit.expired():
+                raise HistoryUnavailable("comparing the store with history takes too long") from error
+            raise
+        finally:
+            self._limit = None
+
+    def _goes_on(self, done: int = 0, total: int = 0) -> None:
+        """There is progress, which whoever waits for it may see."""
+        if self._limit:
+            self._limit.reschedule(asyncio.get_running_loop().time() + STEP_SECONDS)
+        if total:
+            self._on_progress(done, total)
 
     async def _settle_with(self, connection: Connection) -> Verdict:
         facts, checkpoint = await self._compared(connection)
@@ -157,6 +203,7 @@ class Custodian:
         return await self._restoration.facts(), checkpoint
 
     async def _mend(self, connection: Connection, verdict: Verdict, facts: StoreFacts, checkpoint: Checkpoint) -> str:
+        self._goes_on()
         if verdict is Verdict.REBUILD:
             return await self._rebuild(connection).run(facts, checkpoint)
         if verdict is Verdict.RECONCILE:
@@ -172,10 +219,11 @@ class Custodian:
         return epoch
 
     def _rebuild(self, connection: Connection) -> Rebuild:
-        return Rebuild(connection, self._restoration, self._checkpoints, self._settings, self._on_progress)
+        drained = partial(drain, self._database, self._restoration.feed, self._settings.partition)
+        return Rebuild(connection, self._restoration, self._checkpoints, self._settings, drained, self._goes_on)
 
     def _reconciliation(self, connection: Connection) -> Reconciliation:
-        return Reconciliation(connection, self._restoration, self._checkpoints, self._settings.retention)
+        return Reconciliation(connection, self._restoration, self._checkpoints, self._settings, self._goes_on)
 
     async def _is_unchanged(self) -> bool:
         """History is away, but this very run of the server was found sound before: the queue goes on."""

@@ -19,10 +19,10 @@ from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.background import running
 from tideq.queue_core.engine.engine import Engine, assemble_engine
 from tideq.queue_core.engine.identity import StoreIdentity
-from tideq.queue_core.engine.restoring import Restoration
+from tideq.queue_core.engine.restoring import SEAL, Restoration
 from tideq.queue_core.engine.store import connect
 from tideq.queue_core.errors import HistoryUnavailable, QueueError
-from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.settings import QueueSettings, SettingsError
 
 RETRY_SECONDS = 0.25
 
@@ -95,9 +95,21 @@ async def _open_without(redis_url: str, queue: QueueSettings) -> AsyncGenerator[
     doubt = asyncio.Event()
     engine.scripts.on_replaced = doubt.set
     async with contextlib.aclosing(client):
-        await engine.queue.open()
+        await _open(engine)
         async with running(_begin_anew_for_ever(engine, doubt)):
             yield KeptStore(client, engine, None, None, client)
+
+
+async def _open(engine: Engine, epoch: str | None = None) -> str:
+    """Raises SettingsError for a store that somebody left closed: what it holds is half of something."""
+    found = await engine.queue.open(epoch)
+    if found.startswith(SEAL):
+        engine.scripts.epoch = ""
+        raise SettingsError(
+            "DATABASE_URL is not set, and the store was left closed in the middle of a rebuild from history: only with "
+            "history can it be completed. Set DATABASE_URL to the database the rebuild was from"
+        )
+    return found
 
 
 async def _begin_anew_for_ever(engine: Engine, doubt: asyncio.Event) -> None:
@@ -106,9 +118,9 @@ async def _begin_anew_for_ever(engine: Engine, doubt: asyncio.Event) -> None:
         doubt.clear()
         try:
             before = engine.scripts.epoch
-            epoch = await engine.queue.open(str(int(before) + 1) if before.isdigit() else None)
+            epoch = await _open(engine, str(int(before) + 1) if before.isdigit() else None)
             log.error("the store was replaced, and there is no history to rebuild it from", epoch=epoch)
-        except QueueError as error:
+        except (QueueError, SettingsError) as error:
             log.warning("store in doubt", error=str(error))
             await asyncio.sleep(RETRY_SECONDS)
             doubt.set()

@@ -1,19 +1,20 @@
 """Rebuild: every live task back where it was, from history into an empty store.
 
 The store is closed while it lasts and opened by the last step, under a new epoch. Killed in between, it is simply run
-again. What was acknowledged but not yet replicated when the store was lost is lost with it: that is the lag.
+again. What was acknowledged but not yet replicated when the store was lost is lost with it: that is the lag. A store
+that still has something has it written to history first.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
-import structlog
 from psycopg import AsyncServerCursor
 
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Connection, statement
 from tideq.persistence.definitions import joined, pack_definition, packed_record
+from tideq.persistence.recovery.parked import parked_tasks
 from tideq.queue_core.background import end
 from tideq.queue_core.engine.feed import FIRST_ID
 from tideq.queue_core.engine.restoring import KeptKey, Restoration, RestoredTask, StoreFacts
@@ -22,8 +23,9 @@ from tideq.queue_core.settings import QueueSettings, Retention
 FETCH_COUNT = 500
 LIVE = ["queued", "assigned", "executing"]
 
-log = structlog.get_logger(__name__)
+T = TypeVar("T")
 Progress = Callable[[int, int], None]
+Drain = Callable[[Checkpoint], Awaitable[Checkpoint]]
 
 
 class Plan(NamedTuple):
@@ -32,6 +34,8 @@ class Plan(NamedTuple):
     live_by_state: dict[str, int]
     dead_letter_count: int
     key_count: int
+    parked_count: int
+    """Tasks with parked events, which are put back as those tell."""
 
     @property
     def live_count(self) -> int:
@@ -46,7 +50,7 @@ class Returning(NamedTuple):
 
 
 class Rebuild:
-    """`on_progress` is told how many tasks of how many are back."""
+    """`drain` writes what the closed store has beyond a checkpoint; `on_progress` is told how many tasks are back."""
 
     def __init__(
         self,
@@ -54,29 +58,34 @@ class Rebuild:
         restoration: Restoration,
         checkpoints: Checkpoints,
         settings: QueueSettings,
+        drain: Drain,
         on_progress: Progress = lambda done, total: None,
     ) -> None:
         self._connection = connection
         self._restoration = restoration
         self._checkpoints = checkpoints
         self._settings = settings
+        self._drain = drain
         self._on_progress = on_progress
 
     async def plan(self) -> Plan:
         live = dict(await self._rows("live_counts", (LIVE,)))
         retention = self._settings.retention
-        ((dead, keys),) = await self._rows("other_counts", (retention.dead_letter_ttl_ms, retention.idempotency_ttl_ms))
-        return Plan(live, dead, keys)
+        spans = (retention.dead_letter_ttl_ms, retention.idempotency_ttl_ms)
+        ((dead, keys, parked),) = await self._rows("other_counts", (*spans, self._settings.partition))
+        return Plan(live, dead, keys, parked)
 
     async def run(self, facts: StoreFacts, checkpoint: Checkpoint) -> str:
         """Whatever the store has now is replaced; returns the epoch it is opened under."""
         epoch = max(checkpoint.epoch, int(facts.epoch) if facts.is_usable else 0) + 1
         sealed = await self._restoration.seal(facts)
+        checkpoint = await self._drain(checkpoint)
         await self._checkpoints.enter_epoch(
             self._connection, Checkpoint(epoch, FIRST_ID, checkpoint.now_ms, checkpoint.event_count)
         )
         await self._restoration.wipe()
         await self._put_tasks((await self.plan()).live_count)
+        await self._put_parked()
         await self._put_rest()
         await self._restoration.enter(sealed, str(epoch), checkpoint.now_ms)
         return str(epoch)
@@ -95,6 +104,11 @@ class Rebuild:
                     self._on_progress(done, total)
             finally:
                 await end(reading)
+
+    async def _put_parked(self) -> None:
+        """After the others, because history has rows of some of them too, which are older."""
+        for tasks in _slices(await parked_tasks(self._connection, self._settings.partition)):
+            await self._restoration.put_tasks([task.restored for task in tasks])
 
     async def _put_rest(self) -> None:
         """Keys first: nobody can submit yet, and whoever repeats a submission later must meet its key."""
@@ -154,5 +168,5 @@ def _kept_key(row: tuple[Any, ...], ttl_ms: int) -> KeptKey:
     return KeptKey(name, f"{task_id} {fingerprint}", created_ms + ttl_ms)
 
 
-def _slices(rows: list[tuple[Any, ...]], size: int = 1_000) -> list[list[tuple[Any, ...]]]:
+def _slices(rows: list[T], size: int = 1_000) -> list[list[T]]:
     return [rows[start : start + size] for start in range(0, len(rows), size)]

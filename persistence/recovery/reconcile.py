@@ -1,7 +1,8 @@
 """Reconcile: a store that lost its last writes, set right by history.
 
 History has everything such a store ever told, and more. So where the two differ history wins: a task that ended there
-leaves the queue, one that the store never heard of comes back, one that went on goes on from there.
+leaves the queue, one that the store never heard of comes back, one that went on goes on from there. What history could
+not write but keeps parked counts as known.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -9,10 +10,11 @@ from typing import Any, NamedTuple
 
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Connection, statement
+from tideq.persistence.recovery.parked import ParkedTask, parked_tasks
 from tideq.persistence.recovery.rebuild import FETCH_COUNT, LIVE, put_back, put_keys_and_dead_letters
 from tideq.queue_core.engine.feed import FIRST_ID, entry_order
 from tideq.queue_core.engine.restoring import Restoration, StoreFacts
-from tideq.queue_core.settings import Retention
+from tideq.queue_core.settings import QueueSettings
 
 
 class Standing(NamedTuple):
@@ -30,18 +32,27 @@ class Difference(NamedTuple):
 
 class Reconciliation:
     def __init__(
-        self, connection: Connection, restoration: Restoration, checkpoints: Checkpoints, retention: Retention
+        self,
+        connection: Connection,
+        restoration: Restoration,
+        checkpoints: Checkpoints,
+        settings: QueueSettings,
+        goes_on: Callable[[], None] = lambda: None,
     ) -> None:
+        """`goes_on` is called after every part of the work."""
         self._connection = connection
         self._restoration = restoration
         self._checkpoints = checkpoints
-        self._retention = retention
+        self._settings = settings
+        self._goes_on = goes_on
 
     async def differences(self) -> AsyncIterator[Difference]:
         """What history knows better. What the store knows better is on its way to history."""
         async for batch in self._batches():
             for difference in batch:
                 yield difference
+        for difference, _ in await self._parked():
+            yield difference
 
     async def run(
         self, facts: StoreFacts, checkpoint: Checkpoint, on_difference: Callable[[Difference], None] = lambda _: None
@@ -55,7 +66,10 @@ class Reconciliation:
             for difference in batch:
                 on_difference(difference)
             await self._mend([difference.task_id for difference in batch])
-        await put_keys_and_dead_letters(self._connection, self._restoration, self._retention)
+        for difference, task in await self._parked():
+            on_difference(difference)
+            await self._restoration.put_tasks([task.restored])
+        await put_keys_and_dead_letters(self._connection, self._restoration, self._settings.retention)
         await self._restoration.enter(sealed, str(epoch), checkpoint.now_ms)
         return str(epoch)
 
@@ -77,10 +91,23 @@ class Reconciliation:
             missing = await self._compare(rows[start : start + FETCH_COUNT])
             yield [each for each in missing if each.in_store is None]
 
+    async def _parked(self) -> list[tuple[Difference, ParkedTask]]:
+        """Of tasks with parked events, those that the store has an older version of, or should have and has not."""
+        tasks = await parked_tasks(self._connection, self._settings.partition)
+        by_id = {task.restored.task_id: task for task in tasks}
+        rows = [(id_, task.record.text("state"), task.record.number("version")) for id_, task in by_id.items()]
+        differences = await self._compare(rows)
+        return [
+            (each, by_id[each.task_id])
+            for each in differences
+            if each.in_store is not None or each.in_history.state in LIVE
+        ]
+
     async def _compare(self, rows: Sequence[tuple[Any, ...]]) -> list[Difference]:
         if not rows:
             return []
         records = await self._restoration.records([task_id for task_id, _, _ in rows])
+        self._goes_on()
         found: list[Difference] = []
         for task_id, state, version in rows:
             record = records.get(task_id)

@@ -7,28 +7,24 @@ and only from where it was. Any number may run; one at a time has the lock and w
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 import structlog
 
 from tideq.persistence.checkpoints import Checkpoint, CheckpointMoved, Checkpoints
 from tideq.persistence.database import Connection, Database, statement
 from tideq.persistence.replication.changes import Change, changes_in
+from tideq.persistence.replication.gathering import Gathered, gather
 from tideq.persistence.replication.learning import Learning
-from tideq.persistence.replication.rows import PURGED, Rows, finished_in
-from tideq.persistence.replication.writer import REFUSALS, Batch, Writer
+from tideq.persistence.replication.rows import finished_in
+from tideq.persistence.replication.writer import Batch, Writer
 from tideq.queue_core.background import end
 from tideq.queue_core.engine.belongings import read_belongings
 from tideq.queue_core.engine.engine import Engine
-from tideq.queue_core.engine.feed import FIRST_ID, READ_COUNT, Entry, Feed
+from tideq.queue_core.engine.feed import FIRST_ID, Entry, Feed
 from tideq.queue_core.errors import QueueError
 
 LOCK = 7_305_003
 BLOCK_MS = 1_000
-MAX_EVENTS = 20_000
-"""Of one batch. More would only wait longer for their commit."""
-SLICE = 1_000
-"""Events that are looked at in one go, in a millisecond: PostgreSQL has so much to read until it must be fed again."""
 KEPT_ENTRIES = 1_000
 """Left in the stream although history has them, so that a listener who lost its connection can go on."""
 ACKNOWLEDGE_LIMIT = 1_000
@@ -36,53 +32,6 @@ RETRY_SECONDS = 0.5
 COPY_SECONDS = 1.0
 
 log = structlog.get_logger(__name__)
-
-
-class Gathered(NamedTuple):
-    entries: Sequence[Entry]
-    changes: Sequence[Change]
-    definitions: dict[bytes, bytes]
-    rows: Rows | None
-    """None where they have to be made one by one, because of something in them."""
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.changes) >= MAX_EVENTS
-
-    @property
-    def latest(self) -> Iterable[Change]:
-        return self.changes if self.rows is None else self.rows.latest.values()
-
-
-class Gathering:
-    """Entries becoming changes and rows, a little at a time: another batch is being written meanwhile."""
-
-    def __init__(self) -> None:
-        self.changes: list[Change] = []
-        self.rows: Rows | None = Rows()
-
-    async def add(self, entries: Iterable[Entry]) -> None:
-        fresh: list[Change] = []
-        for entry in entries:
-            fresh += changes_in(entry)
-            if len(fresh) >= SLICE:
-                self._take(fresh)
-                fresh = []
-                await asyncio.sleep(0)
-        self._take(fresh)
-
-    def _take(self, changes: list[Change]) -> None:
-        self.changes += changes
-        try:
-            self.rows = self.rows and self.rows.add(changes)
-        except REFUSALS:
-            self.rows = None
-
-    def wanted(self) -> list[bytes]:
-        """Tasks whose definitions their rows will take: new ones and dead ones."""
-        if self.rows is None:
-            return list(dict.fromkeys(change.task_id for change in self.changes))
-        return list(dict.fromkeys((*self.rows.born, *(death.task_id for death in self.rows.deaths))))
 
 
 class Replicator:
@@ -138,57 +87,27 @@ class Replicator:
         After any other the stream is empty: what is read once history has that batch is more, and as early.
         """
         copied_at = 0.0
-        gathering = asyncio.create_task(self._gather(checkpoint.entry_id))
+        gathering = asyncio.create_task(gather(self._feed, checkpoint.entry_id, BLOCK_MS))
         telling = asyncio.create_task(asyncio.sleep(0))
         try:
             while True:
                 gathered = await gathering
                 if gathered.is_full:
-                    gathering = asyncio.create_task(self._gather(gathered.entries[-1].entry_id))
+                    gathering = asyncio.create_task(gather(self._feed, gathered.entries[-1].entry_id, BLOCK_MS))
                 if gathered.entries:
-                    batch = self._batch(checkpoint, gathered)
+                    batch = gathered.batch(checkpoint)
                     await writer.write(batch)
                     checkpoint = batch.after
                     await telling
                     telling = asyncio.create_task(self._tell(batch, gathered, writer))
                 if not gathered.is_full:
-                    gathering = asyncio.create_task(self._gather(checkpoint.entry_id))
+                    gathering = asyncio.create_task(gather(self._feed, checkpoint.entry_id, BLOCK_MS))
                     await telling
                 if asyncio.get_running_loop().time() - copied_at > COPY_SECONDS:
                     await self._copy_belongings(connection)
                     copied_at = asyncio.get_running_loop().time()
         finally:
             await end(gathering, telling)
-
-    async def _gather(self, after: str) -> Gathered:
-        """Waits for a first entry, then takes all there are, up to a batch."""
-        entries, gathering = await self._feed.read(after, block_ms=BLOCK_MS), Gathering()
-        await gathering.add(entries)
-        while entries and len(entries) % READ_COUNT == 0 and len(gathering.changes) < MAX_EVENTS:
-            more = await self._feed.read(entries[-1].entry_id)
-            if not more:
-                break
-            entries += more
-            await gathering.add(more)
-        return await self._with_definitions(entries, gathering)
-
-    async def _with_definitions(self, entries: Sequence[Entry], gathering: Gathering) -> Gathered:
-        """A task the store no longer has was purged since: what it went through before is of no interest any more."""
-        changes, rows, wanted = gathering.changes, gathering.rows, gathering.wanted()
-        definitions = await self._feed.definitions(wanted)
-        if missing := [task_id for task_id in wanted if task_id not in definitions]:
-            gone = await self._feed.absent(missing)
-            changes = [each for each in changes if each.task_id not in gone or each.reason == PURGED]
-            rows = None
-        return Gathered(entries, changes, definitions, rows)
-
-    def _batch(self, before: Checkpoint, gathered: Gathered) -> Batch:
-        newest = max(int(entry.fields[b"epoch"]) for entry in gathered.entries)
-        if newest > before.epoch:
-            raise CheckpointMoved(f"the stream is of epoch {newest}, history of {before.epoch}")
-        last, count = gathered.entries[-1], before.event_count + len(gathered.changes)
-        after = Checkpoint(before.epoch, last.entry_id, int(last.fields[b"now_ms"]), count)
-        return Batch(gathered.changes, gathered.definitions, before, after, gathered.rows)
 
     async def _tell(self, batch: Batch, gathered: Gathered, writer: Writer) -> None:
         await self._acknowledge(gathered.entries, gathered.latest, writer)

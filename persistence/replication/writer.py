@@ -74,7 +74,7 @@ class Writer:
     async def write(self, batch: Batch) -> None:
         async with self._connection.transaction():
             await self._checkpoints.move(self._connection, batch.before, batch.after)
-            behind = [change for change in batch.changes if change.task_id in self.parked] if self.parked else []
+            behind = await self._behind(batch.changes) if self.parked else []
             for change in behind:
                 await self._park(change, batch.definitions, "an earlier event of this task is parked")
             if behind:
@@ -82,6 +82,20 @@ class Writer:
                 await self._write_or_halve(rest, batch.definitions)
             else:
                 await self._write_or_halve(batch.changes, batch.definitions, batch.rows)
+
+    async def write_again(self, changes: Sequence[Change], definitions: Mapping[bytes, bytes]) -> None:
+        """Events of a task that were parked, in the transaction that took them out. What fails again is parked anew."""
+        self.parked.difference_update(change.task_id for change in changes)
+        await self._write_or_halve(changes, definitions)
+
+    async def _behind(self, changes: Sequence[Change]) -> list[Change]:
+        """Changes of tasks with parked events. What is remembered of those may have been resolved since."""
+        suspects = {change.task_id for change in changes} & self.parked
+        if suspects:
+            ids = [task_id.decode() for task_id in suspects]
+            found = await self._connection.execute(statement("still_parked"), (self._partition, ids))
+            self.parked -= suspects - {task_id.encode() for (task_id,) in await found.fetchall()}
+        return [change for change in changes if change.task_id in self.parked]
 
     async def _write_or_halve(
         self, changes: Sequence[Change], definitions: Mapping[bytes, bytes], rows: Rows | None = None
@@ -142,8 +156,9 @@ class Writer:
         self.parked.add(change.task_id)
         task_id, version = change.task_id.decode(errors="replace"), int(change.version)
         log.error("history parked an event", task_id=task_id, version=version, problem=problem)
-        values = (self._partition, change.epoch, change.entry_id, task_id, version, change.packed, change.body)
-        await self._connection.execute(statement("park"), (*values, definitions.get(change.task_id), problem))
+        place = (self._partition, change.epoch, change.entry_id, change.now_ms)
+        values = (task_id, version, change.packed, change.body, definitions.get(change.task_id), problem)
+        await self._connection.execute(statement("park"), (*place, *values))
 
     async def _apply(self, rows: Rows, definitions: Mapping[bytes, bytes]) -> None:
         await self._purge(rows)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tideq.queue_core.engine.belongings import put_belongings
-from tideq.queue_core.engine.feed import last_entry_id
+from tideq.queue_core.engine.feed import Feed, last_entry_id
 from tideq.queue_core.engine.identity import identity_of
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.policy import scripts_for
@@ -61,6 +61,7 @@ class Restoration:
         self._settings = settings
         self._keys = Keys(settings.queue_name, settings.partition)
         self._scripts = scripts_for(client, settings, sends_flags=sends_flags)
+        self.feed = Feed(client, client, self._keys)
 
     async def facts(self) -> StoreFacts:
         """The server's identity first: should another one answer what follows, entering an epoch will tell."""
@@ -103,11 +104,12 @@ class Restoration:
         accepted(reply)
 
     async def wipe(self) -> None:
-        """Everything but the seal."""
+        """Everything but the seal; the outbox first, which has been written to history by now."""
         pattern, meta = self._keys.tag.replace("{", "[{]") + "*", self._keys.key("meta")
         with store_errors():
             keys = [text(key) async for key in self._client.scan_iter(match=pattern, count=WIPE_COUNT)]
-        found = [key for key in keys if key != meta]
+        outbox = self._keys.key("outbox")
+        found = sorted((key for key in keys if key != meta), key=lambda key: key != outbox)
         for start in range(0, len(found), WIPE_COUNT):
             accepted(await self._scripts.call("wipe", rows=found[start : start + WIPE_COUNT]))
 

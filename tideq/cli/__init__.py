@@ -19,6 +19,12 @@ app.command("tideq.cli.history:migrate", help="Bring the database's schema up to
 app.command("tideq.cli.history:rebuild", help="Fill an empty store from history.", group=KEEP)
 app.command("tideq.cli.history:reconcile", help="Mend a store that lost writes.", group=KEEP)
 app.command("tideq.cli.history:prune", help="Drop the oldest partitions of history.", group=KEEP)
+parked = cyclopts.App(name="parked", help="Events that history could not take: try again, or give up.", group=KEEP)
+parked.command("tideq.cli.parked:show_list", name="list", help="List tasks with parked events.")
+parked.command("tideq.cli.parked:retry", help="Write parked events after all.")
+parked.command("tideq.cli.parked:discard", help="Give parked events up.")
+app.command(parked)
+
 app.command("tideq.cli.openapi:openapi", help="Print the OpenAPI document of the HTTP API.", group=KEEP)
 app.command("tideq.cli.completion:completion", help="Let your shell complete commands and options.", group=KEEP)
 

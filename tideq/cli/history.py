@@ -1,6 +1,5 @@
 """`tideq migrate`, `replicate`, `rebuild`, `reconcile` and `prune`: history and the way back from it."""
 
-import asyncio
 import contextlib
 import os
 import sys
@@ -11,6 +10,7 @@ from typing import Any, Literal, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from tideq.api.server import run
 from tideq.api.settings import ServiceSettings
 from tideq.cli import housekeeping
 from tideq.cli.endings import USAGE, stop, stop_with
@@ -48,8 +48,8 @@ def migrate(action: Literal["run", "status"] = "run", *, wait: float = 0, allow_
         A database that a later version has migrated will do: migrations only ever add, so this version can be gone
         back to without undoing them.
     """
-    settings = _settings(needs_store=False)
-    missing = _run(_migrate(settings, action, wait, allow_newer=allow_newer))
+    settings = history_settings(needs_store=False)
+    missing = run_command(_migrate(settings, action, wait, allow_newer=allow_newer))
     for migration in missing:
         say(f"{'missing' if action == 'status' else 'applied'}: {migration.number:04} {migration.name}")
     if not missing:
@@ -69,11 +69,11 @@ def replicate(*, health_host: str = "127.0.0.1", health_port: int | None = None)
         The page's port; left out, there is no page.
     """
     log_to_stderr()
-    settings = _settings()
+    settings = history_settings()
     say("replicating")
     counters = Counters()
     page = health_page(health_host, health_port, settings.queue.queue_name, counters)
-    _run(until_signal(_replicate(settings, page, counters)))
+    run_command(until_signal(_replicate(settings, page, counters)))
 
 
 def rebuild(*, dry_run: bool = False, force: bool = False) -> None:
@@ -84,10 +84,10 @@ def rebuild(*, dry_run: bool = False, force: bool = False) -> None:
     dry_run
         Only say what would be put back.
     force
-        Also where the store has everything: empty it first.
+        Also where the store has everything: empty it first. What history lacks of it is written before.
     """
-    settings = _settings()
-    _run(_rebuild(settings, dry_run=dry_run, force=force))
+    settings = history_settings()
+    run_command(_rebuild(settings, dry_run=dry_run, force=force))
 
 
 def reconcile(*, dry_run: bool = False) -> None:
@@ -98,13 +98,13 @@ def reconcile(*, dry_run: bool = False) -> None:
     dry_run
         Only list.
     """
-    settings = _settings()
-    _run(_reconcile(settings, dry_run=dry_run))
+    settings = history_settings()
+    run_command(_reconcile(settings, dry_run=dry_run))
 
 
 def prune() -> None:
     """Make partitions ahead, and drop those older than TIDEQ_HISTORY_RETENTION_DAYS."""
-    _run(_prune(_settings(needs_store=False)))
+    run_command(_prune(history_settings(needs_store=False)))
 
 
 async def _migrate(settings: ServiceSettings, action: str, wait: float, *, allow_newer: bool) -> Any:
@@ -130,7 +130,7 @@ async def _rebuild(settings: ServiceSettings, *, dry_run: bool, force: bool) -> 
     epoch = ""
     with _bar("restoring tasks") as on_progress:
         async with _custodian(settings, on_progress) as custodian:
-            verdict, plan = await custodian.verdict(), await custodian.plan()
+            verdict, plan, is_behind = await custodian.verdict(), await custodian.plan(), await custodian.is_behind()
             is_needed = force or verdict in (Verdict.REBUILD, Verdict.RECONCILE)
             if not dry_run and is_needed:
                 epoch = await custodian.rebuild()
@@ -138,6 +138,10 @@ async def _rebuild(settings: ServiceSettings, *, dry_run: bool, force: bool) -> 
     say(f"store: {verdict.value}")
     say(f"history: {plan.live_count} live tasks ({counts})")
     say(f"         {plan.dead_letter_count} dead letters, {plan.key_count} idempotency keys")
+    if plan.parked_count:
+        say(f"         {plan.parked_count} tasks with parked events, which are put back as those tell")
+    if is_behind:
+        say("store: it has transitions that history lacks; a rebuild writes them first, so nothing is lost")
     if dry_run:
         say("would rebuild" if is_needed else "would do nothing; --force rebuilds all the same")
     else:
@@ -193,7 +197,7 @@ def _bar(title: str) -> Generator[OnProgress]:
         yield show
 
 
-def _settings(*, needs_store: bool = True) -> ServiceSettings:
+def history_settings(*, needs_store: bool = True) -> ServiceSettings:
     settings = settings_from(environ_with())
     if not settings.history.database_url:
         stop("set DATABASE_URL, for example DATABASE_URL=postgresql://tideq@127.0.0.1/tideq", USAGE)
@@ -202,9 +206,9 @@ def _settings(*, needs_store: bool = True) -> ServiceSettings:
     return settings
 
 
-def _run(work: Coroutine[Any, Any, T]) -> T:
+def run_command(work: Coroutine[Any, Any, T]) -> T:
     try:
-        return asyncio.run(work)
+        return run(work)
     except (QueueError, MigrationError, StoreUrlError, HealthPortTaken) as error:
         stop_with(error)
 

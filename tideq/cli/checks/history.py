@@ -66,7 +66,7 @@ async def _check_parked(database: Database) -> Finding:
         found = await connection.execute("SELECT count(*), max(problem) FROM parked_events")
         count, problem = await found.fetchone() or (0, None)
     if count:
-        advice = "history lacks these: look at the table parked_events, and tell its problem to the developers"
+        advice = "history lacks these: see `tideq parked list`, and docs/runbook.md for what to do about them"
         return fail("parked events", f"{count}, one because: {problem}", advice)
     return ok("parked events", "none")
 

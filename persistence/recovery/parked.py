@@ -1,0 +1,50 @@
+"""Tasks with parked events, as the store last told of them: history's own rows of them stop before that.
+
+Put back by what its rows say, a task whose result was parked would be executed again.
+"""
+
+from typing import NamedTuple
+
+import structlog
+
+from tideq.persistence.database import Connection, statement
+from tideq.persistence.definitions import joined, pack_definition, unpack
+from tideq.queue_core.engine.record import Record, parse_record
+from tideq.queue_core.engine.restoring import RestoredTask
+from tideq.queue_core.task import Definition
+from tideq.queue_core.task_id import is_task_id
+
+log = structlog.get_logger(__name__)
+
+
+class ParkedTask(NamedTuple):
+    record: Record
+    restored: RestoredTask
+
+
+async def parked_tasks(connection: Connection, partition: int) -> list[ParkedTask]:
+    """Those that can be put back. Whoever cannot is told of: nobody knows any more what the task was to do."""
+    found = await connection.execute(statement("parked_standings"), (partition,))
+    rows = [row for row in await found.fetchall() if is_task_id(row[0])]
+    definitions = await _definitions(connection, [task_id for task_id, _, definition in rows if definition is None])
+    tasks: list[ParkedTask] = []
+    for task_id, record, definition in rows:
+        known = _readable(definition) if definition is not None else definitions.get(task_id)
+        if known is None:
+            log.error("a task with parked events cannot be put back", task_id=task_id)
+        else:
+            restored = RestoredTask(task_id, record, pack_definition(known), known.signature)
+            tasks.append(ParkedTask(parse_record(record), restored))
+    return tasks
+
+
+async def _definitions(connection: Connection, task_ids: list[str]) -> dict[str, Definition]:
+    rows = await (await connection.execute(statement("some_tasks"), (task_ids,))).fetchall()
+    return {task_id: joined(task_type, text.encode(), more) for task_id, task_type, text, more, *_ in rows}
+
+
+def _readable(definition: bytes) -> Definition | None:
+    try:
+        return unpack(definition)
+    except ValueError:
+        return None

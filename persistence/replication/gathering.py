@@ -1,0 +1,95 @@
+"""From the stream to batches: entries are read, become changes and rows, and get the definitions they need."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tideq.persistence.checkpoints import Checkpoint, CheckpointMoved
+from tideq.persistence.replication.changes import Change, changes_in
+from tideq.persistence.replication.rows import PURGED, Rows
+from tideq.persistence.replication.writer import REFUSALS, Batch
+from tideq.queue_core.engine.feed import READ_COUNT, Entry, Feed
+
+MAX_EVENTS = 20_000
+"""Of one batch. More would only wait longer for their commit."""
+SLICE = 1_000
+"""Events that are looked at in one go, in a millisecond: PostgreSQL has so much to read until it must be fed again."""
+
+
+class Gathered(NamedTuple):
+    entries: Sequence[Entry]
+    changes: Sequence[Change]
+    definitions: dict[bytes, bytes]
+    rows: Rows | None
+    """None where they have to be made one by one, because of something in them."""
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.changes) >= MAX_EVENTS
+
+    def batch(self, before: Checkpoint) -> Batch:
+        newest = max(int(entry.fields[b"epoch"]) for entry in self.entries)
+        if newest > before.epoch:
+            raise CheckpointMoved(f"the stream is of epoch {newest}, history of {before.epoch}")
+        last, count = self.entries[-1], before.event_count + len(self.changes)
+        after = Checkpoint(before.epoch, last.entry_id, int(last.fields[b"now_ms"]), count)
+        return Batch(self.changes, self.definitions, before, after, self.rows)
+
+    @property
+    def latest(self) -> Iterable[Change]:
+        return self.changes if self.rows is None else self.rows.latest.values()
+
+
+class Gathering:
+    """Entries becoming changes and rows, a little at a time: another batch is being written meanwhile."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.rows: Rows | None = Rows()
+
+    async def add(self, entries: Iterable[Entry]) -> None:
+        fresh: list[Change] = []
+        for entry in entries:
+            fresh += changes_in(entry)
+            if len(fresh) >= SLICE:
+                self._take(fresh)
+                fresh = []
+                await asyncio.sleep(0)
+        self._take(fresh)
+
+    def _take(self, changes: list[Change]) -> None:
+        self.changes += changes
+        try:
+            self.rows = self.rows and self.rows.add(changes)
+        except REFUSALS:
+            self.rows = None
+
+    def wanted(self) -> list[bytes]:
+        """Tasks whose definitions their rows will take: new ones and dead ones."""
+        if self.rows is None:
+            return list(dict.fromkeys(change.task_id for change in self.changes))
+        return list(dict.fromkeys((*self.rows.born, *(death.task_id for death in self.rows.deaths))))
+
+
+async def gather(feed: Feed, after: str, block_ms: int | None = None) -> Gathered:
+    """Waits for a first entry, if told to, then takes all there are, up to a batch."""
+    entries, gathering = await feed.read(after, block_ms), Gathering()
+    await gathering.add(entries)
+    while entries and len(entries) % READ_COUNT == 0 and len(gathering.changes) < MAX_EVENTS:
+        more = await feed.read(entries[-1].entry_id)
+        if not more:
+            break
+        entries += more
+        await gathering.add(more)
+    return await _with_definitions(feed, entries, gathering)
+
+
+async def _with_definitions(feed: Feed, entries: Sequence[Entry], gathering: Gathering) -> Gathered:
+    """A task the store no longer has was purged since: what it went through before is of no interest any more."""
+    changes, rows, wanted = gathering.changes, gathering.rows, gathering.wanted()
+    definitions = await feed.definitions(wanted)
+    if missing := [task_id for task_id in wanted if task_id not in definitions]:
+        gone = await feed.absent(missing)
+        changes = [each for each in changes if each.task_id not in gone or each.reason == PURGED]
+        rows = None
+    return Gathered(entries, changes, definitions, rows)

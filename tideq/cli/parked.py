@@ -1,0 +1,115 @@
+"""`tideq parked`: events that PostgreSQL refused, and what becomes of them."""
+
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Annotated
+
+import cyclopts
+import msgspec
+
+from tideq.cli.endings import FAILED, NOT_FOUND, OK, USAGE, stop
+from tideq.cli.history import history_settings, run_command
+from tideq.cli.output import Format, say, show
+from tideq.cli.session import Several, Switch
+from tideq.persistence.recovery.kept_store import open_kept_store
+from tideq.persistence.replication.parking import Parking
+from tideq.queue_core.engine.feed import Feed
+from tideq.queue_core.engine.keys import Keys
+
+COLUMNS = {
+    "task": "task_id",
+    "events": "event_count",
+    "from version": "first_version",
+    "parked": "parked_ms",
+    "problem": "problem",
+}
+
+
+class Listed(msgspec.Struct, frozen=True):
+    task_id: str
+    event_count: int
+    first_version: int
+    last_version: int
+    parked_ms: int
+    problem: str
+
+
+def show_list(*, output: Annotated[Format, cyclopts.Parameter(alias="-o")] = "table") -> None:
+    """Tasks with parked events, the earliest first: how many events, from which version on, and why.
+
+    Parameters
+    ----------
+    output
+        A table for people, json or jsonl for programs.
+    """
+
+    async def listed() -> list[Listed]:
+        async with _parking() as parking:
+            return [Listed(**task._asdict()) for task in await parking.tasks()]
+
+    show(run_command(listed()), COLUMNS, output)
+
+
+def retry(
+    task_ids: Annotated[list[str] | None, Several] = None,
+    *,
+    every: Annotated[bool, cyclopts.Parameter(name="--all", negative=())] = False,
+) -> int:
+    """Write the parked events of tasks after all; what fails again stays parked. Ends with 1 if any does.
+
+    Parameters
+    ----------
+    task_ids
+        Of these tasks.
+    every
+        Of all tasks that have any.
+    """
+    if bool(task_ids) == every:
+        stop("name tasks, or say --all", USAGE)
+
+    async def try_again(parking: Parking, task_id: str) -> str | None:
+        outcome = await parking.retry(task_id)
+        return None if outcome is None else "written" if outcome else "still parked"
+
+    return run_command(_for_each(task_ids, try_again))
+
+
+def discard(task_ids: Annotated[list[str], Several], *, yes: Annotated[bool, Switch] = False) -> int:
+    """Give the parked events of tasks up, for good: history keeps how they stand, and loses how they came there.
+
+    Parameters
+    ----------
+    task_ids
+        Of these tasks.
+    yes
+        It is meant: without this, nothing is done.
+    """
+    if not yes:
+        stop("what is discarded is gone for good: say --yes", USAGE)
+
+    async def give_up(parking: Parking, task_id: str) -> str | None:
+        count = await parking.discard(task_id)
+        return f"{count} events given up" if count else None
+
+    return run_command(_for_each(task_ids, give_up))
+
+
+async def _for_each(task_ids: list[str] | None, deal: Callable[[Parking, str], Awaitable[str | None]]) -> int:
+    """One line a task; the worst outcome is the command's."""
+    code = OK
+    async with _parking() as parking:
+        for task_id in task_ids or [task.task_id for task in await parking.tasks()]:
+            outcome = await deal(parking, task_id)
+            say(f"{task_id}  {outcome or 'has no parked events'}")
+            code = max(code, NOT_FOUND if outcome is None else FAILED if outcome == "still parked" else OK)
+    return code
+
+
+@contextlib.asynccontextmanager
+async def _parking() -> AsyncGenerator[Parking]:
+    settings = history_settings()
+    queue = settings.queue
+    async with open_kept_store(settings.redis_url, queue, settings.history) as store:
+        assert store.database is not None
+        feed = Feed(store.client, store.client, Keys(queue.queue_name, queue.partition))
+        yield Parking(store.database, store.engine.queue, feed, queue.partition)
