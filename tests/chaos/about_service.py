@@ -16,7 +16,10 @@ MORE_CONNECTIONS, MAX_OUTBOX = 12, 1_500
 READY_REASONS = ("submitted", "released", "assignment_lapsed", "retried", "replayed")
 BACKOFF_SHARE = 0.8
 COMING_BACK_MS = 9_000
-SHAKING = ("postgres_down", "valkey_restart", "valkey_wiped", "valkey_frozen", "memory_full", "disk_full")
+SHAKING = (
+    *("postgres_down", "valkey_restart", "valkey_wiped", "valkey_frozen"),
+    *("memory_full", "disk_full", "killed_while_slow"),
+)
 
 
 def order(evidence: Evidence, time: StoreTime, losses: Losses) -> Iterator[str]:

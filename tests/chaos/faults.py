@@ -20,6 +20,7 @@ from tests.chaos.site import Site
 MAX_DOWN_SECONDS = 0.5
 FLOOR_BYTES = 1
 CLOCK_BACK_MS, CLOCK_AHEAD_MS = -2_000, 15_000
+SLOW_SYNC_MS = 1_500
 
 
 class Fault(NamedTuple):
@@ -82,13 +83,19 @@ async def postgres_down(site: Site, target: str, seconds: float) -> None:
 
 
 async def valkey_restart(site: Site, target: str, seconds: float) -> None:
-    """While a sync of its file lags, Valkey acknowledges what it has not written at all: the checker is told."""
     async with site.store_lock:
-        async with store_client(site) as client:
-            is_lagging = (await client.info("persistence"))["aof_pending_bio_fsync"] > 0
         await asyncio.to_thread(site.valkey.kill)
-        site.notebook.note("store_killed", is_lagging=is_lagging)
         await asyncio.sleep(min(seconds, MAX_DOWN_SECONDS))
+        await asyncio.to_thread(site.valkey.start)
+
+
+async def killed_while_slow(site: Site, target: str, seconds: float) -> None:
+    """The disk takes long to sync, and in the middle of that the store is killed: nothing acknowledged may be lost."""
+    async with site.store_lock:
+        site.shim.slow_disk(SLOW_SYNC_MS)
+        await asyncio.sleep(seconds)
+        await asyncio.to_thread(site.valkey.kill)
+        site.shim.slow_disk(0)
         await asyncio.to_thread(site.valkey.start)
 
 
@@ -167,12 +174,12 @@ FAULTS: dict[str, Act] = {
     for act in (
         *(kill, freeze, reset, lose_replies, delay, half_open),
         *(postgres_down, valkey_restart, valkey_wiped, valkey_frozen, scripts_forgotten),
-        *(memory_full, disk_full, clock_ahead, clock_back),
+        *(memory_full, disk_full, killed_while_slow, clock_ahead, clock_back),
     )
 }
 ON_PROCESSES, ON_PROXIES = ("kill", "freeze"), ("reset", "lose_replies", "delay", "half_open")
-NEED_SHIM = ("disk_full", "clock_ahead", "clock_back")
-KILLING = ("kill", "postgres_down", "valkey_restart", "valkey_wiped")
+NEED_SHIM = ("disk_full", "killed_while_slow", "clock_ahead", "clock_back")
+KILLING = ("kill", "postgres_down", "valkey_restart", "valkey_wiped", "killed_while_slow")
 
 Profile = dict[str, float]
 MIXED: Profile = {
@@ -189,6 +196,7 @@ MIXED: Profile = {
     "scripts_forgotten": 1,
     "memory_full": 1,
     "disk_full": 1,
+    "killed_while_slow": 1,
     "clock_ahead": 0.5,
     "clock_back": 0.5,
 }

@@ -1,6 +1,6 @@
-"""What a store may lose, and never what was told to be in history.
+"""What a wiped store may lose: what history had not heard of, and never what was told to be in history.
 
-Wiped, only what history had not heard of. Killed while a sync of its file lagged, only the last two seconds.
+A store that is killed may lose nothing.
 """
 
 import bisect
@@ -9,8 +9,6 @@ from tests.chaos.evidence import Evidence, StoreTime
 from tests.chaos.notes import Note
 
 MARGIN_MS = 50
-UNWRITTEN_MS = 2_500
-"""A Valkey whose sync lags writes after two seconds all the same."""
 
 
 class Losses:
@@ -20,7 +18,6 @@ class Losses:
         instants = sorted(event.at for event in evidence.all_events())
         self._time = time
         self._wipes: list[tuple[int, int]] = []
-        self._lagging = [note["t1"] for note in evidence.of("store_killed") if note["is_lagging"]]
         for note in evidence.of("wiped"):
             place = bisect.bisect_right(instants, time.latest(note["t1"]))
             self._wipes.append((note["t1"], instants[place - 1] if place else 0))
@@ -28,10 +25,8 @@ class Losses:
     def may_lose(self, note: Note) -> bool:
         """Whether what this note tells of may be undone since."""
         began, told_at = note.get("t0", note["t1"]), self._time.latest(note["t1"])
-        if any(began <= killed_at <= note["t1"] + UNWRITTEN_MS for killed_at in self._lagging):
-            return True
         return any(began <= wiped_at and told_at >= known_until - MARGIN_MS for wiped_at, known_until in self._wipes)
 
     def __len__(self) -> int:
         """How often the store may have come back with less than it had."""
-        return len(self._wipes) + len(self._lagging)
+        return len(self._wipes)

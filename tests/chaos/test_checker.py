@@ -294,15 +294,13 @@ def test_a_wipe_excuses_only_what_history_had_not_heard_of() -> None:
     assert "C1" in {name.split()[0] for name in problems_of(evidence)}
 
 
-def test_a_kill_excuses_a_loss_only_while_the_stores_sync_lags() -> None:
+def test_a_kill_of_the_store_excuses_no_loss() -> None:
     evidence = good()
     lose_a_task(evidence)
-    killed: dict[str, Any] = {"f": "store_killed", "t1": BEGAN + 30, "is_lagging": False}
-    evidence.notes = [*evidence.notes, killed]
+    kill = {"f": "fault", "name": "killed_while_slow", "target": "", "t0": BEGAN + 20, "t1": BEGAN + 30}
+    evidence.notes = [*evidence.notes, kill]
 
     assert "C1" in {name.split()[0] for name in problems_of(evidence)}
-    killed["is_lagging"] = True
-    assert "C1" not in {name.split()[0] for name in problems_of(evidence)}
 
 
 def test_the_stores_clock_jumps_and_never_runs_backwards() -> None:

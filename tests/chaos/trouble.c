@@ -1,8 +1,8 @@
-/* Trouble for a server, preloaded into it: a clock that jumps and a disk that is full.
+/* Trouble for a server, preloaded into it: a clock that jumps, a disk that is full, a disk that is slow.
  *
  * The file named by TROUBLE_FILE is mapped, so the harness causes trouble by writing into it: first the milliseconds that
- * the wall clock is ahead, then 1 while no regular file can be written to, both as 64-bit integers. The monotonic clock
- * stays as it is. System calls are made directly: the allocator of the server may ask for the time before anything works.
+ * the wall clock is ahead, then 1 while no regular file can be written to, then how many milliseconds a sync takes, all
+ * as 64-bit integers. A sync under way ends when the disk is well again. The monotonic clock stays as it is. System calls are made directly: the allocator of the server may ask for the time before anything works.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-struct trouble { int64_t ahead_ms; int64_t is_full; };
+struct trouble { int64_t ahead_ms; int64_t is_full; int64_t sync_ms; };
 static const struct trouble none;
 static volatile const struct trouble *trouble;
 
@@ -67,4 +67,19 @@ ssize_t write(int fd, const void *data, size_t length) {
         return -1;
     }
     return syscall(SYS_write, fd, data, length);
+}
+
+static void wait_for_disk(void) {
+    struct timespec moment = {0, 5000000};
+    for (int64_t waited = 0; waited < look()->sync_ms; waited += 5) syscall(SYS_nanosleep, &moment, 0);
+}
+
+int fsync(int fd) {
+    wait_for_disk();
+    return syscall(SYS_fsync, fd);
+}
+
+int fdatasync(int fd) {
+    wait_for_disk();
+    return syscall(SYS_fdatasync, fd);
 }

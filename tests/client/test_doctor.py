@@ -19,7 +19,7 @@ from tests.stores import StoreUnderTest, free_port
 from tideq.cli.checks import machine, service
 from tideq.cli.checks.finding import Finding
 from tideq.cli.checks.history import check_lag, check_verdict
-from tideq.cli.checks.store import check_eviction, check_persistence
+from tideq.cli.checks.store import check_eviction, check_persistence, check_sync
 from tideq.cli.doctor import findings
 from tideq.cli.live.readings import Reading
 from tideq.cli.session import Service
@@ -62,7 +62,7 @@ class TestAgainstRealServers:
         assert done.returncode == 0
         assert set(statuses) >= {
             *("python", "settings", "data folder", "service", "clock", "ready", "key", "port"),
-            *("store", "store memory", "store log", "store clock", "store scripts", "epoch"),
+            *("store", "store memory", "store log", "store sync", "store clock", "store scripts", "epoch"),
             *("history", "schema", "parked events", "store against history", "replication"),
         }
         # Other tests leave tasks behind that nobody works on.
@@ -243,6 +243,13 @@ class TestJudgements:
             "warn",
             "ok",
         )
+
+    def test_what_a_kill_and_a_power_cut_cost_is_told_of_every_way_to_sync(self) -> None:
+        found = [check_sync(policy, is_kept=False) for policy in ("always", "everysec", "no")]
+
+        assert [each.status for each in found] == ["ok", "ok", "warn"]
+        assert "slow" in found[1].found
+        assert "a kill loses nothing" in check_sync("no", is_kept=True).found
 
     def test_verdicts_that_close_the_service_fail(self) -> None:
         failing = {verdict for verdict in Verdict if check_verdict(verdict).status == "fail"}

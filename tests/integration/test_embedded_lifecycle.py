@@ -28,7 +28,7 @@ stores = EmbeddedStores(pathlib.Path(sys.argv[1]), postgres=None)
 starter = threading.Thread(target=stores.start)
 starter.start()
 starter.join()
-while len(os.listdir("/proc/self/task")) > 1:
+while os.path.exists(f"/proc/self/task/{starter.native_id}"):
     pass
 print("DATABASE_URL=", flush=True)
 sys.stdin.read()

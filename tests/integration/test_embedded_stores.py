@@ -54,7 +54,7 @@ def test_the_stores_listen_on_private_sockets_and_on_no_network(running: Embedde
 def test_valkey_is_set_up_to_keep_tasks(running: EmbeddedStores) -> None:
     wanted = {
         "appendonly": "yes",
-        "appendfsync": "everysec",
+        "appendfsync": "no",
         "maxmemory-policy": "noeviction",
         "save": "3600 1",
     }

@@ -1,8 +1,7 @@
 """The embedded Valkey (or Redis 7 and later): which program, with which settings, when ready.
 
-Does not promise the last second of writes after a power cut (`appendfsync everysec`), nor after a kill -9 while the
-disk is slow: the server puts off writing while a sync is under way. Sets nothing up for a cluster beyond the flags it
-is given.
+A kill -9 loses nothing that was acknowledged, a power cut about the last second: see `log_keeper.py`. Sets nothing up
+for a cluster beyond the flags it is given.
 """
 
 import os
@@ -18,6 +17,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tideq.embedded.errors import ServerDidNotStart, ServerNotInstalled
+from tideq.embedded.log_keeper import LEAVE_TO_KERNEL, LogKeeper
 from tideq.embedded.process import ServerCommand, ServerProcess
 from tideq.embedded.run_dir import make_run_dir, remove_run_dir
 from tideq.embedded.surroundings import Surroundings
@@ -33,7 +33,7 @@ class ValkeyOptions:
     port: int | None = None
     """Listen on 127.0.0.1 too; else on a Unix socket only."""
     flags: tuple[str, ...] = ()
-    """Added last, so they win: ("--cluster-enabled", "yes")."""
+    """Added last, so they win: ("--cluster-enabled", "yes"). With "--appendfsync" syncing is left to the server."""
 
 
 class ValkeyServer:
@@ -46,6 +46,7 @@ class ValkeyServer:
         self._run_dir = make_run_dir(surroundings.data_dir, "valkey", surroundings.environ, owner=None)
         self._socket_path = self._run_dir / "valkey.sock"
         self._process: ServerProcess | None = None
+        self._log_keeper: LogKeeper | None = None
 
     @property
     def url(self) -> str:
@@ -65,12 +66,17 @@ class ValkeyServer:
             self._process.wait_until(lambda: answers_ping(self._socket_path))
         except ServerDidNotStart as error:
             raise _with_hint(error) from error
+        if "--appendfsync" not in self._options.flags:
+            self._log_keeper = LogKeeper(data, self._socket_path, self._surroundings.on_progress)
+            self._log_keeper.start()
 
     def check(self) -> None:
         if self._process:
             self._process.check()
 
     def stop(self) -> None:
+        if self._log_keeper:
+            self._log_keeper.stop()
         if self._process:
             self._process.stop()
         remove_run_dir(self._run_dir)
@@ -142,7 +148,7 @@ def _settings(data: Path, socket_path: Path, options: ValkeyOptions) -> list[str
         "unixsocketperm": "700",
         "daemonize": "no",
         "appendonly": "yes",
-        "appendfsync": "everysec",
+        "appendfsync": LEAVE_TO_KERNEL,
         "save": "3600 1",
         # A full queue must refuse work, never forget it.
         "maxmemory-policy": "noeviction",

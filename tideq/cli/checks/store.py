@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from tideq.cli.checks.finding import Finding, fail, ok, warn
+from tideq.embedded.log_keeper import NAME as LOG_KEEPER
 from tideq.queue_core.engine.restoring import Restoration
 from tideq.queue_core.engine.store import StoreUrlError, connect, store_errors
 from tideq.queue_core.errors import QueueError
@@ -13,6 +14,11 @@ from tideq.queue_core.settings import QueueSettings
 OLDEST_VERSION = (7, 0)
 MAX_SKEW_SECONDS = 5.0
 NEARLY_FULL = 0.8
+EVERYSEC = (
+    "a power cut costs up to a second, a kill of the server while its disk is slow up to two; "
+    'tasks that cannot afford it ask for "durability": "disk"'
+)
+NO_SYNC = 'set appendfsync everysec; "durability": "disk" is never reached without'
 CLOSED = "the service mends it by itself once it reaches the database; `tideq rebuild` does so by hand"
 
 
@@ -29,6 +35,8 @@ async def check_store(redis_url: str, queue: QueueSettings) -> AsyncIterator[Fin
             yield _check_version(node)
             yield check_eviction(node)
             yield check_persistence(node)
+        if finding := await _check_sync(client):
+            yield finding
         yield _check_clock(clock)
         yield await _check_scripts(client)
         yield await _check_epoch(client, queue)
@@ -67,6 +75,27 @@ def check_persistence(info: dict[str, Any]) -> Finding:
     if info.get("aof_enabled"):
         return ok("store log", "appendonly yes")
     return warn("store log", "appendonly no: a restart loses the queue", "set appendonly yes, or rely on history alone")
+
+
+async def _check_sync(client: Any) -> Finding | None:
+    """Nothing where the server does not say: managed ones often forbid it, and a cluster answers for each node."""
+    try:
+        with store_errors():
+            policy = (await client.config_get("appendfsync"))["appendfsync"]
+            names = {each["name"] for each in await client.client_list()}
+    except (QueueError, LookupError, TypeError):
+        return None
+    return check_sync(policy, is_kept=LOG_KEEPER in names)
+
+
+def check_sync(policy: str, *, is_kept: bool) -> Finding:
+    if is_kept:
+        return ok("store sync", "by tideq, once a second: a kill loses nothing, a power cut about a second")
+    if policy == "always":
+        return ok("store sync", "appendfsync always: neither a kill nor a power cut loses anything")
+    if policy == "everysec":
+        return ok("store sync", f"appendfsync everysec: {EVERYSEC}")
+    return warn("store sync", f"appendfsync {policy}: a power cut loses what the kernel still held", NO_SYNC)
 
 
 def _check_clock(clock: tuple[int, int]) -> Finding:
