@@ -66,6 +66,8 @@ class Plan(msgspec.Struct, frozen=True):
     http_requests: int
     http_tasks: int
     http_deliveries: int
+    away_seconds: float
+    """How long a collector is away."""
     history_tasks: int
     history_seconds: int
     history_live_tasks: tuple[int, ...]
@@ -86,6 +88,7 @@ FULL = Plan(
     http_requests=5_000,
     http_tasks=20_000,
     http_deliveries=300,
+    away_seconds=60,
     history_tasks=50_000,
     history_seconds=10,
     history_live_tasks=(100_000, 1_000_000),
@@ -105,6 +108,7 @@ QUICK = Plan(
     http_requests=1_000,
     http_tasks=5_000,
     http_deliveries=100,
+    away_seconds=60,
     history_tasks=10_000,
     history_seconds=4,
     history_live_tasks=(20_000,),

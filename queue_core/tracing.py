@@ -49,6 +49,15 @@ class Tracing(Protocol):
         """A trace turned out larger than one: that much less is begun in the next seconds."""
         ...
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a span would be taken now. Who makes many asks first: to make one costs more than to drop it."""
+        ...
+
+    def miss(self, span_count: int) -> None:
+        """So many were not made, for want of room."""
+        ...
+
     def record(self, span: Span) -> None:
         """Takes it or drops it, and never waits."""
         ...

@@ -10,6 +10,9 @@ import msgspec
 from bench.http.jobs import DONE, LIFE, Done, Lives
 from bench.http.wire import Connection, Refused, connect, post
 
+LIFE_ROUND = "life"
+"""All three requests of a round."""
+
 
 class Held(msgspec.Struct):
     task_id: str
@@ -55,6 +58,7 @@ class Living:
                 await self._timed("results and claim", connection, _sync(worker_id, claim)), self._job.batch
             )
             await self._timed("starts", connection, _sync(worker_id, {"starts": held}))
+            self._milliseconds[LIFE_ROUND].append((time.perf_counter() - due) * 1000)
         await connection.ask(_sync(worker_id, {"results": _results(held)}))
 
     async def _turn(self, number: int) -> float:

@@ -1,11 +1,14 @@
 """What being watched costs: whole lives over HTTP, with logs and traces off, as they are by default, and all of them.
 
 Each variant is a `tideq serve` and a `tideq monitor` of its own on a queue of its own; all are there all the time, and
-take turns. Metrics are counted in every variant. The collector takes what it is sent and looks at nothing. On a machine
-of two cores clients, service, monitor, store and collector share them: what a monitor takes, the others lack.
+take turns. A turn begins when nobody has work left from the one before: a monitor that still sends what another variant
+made it trace takes a core away, which once looked like the cost of a collector that hangs. Metrics are counted in every
+variant. The collector takes what it is sent and looks at nothing. On a machine of two cores clients, service, monitor,
+store and collector share them: what a monitor takes, the others lack.
 """
 
-from collections.abc import Generator, Mapping
+import asyncio
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import NamedTuple
@@ -15,12 +18,17 @@ from bench.http.jobs import Lives, Repeat
 from bench.http.processes import ServerProcess, api, load
 from bench.http.rates import LIFE_BATCH, SUBMIT, repeat
 from bench.server import Servers
+from bench.telemetry import away
 from bench.telemetry.processes import collector, monitor
 
 OFF, LOGS, TRACES, BOTH, ALL = "off", "logs", "traces, 100 a second", "logs and traces", "every task traced, logs"
-HANGING = "the same, collector hangs"
+HANGING, REFUSING = "the same, collector hangs", "the same, collector is gone"
+AWAY = (OFF, HANGING, REFUSING)
 MAX_LOSS = 0.15
-COMPARED = (TRACES, BOTH, ALL, HANGING)
+COMPARED = (TRACES, BOTH, ALL, HANGING, REFUSING)
+NOBODY = "http://127.0.0.1:9"
+LOOK_SECONDS, MAX_IDLE_CORES = 0.5, 0.15
+"""What so many processes take that have nothing to do, and a little more."""
 
 
 class Watched(NamedTuple):
@@ -40,22 +48,26 @@ async def measure(servers: Servers, plan: Plan) -> Findings:
             name: running.enter_context(_watched(store.url, {**settings, "TIDEQ_QUEUE": f"watched-{number}"}))
             for number, (name, settings) in enumerate(_settings(url, hanging).items())
         }
+        quiet = Quiet([process for each in watched.values() for process in each])
         lives = {
-            name: partial(_measured, each, Lives(each.service.port, plan.http_tasks // LIFE_BATCH), LIFE_BATCH)
+            name: partial(_measured, quiet, each, Lives(each.service.port, plan.http_tasks // LIFE_BATCH), LIFE_BATCH)
             for name, each in watched.items()
         }
         singles = {
-            name: partial(_measured, each, repeat(each.service, SUBMIT, 1, plan.http_requests), 1)
+            name: partial(_measured, quiet, each, repeat(each.service, SUBMIT, 1, plan.http_requests), 1)
             for name, each in watched.items()
         }
         for warm_up in lives.values():
             await warm_up()
         found_lives, found_singles = await take_turns(plan.rounds, lives), await take_turns(plan.rounds, singles)
+        await quiet.reached()
+        gone = await away.measure({name: away.Away(*watched[name]) for name in AWAY}, OFF, plan.away_seconds)
     tables = (
         _table("Being watched: whole lives over HTTP, 100 at a time", found_lives),
         _table("Being watched: submissions one by one", found_singles),
     )
-    return Findings(tables, tuple(_target(found_lives, name) for name in COMPARED))
+    targets = (*(_target(found_lives, name) for name in COMPARED), *gone.targets)
+    return Findings((*tables, *gone.tables), targets)
 
 
 def _settings(collector_url: str, hanging_url: str) -> dict[str, dict[str, str]]:
@@ -68,6 +80,7 @@ def _settings(collector_url: str, hanging_url: str) -> dict[str, dict[str, str]]
         BOTH: {**told, **traced},
         ALL: {**told, **traced, "OTEL_TRACES_SAMPLER": "always_on"},
         HANGING: {**told, "OTEL_EXPORTER_OTLP_ENDPOINT": hanging_url, "OTEL_TRACES_SAMPLER": "always_on"},
+        REFUSING: {**told, "OTEL_EXPORTER_OTLP_ENDPOINT": NOBODY, "OTEL_TRACES_SAMPLER": "always_on"},
     }
 
 
@@ -78,7 +91,24 @@ def _watched(redis_url: str, settings: Mapping[str, str]) -> Generator[Watched]:
         yield Watched(service, watching)
 
 
-async def _measured(watched: Watched, job: Lives | Repeat, batch: int) -> Round:
+class Quiet:
+    """When nobody works any more."""
+
+    def __init__(self, processes: Sequence[ServerProcess]) -> None:
+        self._processes = processes
+
+    async def reached(self) -> None:
+        while await self._busy() > MAX_IDLE_CORES:
+            pass
+
+    async def _busy(self) -> float:
+        before = sum(each.cpu_us() for each in self._processes)
+        await asyncio.sleep(LOOK_SECONDS)
+        return (sum(each.cpu_us() for each in self._processes) - before) / (LOOK_SECONDS * 1e6)
+
+
+async def _measured(quiet: Quiet, watched: Watched, job: Lives | Repeat, batch: int) -> Round:
+    await quiet.reached()
     count = (job.times if isinstance(job, Repeat) else job.rounds) * batch
     api_before, monitor_before = watched.service.cpu_us(), watched.monitor.cpu_us()
     taken = await load(job)

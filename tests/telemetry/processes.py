@@ -45,11 +45,20 @@ def process(settings: Mapping[str, str], log: Path, *words: str, ready: str) -> 
 @contextmanager
 def service(settings: Mapping[str, str], folder: Path) -> Generator[str]:
     """API, monitor and replicator in one, on stores that are there; its address."""
-    log, data = folder / "up.log", folder / "data"
+    with whole_service(settings, folder) as running:
+        yield running[1]
+
+
+@contextmanager
+def whole_service(
+    settings: Mapping[str, str], folder: Path, name: str = "up"
+) -> Generator[tuple[subprocess.Popen[bytes], str]]:
+    """The same, and its process."""
+    log, data = folder / f"{name}.log", folder / f"{name}-data"
     words = (TIDEQ, "up", "--port", "0", "--no-demo", "--data-dir", str(data))
-    with process(settings, log, *words, ready=GREETING):
+    with process(settings, log, *words, ready=GREETING) as running:
         line = next(line for line in log.read_text().splitlines() if line.startswith(GREETING))
-        yield line.removeprefix(GREETING).strip()
+        yield running, line.removeprefix(GREETING).strip()
 
 
 @contextmanager

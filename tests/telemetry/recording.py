@@ -12,6 +12,7 @@ class Recording:
         self.spans: list[Span] = []
         self.charged = 0
         self.lost_count = 0
+        self.has_room = True
 
     def begin(self, parent: TraceParent | None, name: str) -> TraceParent:
         span_id = f"{random.getrandbits(64):016x}"
@@ -23,6 +24,9 @@ class Recording:
 
     def charge(self, span_count: int) -> None:
         self.charged += span_count
+
+    def miss(self, span_count: int) -> None:
+        self.lost_count += span_count
 
     def record(self, span: Span) -> None:
         self.spans.append(span)

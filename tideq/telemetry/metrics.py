@@ -10,6 +10,7 @@ import contextlib
 import os
 import queue
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Any
@@ -85,9 +86,10 @@ class Pusher:
         return self
 
     def __exit__(self, *_: object) -> None:
+        deadline = time.monotonic() + CLOSE_SECONDS
         with contextlib.suppress(queue.Full):
             self._latest.put(None, timeout=CLOSE_SECONDS)
-            self._thread.join(CLOSE_SECONDS)
+            self._thread.join(max(deadline - time.monotonic(), 0))
 
     def push(self, data: Any) -> None:
         """In place of what still waits, if anything does."""

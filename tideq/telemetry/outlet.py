@@ -49,9 +49,13 @@ class Outlet(SpanProcessor):
     def waiting_count(self) -> int:
         return len(self._queue)
 
+    @property
+    def has_room(self) -> bool:
+        return len(self._queue) < self._queue_size and not self._is_closing
+
     def take(self, span: Span | ReadableSpan) -> None:
         queue = self._queue
-        if len(queue) >= self._queue_size or self._is_closing:
+        if not self.has_room:
             self.dropped_count += 1
             return
         queue.append(span)

@@ -40,6 +40,13 @@ class OtelTracing:
         if self._samplers.limit is not None:
             self._samplers.limit.charge(span_count)
 
+    @property
+    def has_room(self) -> bool:
+        return self.outlet.has_room
+
+    def miss(self, span_count: int) -> None:
+        self.outlet.dropped_count += span_count
+
     def record(self, span: Span) -> None:
         self.outlet.take(span)
 

@@ -37,8 +37,11 @@ class LifeSpans:
                 self._tell(each, each.trace.traceparent, each.trace.tracestate)
 
     def _tell(self, transition: Transition, traceparent: str, tracestate: str) -> None:
-        sender = parse_traceparent(traceparent)
         phases = transition.phases
+        if not self._tracing.has_room:
+            self._tracing.miss(len(phases))
+            return
+        sender = parse_traceparent(traceparent)
         if sender is None or not phases:
             return
         life = lifecycle_span_id(transition.task_id, transition.life)
