@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install tools up test check format maps schema generate bench chaos chaos-planted lock clean
+.PHONY: help install tools up test check format maps schema generate bench peers chaos chaos-planted lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ generate: install ## Make the blocking client out of the asynchronous one
 bench: install ## Measure the queue core and the service over HTTP, and print a report (QUICK=1 for a short one)
 	$(BIN)/python -m bench $(if $(QUICK),--quick)
 
+peers: install ## Measure TideQ beside other queues, each in an environment of its own under .peers (QUICK=1: 7 minutes)
+	$(BIN)/python -m bench.peers --write-docs $(if $(QUICK),--quick)
+
 chaos: install ## Half an hour under fire: kills, full disks, lost stores (CHAOS_SECONDS, CHAOS_SEED, CHAOS_LEVEL=smoke|long|soak)
 	$(BIN)/python -m tests.chaos
 
@@ -69,4 +72,4 @@ lock: ## Resolve dependencies anew into requirements.lock
 	  --extra grpc --constraint requirements.lock pyproject.toml --output-file requirements.image.lock
 
 clean: ## Remove everything that was built or installed here
-	rm -rf .venv api/dashboard/static api/dashboard/web/node_modules .tools .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv api/dashboard/static api/dashboard/web/node_modules .tools .pytest_cache .ruff_cache .hypothesis .peers build dist

@@ -1,0 +1,51 @@
+"""`python -m bench.peers [--quick] [--only bullmq,dramatiq] [--json FILE] [--write-docs]`."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.peers import page, rounds
+from bench.peers.catalogue import OURS, PEERS, Peer
+from bench.peers.environments import ROOT
+from bench.peers.rounds import FULL, QUICK, TINY
+from bench.peers.run import Run, machine, write_json
+
+
+def main() -> None:
+    arguments = _parser().parse_args()
+    peers = _chosen(arguments.only)
+    plan = TINY if arguments.tiny else QUICK if arguments.quick else FULL
+    measuring = rounds.measure(peers, plan, ROOT / ".peers", has_aof=arguments.aof == "on", tell=rounds.tell_people)
+    run = Run(machine(), "tiny" if arguments.tiny else "quick" if arguments.quick else "full", arguments.aof)
+    run.results.update(asyncio.run(measuring))
+    sys.stdout.write(page.text(run))
+    if arguments.json:
+        write_json(arguments.json, run)
+    if arguments.write_docs:
+        page.write(ROOT / "docs" / "performance.md", run)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench.peers", description="TideQ beside other queues.")
+    parser.add_argument("--quick", action="store_true", help="about seven minutes: best settings, one worker")
+    parser.add_argument("--tiny", action="store_true", help="only to see that everybody runs")
+    parser.add_argument("--only", default="", help="names or parts of names, by comma; TideQ is always there")
+    parser.add_argument("--aof", choices=("on", "off"), default="on", help="the append-only file of every Valkey")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
+    parser.add_argument("--write-docs", action="store_true", help="put the tables into docs/performance.md")
+    return parser
+
+
+def _chosen(only: str) -> Sequence[Peer]:
+    words = [word for word in only.lower().replace(" ", "").split(",") if word]
+    if not words:
+        return PEERS
+    return [
+        peer for peer in PEERS if peer.name == OURS or any(word in peer.name.lower().replace(" ", "") for word in words)
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Who takes part: where each comes from, and the settings it is measured with.
+
+`best` is what its documentation recommends for throughput, or what was fastest among the values it offers; `common` is
+ten at a time and ten a fetch for everybody. What a library does not have it ignores.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+Ecosystem = Literal["python", "node", "ours"]
+Store = Literal["redis", "postgres", "tideq", "tideq+history"]
+
+COMMON: dict[str, Any] = {"concurrency": 10, "batch": 10, "bulk": 10}
+FAST = ("hiredis==3.5.0", "uvloop==0.23.0")
+"""What their documentation tells people to install for speed."""
+
+
+class Peer(msgspec.Struct, frozen=True):
+    name: str
+    driver: str
+    ecosystem: Ecosystem
+    store: Store
+    best: Mapping[str, Any]
+    """`concurrency`, `batch` (a fetch), `bulk` (tasks a bulk call), and what only this one has."""
+    requirements: tuple[str, ...] = ()
+    is_slow: bool = False
+    """Far behind: one round is enough for a quick run."""
+    processes: bool = True
+    """False where only submitting differs from another line."""
+
+    def settings(self, kind: str) -> dict[str, Any]:
+        return {**self.best, **COMMON} if kind == "common" else dict(self.best)
+
+
+def _python(name: str, pins: tuple[str, ...], store: Store = "redis", *, slow: bool = False, **best: Any) -> Peer:
+    return Peer(name, f"{name.lower()}_driver.py", "python", store, best, (*pins, *FAST), slow)
+
+
+def _node(name: str, driver: str, store: Store, **best: Any) -> Peer:
+    return Peer(name, driver, "node", store, best)
+
+
+OURS, PLAIN, LEAN, FLOOR = "TideQ", "TideQ, no history", "TideQ, lean client", "Redis list, no ack (floor)"
+_OURS = {"concurrency": 500, "batch": 500, "bulk": 1_000}
+
+PEERS = (
+    Peer(OURS, "tideq_driver.py", "ours", "tideq+history", _OURS),
+    Peer(PLAIN, "tideq_driver.py", "ours", "tideq", _OURS),
+    Peer(LEAN, "lean_driver.py", "ours", "tideq+history", _OURS, processes=False),
+    Peer(FLOOR, "floor.py", "python", "redis", {"bulk": 1_000}, ("redis==8.1.0", *FAST)),
+    _node("BullMQ", "bullmq.mjs", "redis", concurrency=100, bulk=1_000),
+    _node("graphile-worker", "graphile.mjs", "postgres", concurrency=24, batch=2_000, bulk=1_000),
+    _node("pg-boss", "pgboss.mjs", "postgres", concurrency=1, batch=2_000, bulk=1_000),
+    _python("Dramatiq", ("dramatiq[redis]==2.2.1",), concurrency=8, bulk=100),
+    _python("taskiq", ("taskiq==0.13.0", "taskiq-redis==1.2.4"), concurrency=100, batch=100, bulk=100),
+    _python("huey", ("huey==3.5.4", "redis==8.1.0"), concurrency=4, bulk=100),
+    _python("SAQ", ("saq[redis]==0.26.4", "typing-extensions==4.16.0"), concurrency=100, bulk=100),
+    _python("arq", ("arq==0.28.0",), slow=True, concurrency=100, batch=500, bulk=100, poll_seconds=0.01),
+    _python("streaq", ("streaq==7.2.0",), slow=True, concurrency=32, batch=100, bulk=1_000),
+    _python(
+        "Celery",
+        ("celery[redis]==5.7.0",),
+        slow=True,
+        concurrency=8,
+        batch=16,
+        bulk=100,
+        pool="threads",
+    ),
+    _python("RQ", ("rq==2.12.0",), slow=True, concurrency=1, bulk=1_000),
+    _python("Procrastinate", ("procrastinate==3.10.0",), "postgres", slow=True, concurrency=20, bulk=1_000),
+)

@@ -1,0 +1,69 @@
+"""What was asked for beside the peers, and whether this run reached it."""
+
+from typing import NamedTuple
+
+from bench.peers.catalogue import FLOOR, LEAN, OURS, PEERS
+from bench.peers.run import Run
+
+PYTHON = tuple(peer.name for peer in PEERS if peer.ecosystem == "python" and peer.name != FLOOR)
+OTHERS = tuple(peer.name for peer in PEERS if peer.ecosystem != "ours" and peer.name != FLOOR)
+BATCHED = ("graphile-worker", "pg-boss")
+HTTP_TWICE_MS = 2.0
+
+
+class Goal(NamedTuple):
+    name: str
+    wanted: str
+    measured: str
+    is_reached: bool
+    is_aim: bool = False
+    """Wanted beyond what must hold."""
+
+    @property
+    def verdict(self) -> str:
+        return "reached" if self.is_reached else "missed, an aim" if self.is_aim else "missed"
+
+
+def goals(run: Run) -> list[Goal]:
+    """Those that the run has figures for."""
+    found = [
+        _against(run, "processed/s against the best Python library", "processed", PYTHON, 3.0),
+        _against(run, "processed/s against BullMQ", "processed", ("BullMQ",), 1.0),
+        _against(run, "bulk enqueue against the best peer", "bulk", OTHERS, 1.0),
+        _against(run, "single submits against BullMQ, one after the other", "single", ("BullMQ",), 1.0),
+        _against(run, "… 32 at once", "single_at_once", ("BullMQ",), 1.0),
+        _against(run, "… one after the other, lean client", "single", ("BullMQ",), 1.0, ours=LEAN),
+        _against(run, "… 32 at once, lean client", "single_at_once", ("BullMQ",), 1.0, ours=LEAN),
+        _pickup(run),
+        _against(run, "processed/s against graphile-worker", "processed", BATCHED[:1], 1.0, is_aim=True),
+        _against(run, "processed/s against pg-boss", "processed", BATCHED[1:], 1.0, is_aim=True),
+    ]
+    return [goal for goal in found if goal is not None]
+
+
+def best_of(run: Run, names: tuple[str, ...], field: str) -> str | None:
+    """Who has the highest median."""
+    medians = {name: median for name in names if (median := run.median(name, field)) is not None}
+    return max(medians, key=lambda name: medians[name]) if medians else None
+
+
+def _against(
+    run: Run, name: str, field: str, names: tuple[str, ...], wanted: float, *, ours: str = OURS, is_aim: bool = False
+) -> Goal | None:
+    best = best_of(run, names, field)
+    ratio = run.ratio(ours, best, field) if best else None
+    if ratio is None:
+        return None
+    known = f"{name} ({best})" if len(names) > 1 else name
+    return Goal(known, f"{wanted:g} ×", f"{ratio} ×", ratio.median >= wanted, is_aim)
+
+
+def _pickup(run: Run) -> Goal | None:
+    medians = {name: median for name in OTHERS if (median := run.median(name, "p50_ms")) is not None}
+    ours = run.figure(OURS, "p50_ms")
+    if not medians or ours is None:
+        return None
+    best = min(medians, key=lambda name: medians[name])
+    wanted = medians[best] + HTTP_TWICE_MS
+    name = f"pickup p50 at 200 tasks/s against the best peer's + 2 ms ({best})"
+    return Goal(name, f"at most {wanted:.1f} ms", f"{ours} ms", ours.median <= wanted)

@@ -1,0 +1,117 @@
+"""A run as text: what was asked for and whether it was reached, and the tables, for a terminal and for the docs."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench.figures import Figure
+from bench.peers.catalogue import FLOOR, LEAN, OURS, PEERS, PLAIN
+from bench.peers.goals import goals
+from bench.peers.rounds import BEST, COMMON, TWO
+from bench.peers.run import Run
+
+BEGIN, END = "<!-- peers: written by `make peers` -->", "<!-- end of peers -->"
+NOTHING = "–"
+
+
+def text(run: Run) -> str:
+    return "\n".join([*_heading(run), "", *_goals(run), "", *_tables(run), *_problems(run)]) + "\n"
+
+
+def write(path: Path, run: Run) -> None:
+    """Between the markers; everything else on the page stays as it is."""
+    page = path.read_text()
+    before, began, rest = page.partition(BEGIN)
+    _, ended, after = rest.partition(END)
+    if not began or not ended:
+        raise ValueError(f"{path} has no place for the tables: {BEGIN} … {END}")
+    path.write_text(f"{before}{BEGIN}\n{text(run)}{END}{after}")
+
+
+def _heading(run: Run) -> list[str]:
+    when = f"{datetime.now(UTC):%Y-%m-%d}"
+    rounds = max((len(each.samples.get(BEST, ())) for each in run.results.values()), default=0)
+    told = f"A {run.size} run of {when} on {run.machine}: the median of {rounds} interleaved rounds, ± half of the"
+    return [f"{told} distance from the", f"lowest to the highest. Append-only file {run.aof} for every Valkey."]
+
+
+def _goals(run: Run) -> list[str]:
+    rows = [f"| {goal.name} | {goal.wanted} | {goal.measured} | {goal.verdict} |" for goal in goals(run)]
+    return ["| asked for | at least | measured | |", "| --- | --- | --- | --- |", *rows]
+
+
+def _tables(run: Run) -> list[str]:
+    lines = ["### Rates, each at its best setting", "", *_rates(run, BEST), "", *_costs(run)]
+    if any(COMMON in each.samples for each in run.results.values()):
+        lines += ["", "### Rates, everybody ten at a time, ten a fetch, ten a bulk call", "", *_rates(run, COMMON)]
+    return [*lines, "", "### Versions and settings", "", *_settings(run)]
+
+
+def _rates(run: Run, kind: str) -> list[str]:
+    columns = ["single/s", "… 32 at once", "bulk/s", "processed/s, 1 worker", "… ours ×"]
+    fields = ["single", "single_at_once", "bulk", "processed"]
+    has_two = kind == BEST and any(TWO in each.samples for each in run.results.values())
+    columns += ["2 workers"] if has_two else []
+    columns += ["latency p50 / p99 ms"]
+    lines = _head("", columns)
+    for name in _names(run, kind):
+        cells = [_cell(run.figure(name, field, kind)) for field in fields]
+        cells.append(_cell(run.ratio(OURS, name, "processed", kind)))
+        cells += [_cell(run.figure(name, "processed", TWO))] if has_two else []
+        cells.append(f"{_cell(run.figure(name, 'p50_ms', kind))} / {_cell(run.figure(name, 'p99_ms', kind))}")
+        lines.append(_row(name, cells))
+    return lines
+
+
+def _costs(run: Run) -> list[str]:
+    parts = ("client", "workers", "store", "service", "history")
+    columns = ["total", "… in ours", *parts, "a single submit", "bytes in the store"]
+    lines = ["### CPU a task, µs, from bulk submission to acknowledgement", "", *_head("", columns)]
+    for name in _names(run, BEST):
+        cells = [_cell(run.figure(name, "total_us")), _cell(run.ratio(name, OURS, "total_us"))]
+        cells += [_cell(_cpu(run, name, part)) for part in parts]
+        cells += [_cell(run.figure(name, "single_us")), _cell(run.figure(name, "bytes_a_task"))]
+        lines.append(_row(name, cells))
+    lag = run.figure(OURS, "caught_up_seconds")
+    return [*lines, "", f"History had everything {lag} s after the last acknowledgement."] if lag else lines
+
+
+def _cpu(run: Run, name: str, part: str) -> Figure | None:
+    samples = run.results[name].samples.get(BEST, [])
+    values = tuple(sample.cpu_us[part] for sample in samples if sample.cpu_us.get(part))
+    return Figure(values) if values else None
+
+
+def _settings(run: Run) -> list[str]:
+    lines = _head("", ["version", "store", "best setting"])
+    stores = {peer.name: peer.store for peer in PEERS}
+    for name, measured in run.results.items():
+        samples = measured.samples.get(BEST, [])
+        best = ", ".join(f"{key} {value}" for key, value in measured.settings.get(BEST, {}).items())
+        lines.append(_row(name, [samples[0].version if samples else NOTHING, stores.get(name, ""), best]))
+    return lines
+
+
+def _problems(run: Run) -> list[str]:
+    failed = [f"- {name}: {measured.problem}" for name, measured in run.results.items() if measured.problem]
+    return ["", "Not measured, or not to the end:", "", *failed] if failed else []
+
+
+def _names(run: Run, kind: str) -> list[str]:
+    """Ours first, the floor next, then everybody by what they process."""
+    first = [name for name in (OURS, PLAIN, LEAN, FLOOR) if name in run.results]
+    rate: Callable[[str], float] = lambda name: run.median(name, "processed", kind) or 0.0  # noqa: E731
+    others = sorted((name for name in run.results if name not in first), key=rate, reverse=True)
+    return [name for name in (*first, *others) if run.results[name].samples.get(kind)]
+
+
+def _cell(figure: Figure | None) -> str:
+    return NOTHING if figure is None else str(figure).replace("_", " ").replace("%", " %")
+
+
+def _head(first: str, columns: list[str]) -> list[str]:
+    return [_row(first, columns), f"|{' --- |' * (len(columns) + 1)}"]
+
+
+def _row(name: str, cells: list[str]) -> str:
+    return f"| {name} | {' | '.join(cells)} |"

@@ -1,0 +1,103 @@
+"""Everybody takes turns, round by round, each round beginning with another; who fails is noted and the rest goes on."""
+
+import sys
+import tempfile
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from bench.peers.catalogue import Peer
+from bench.peers.environments import CannotInstall, Environments
+from bench.peers.processes import DriverFailed
+from bench.peers.stores import postgres_server
+from bench.peers.turn import Amount, Place, Sample, take_turn
+
+Tell = Callable[[str], None]
+BEST, TWO, COMMON = "best", "two", "common"
+
+
+class Measured(msgspec.Struct):
+    """What one peer showed, a sample a round, by the kind of turn."""
+
+    settings: dict[str, dict[str, object]] = msgspec.field(default_factory=dict[str, dict[str, object]])
+    samples: dict[str, list[Sample]] = msgspec.field(default_factory=dict[str, list[Sample]])
+    problem: str = ""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    rounds: int
+    slow_rounds: int
+    kinds: dict[str, Amount]
+
+
+QUICK = Plan(3, 1, {BEST: Amount(1.5, 2.5, 500)})
+TINY = Plan(1, 1, {BEST: Amount(0.3, 0.6, 100)})
+"""To see that everything works; its figures mean nothing."""
+FULL = Plan(
+    3,
+    3,
+    {
+        BEST: Amount(4.0, 8.0, 2_000),
+        TWO: Amount(4.0, 6.0, 0, worker_count=2, is_whole=False),
+        COMMON: Amount(2.0, 4.0, 1_000),
+    },
+)
+
+Results = dict[str, Measured]
+
+
+async def measure(peers: Sequence[Peer], plan: Plan, peers_folder: Path, *, has_aof: bool, tell: Tell) -> Results:
+    with _open_folder() as folder, postgres_server(folder / "postgres") as postgres:
+        place = Place(folder, Environments(peers_folder), postgres, has_aof)
+        return await _take_turns(peers, plan, place, tell)
+
+
+@contextmanager
+def _open_folder() -> Generator[Path]:
+    """Open to enter: PostgreSQL may be another user."""
+    with tempfile.TemporaryDirectory(prefix="tideq-peers-", ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+async def _take_turns(peers: Sequence[Peer], plan: Plan, place: Place, tell: Tell) -> Results:
+    results = {peer.name: Measured() for peer in peers}
+    for peer in peers:
+        results[peer.name].problem = _missing(peer, place, tell)
+    for number in range(plan.rounds):
+        first = number % len(peers)
+        for peer in (*peers[first:], *peers[:first]):
+            if not results[peer.name].problem and number < (plan.slow_rounds if peer.is_slow else plan.rounds):
+                tell(f"round {number + 1} of {plan.rounds}: {peer.name}")
+                await _round(peer, plan, place, results[peer.name], tell)
+    return results
+
+
+async def _round(peer: Peer, plan: Plan, place: Place, measured: Measured, tell: Tell) -> None:
+    for kind, amount in plan.kinds.items():
+        if kind != BEST and not peer.processes:
+            continue
+        try:
+            sample = await take_turn(peer, kind, place, amount)
+        except DriverFailed as failed:
+            measured.problem = str(failed)
+            tell(f"{peer.name} failed: {failed}")
+            return
+        measured.settings[kind] = peer.settings(kind)
+        measured.samples.setdefault(kind, []).append(sample)
+
+
+def _missing(peer: Peer, place: Place, tell: Tell) -> str:
+    try:
+        place.environments.command(peer)
+    except CannotInstall as reason:
+        tell(f"{peer.name} cannot be installed: {reason}")
+        return f"cannot be installed: {reason}"
+    return ""
+
+
+def tell_people(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()

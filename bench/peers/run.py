@@ -1,0 +1,50 @@
+"""A whole run: where and how it was made and what everybody showed, kept as JSON."""
+
+import os
+import platform
+from pathlib import Path
+
+import msgspec
+
+from bench.figures import Figure
+from bench.peers.rounds import BEST, Results
+
+
+class Run(msgspec.Struct):
+    machine: str
+    size: str
+    aof: str
+    results: Results = msgspec.field(default_factory=Results)
+
+    def figure(self, name: str, field: str, kind: str = BEST) -> Figure | None:
+        """None where there is no sample of it."""
+        values = self._values(name, field, kind)
+        return Figure(tuple(values.values())) if values else None
+
+    def median(self, name: str, field: str, kind: str = BEST) -> float | None:
+        found = self.figure(name, field, kind)
+        return found.median if found else None
+
+    def ratio(self, name: str, base: str, field: str, kind: str = BEST) -> Figure | None:
+        """Round by round, so that what slowed both cancels out."""
+        ours, theirs = self._values(name, field, kind), self._values(base, field, kind)
+        both = [ours[number] / theirs[number] for number in ours if theirs.get(number)]
+        return Figure(tuple(both)) if both else None
+
+    def _values(self, name: str, field: str, kind: str) -> dict[int, float]:
+        measured = self.results.get(name)
+        samples = measured.samples.get(kind, []) if measured else []
+        values = {number: getattr(sample, field) for number, sample in enumerate(samples)}
+        return {number: value for number, value in values.items() if value is not None}
+
+
+def machine() -> str:
+    return f"{os.cpu_count()} cores, {platform.system()} on {platform.machine()}, Python {platform.python_version()}"
+
+
+def write_json(path: Path, run: Run) -> None:
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(run)))
+
+
+def read_json(path: Path) -> Run:
+    return msgspec.json.decode(path.read_bytes(), type=Run)

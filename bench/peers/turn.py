@@ -1,0 +1,255 @@
+"""One turn of one peer: fresh stores, its client and workers, and every figure it gives.
+
+Workers are warm before anything counts, and held still (SIGSTOP) while the queue is filled, so that all of them find it
+full at the same instant. A rate of processing is read off how many tasks the store has not seen acknowledged, between a
+twentieth done and all but a twentieth, or for so many seconds.
+"""
+
+import asyncio
+import contextlib
+import statistics
+import time
+from collections.abc import AsyncGenerator, Generator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from bench.peers import processes
+from bench.peers.catalogue import Peer
+from bench.peers.environments import Environments
+from bench.peers.processes import DriverClient, DriverFailed, Worker
+from bench.peers.service import Service, history_has_everything, service
+from bench.peers.stores import Postgres, PostgresServer, Valkey, valkey
+
+LOOK_SECONDS = 0.03
+WARM_SECONDS = 30.0
+STALL_SECONDS = 30.0
+CAUGHT_UP_SECONDS = 90.0
+PER_SECOND = 200
+
+
+class Amount(msgspec.Struct, frozen=True):
+    """How much a turn measures."""
+
+    enqueue_seconds: float
+    process_seconds: float
+    probes: int
+    at_once: int = 32
+    worker_count: int = 1
+    is_whole: bool = True
+    """False leaves out single submissions and latency."""
+
+
+class Sample(msgspec.Struct, kw_only=True):
+    version: str = ""
+    single: float | None = None
+    single_at_once: float | None = None
+    bulk: float | None = None
+    processed: float | None = None
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    bytes_a_task: float | None = None
+    cpu_us: dict[str, float] = msgspec.field(default_factory=dict[str, float])
+    """A task, from bulk submission to acknowledgement: of client, workers, store, service, history's database."""
+    single_us: float | None = None
+    """A task submitted by itself, one after the other: of everybody together."""
+    caught_up_seconds: float | None = None
+    """How long after the last acknowledgement history had everything."""
+
+    @property
+    def total_us(self) -> float | None:
+        return sum(self.cpu_us.values()) if "workers" in self.cpu_us else None
+
+
+class Place(NamedTuple):
+    """Where turns are taken."""
+
+    folder: Path
+    environments: Environments
+    postgres: PostgresServer
+    has_aof: bool
+
+
+class Surroundings(NamedTuple):
+    redis: Valkey | None
+    database: Postgres | None
+    service: Service
+
+    @property
+    def urls(self) -> dict[str, str]:
+        return {
+            "redis_url": self.redis.url if self.redis else "",
+            "database_url": self.database.url if self.database else "",
+            "service_url": self.service.url,
+        }
+
+    @property
+    def store(self) -> Valkey | Postgres:
+        """Which holds the queue."""
+        store = self.redis or self.database
+        assert store is not None
+        return store
+
+    def spent(self) -> dict[str, float]:
+        spent = {"store": self.store.cpu_us(), "service": self.service.cpu_us()}
+        return spent | ({"history": self.database.cpu_us()} if self.redis and self.database else {})
+
+
+async def take_turn(peer: Peer, kind: str, place: Place, amount: Amount) -> Sample:
+    command = place.environments.command(peer)
+    async with _surroundings(peer, place) as around:
+        settings = {"batch": 0, "concurrency": 1, **peer.settings(kind), **around.urls}
+        environ, log = place.environments.environ(), place.folder / "client.log"
+        async with processes.client(command, settings, environ, log) as (driver, greeting):
+            turn = Turn(driver, around, settings, amount)
+            turn.sample.version = greeting["version"]
+            if peer.processes:
+                with _workers(command, settings, place, amount.worker_count) as workers:
+                    await turn.work(workers)
+            elif amount.is_whole:
+                await turn.fill()
+            if amount.is_whole:
+                await turn.submit_singly(has_async=greeting["has_async"])
+    return turn.sample
+
+
+class Turn:
+    def __init__(self, driver: DriverClient, around: Surroundings, settings: Mapping[str, Any], amount: Amount) -> None:
+        self._driver, self._around, self._settings, self._amount = driver, around, settings, amount
+        self._workers: list[tuple[Worker, Path]] = []
+        self.sample = Sample()
+
+    async def work(self, workers: list[tuple[Worker, Path]]) -> None:
+        self._workers = workers
+        await self._warm_up()
+        if self._amount.is_whole:
+            await self._probe()
+        for worker, _ in workers:
+            worker.hold_still()
+        count = await self.fill()
+        for worker, _ in workers:
+            worker.go_on()
+        await self._drain(count)
+        self._workers = []
+
+    async def fill(self) -> int:
+        """For so long; the queue's tasks, their cost and their size."""
+        used, before = await self._around.store.used_bytes(), self._spent()
+        done = await self._driver.ask("bulk", seconds=self._amount.enqueue_seconds, batch=self._settings["bulk"])
+        count = done["count"]
+        self._charge(before, count, leave_out="workers")
+        self.sample.bulk = count / done["seconds"]
+        self.sample.bytes_a_task = (await self._around.store.used_bytes() - used) / count
+        return count
+
+    async def submit_singly(self, *, has_async: bool) -> None:
+        seconds, before = self._amount.enqueue_seconds / 2, sum(self._spent().values())
+        done = await self._driver.ask("single", seconds=seconds, at_once=1)
+        self.sample.single = done["count"] / done["seconds"]
+        self.sample.single_us = (sum(self._spent().values()) - before) / done["count"]
+        if has_async:
+            done = await self._driver.ask("single", seconds=seconds, at_once=self._amount.at_once)
+            self.sample.single_at_once = done["count"] / done["seconds"]
+
+    async def _warm_up(self) -> None:
+        """Until every worker has had a task; with several, one may be quicker to take them all for a while."""
+        began = time.perf_counter()
+        while not all(path.stat().st_size for _, path in self._workers):
+            await self._driver.ask("paced", count=20, per_second=PER_SECOND)
+            self._check(began, WARM_SECONDS, "no task reached every worker")
+        await self._until_left(0)
+
+    async def _probe(self) -> None:
+        ((_, path),) = self._workers
+        already = path.stat().st_size
+        await self._driver.ask("paced", count=self._amount.probes, per_second=PER_SECOND)
+        await self._until_left(0)
+        with path.open() as file:
+            file.seek(already)
+            cuts = statistics.quantiles([float(line) for line in file], n=100)
+        self.sample.p50_ms, self.sample.p99_ms = cuts[49], cuts[98]
+
+    async def _drain(self, count: int) -> None:
+        most = self._amount.process_seconds
+        left = first = await self._until_left(count * 19 // 20, most)
+        since, before = time.perf_counter(), self._spent()
+        while left > count // 20 and time.perf_counter() - since < most:
+            left = await self._look()
+            self._check(since, most + STALL_SECONDS, "tasks are not done")
+        seconds = time.perf_counter() - since
+        if left == first:
+            raise DriverFailed(f"none of {count} tasks was done in {seconds:.0f} s")
+        self._charge(before, first - left, leave_out="client")
+        self.sample.processed = (first - left) / seconds
+        if len(self._around.service.processes) > 1 and self._amount.is_whole:
+            await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        await self._until_left(0)
+        began, urls = time.perf_counter(), self._around.urls
+        try:
+            async with asyncio.timeout(CAUGHT_UP_SECONDS):
+                await history_has_everything(urls["redis_url"], urls["database_url"])
+        except TimeoutError as error:
+            raise DriverFailed(f"history does not catch up within {CAUGHT_UP_SECONDS:g} s") from error
+        self.sample.caught_up_seconds = time.perf_counter() - began
+
+    async def _until_left(self, count: int, but_no_longer: float = STALL_SECONDS) -> int:
+        began = time.perf_counter()
+        while (left := await self._look()) > count and time.perf_counter() - began < but_no_longer:
+            self._check(began, STALL_SECONDS, "tasks are not done")
+        return left
+
+    async def _look(self) -> int:
+        await asyncio.sleep(LOOK_SECONDS)
+        return (await self._driver.ask("left"))["left"]
+
+    def _check(self, began: float, within_seconds: float, problem: str) -> None:
+        for worker, _ in self._workers:
+            worker.check()
+        if time.perf_counter() - began > within_seconds:
+            raise DriverFailed(f"{problem} within {within_seconds:g} s")
+
+    def _spent(self) -> dict[str, float]:
+        return {
+            "client": processes.cpu_us(self._driver.pid),
+            "workers": sum(worker.cpu_us() for worker, _ in self._workers),
+            **self._around.spent(),
+        }
+
+    def _charge(self, before: dict[str, float], count: int, leave_out: str) -> None:
+        """What was spent since, to each task; whoever only watched is left out."""
+        charged = self.sample.cpu_us
+        for name, spent in self._spent().items():
+            if name != leave_out:
+                charged[name] = charged.get(name, 0.0) + (spent - before[name]) / count
+
+
+@contextlib.asynccontextmanager
+async def _surroundings(peer: Peer, place: Place) -> AsyncGenerator[Surroundings]:
+    async with contextlib.AsyncExitStack() as running:
+        redis = database = None
+        if peer.store != "postgres":
+            redis = running.enter_context(valkey(place.folder / "valkey", has_aof=place.has_aof))
+        if peer.store in ("postgres", "tideq+history"):
+            database = await running.enter_async_context(place.postgres.database())
+        ours = Service()
+        if redis and peer.store.startswith("tideq"):
+            ours = running.enter_context(service(redis.url, database.url if database else ""))
+        yield Surroundings(redis, database, ours)
+
+
+@contextlib.contextmanager
+def _workers(
+    command: list[str], settings: Mapping[str, Any], place: Place, count: int
+) -> Generator[list[tuple[Worker, Path]]]:
+    """Each with the file in which it notes the delays of probes."""
+    started: list[tuple[Worker, Path]] = []
+    with contextlib.ExitStack() as running:
+        for number in range(count):
+            delays, log = place.folder / f"delays{number}", place.folder / f"worker{number}.log"
+            delays.write_text("")
+            environ = place.environments.environ() | {"PEERS_DELAYS": str(delays)}
+            started.append((running.enter_context(processes.worker(command, settings, environ, log)), delays))
+        yield started
