@@ -70,8 +70,17 @@ async def revive(
         return await verb(task_id, keeps_budgets=keeps_budgets, priority=priority, kept=kept)
 
 
-async def submit(service: Service, tasks: Sequence[NewTask], *, wants_position: bool = False) -> list[Submitted]:
+async def submit(service: Service, task: NewTask) -> Submitted:
     """A task whose id history knows is answered as known, as the store does with those it has."""
+    if task.task_id is not None:
+        (answer,) = await submit_many(service, [task], wants_position=True)
+        return answer
+    answer = await service.engine.queue.submit(task)
+    service.meters.submitted_count += answer.is_new
+    return answer
+
+
+async def submit_many(service: Service, tasks: Sequence[NewTask], *, wants_position: bool = False) -> list[Submitted]:
     own = [task.task_id for task in tasks if task.task_id]
     known = await service.history.recall.forgotten(own) if own and service.history else {}
     new = [task for task in tasks if task.task_id not in known]

@@ -71,7 +71,7 @@ async def submit(request: Http, service: InjectedService) -> Response[bytes]:
     task = _new_task(request, service, submission, sending.trace, _header_key(request))
     await service.durability.check({submission.durability})
     with sending:
-        (answer,) = await recall.submit(service, [task], wants_position=True)
+        answer = await recall.submit(service, task)
         sending.sent([answer.task_id])
     await service.durability.reach({submission.durability}, answer.task_id)
     known = (await recall.known_tasks(service, [answer])).get(answer.task_id)
@@ -108,7 +108,7 @@ async def submit_batch(request: Http, service: InjectedService) -> Response[byte
     levels = {task.durability for task in batch.tasks}
     await service.durability.check(levels)
     with sending:
-        answers = await recall.submit(service, tasks)
+        answers = await recall.submit_many(service, tasks)
         sending.sent([answer.task_id for answer in answers])
     await service.durability.reach(levels, answers[0].task_id)
     known = await recall.known_tasks(service, answers)

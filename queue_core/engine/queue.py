@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 
 from tideq.queue_core.engine.checks import MAX_BATCH, check_batch
+from tideq.queue_core.engine.gathering import Gathering
 from tideq.queue_core.engine.record import NAMES
 from tideq.queue_core.engine.replies import Outcome, accepted, instant, number, outcomes, text
 from tideq.queue_core.engine.scripts import Scripts
-from tideq.queue_core.engine.submission import Submissions, unpack_definition
+from tideq.queue_core.engine.submission import Prepared, Submissions, in_rows, unpack_definition
 from tideq.queue_core.engine.views import task_view
 from tideq.queue_core.errors import InvalidRequest, InvalidTask, TaskNotFound
 from tideq.queue_core.settings import QueueSettings
@@ -39,6 +40,7 @@ class Queue:
         self._scripts = scripts
         self._settings = settings
         self._submissions = Submissions(settings)
+        self._gathering = Gathering(self._submit)
 
     async def open(self, epoch: str | None = None) -> str:
         """Work under the store's epoch, founding an empty store with the given one."""
@@ -47,7 +49,9 @@ class Queue:
         return self._scripts.epoch
 
     async def submit(self, task: NewTask) -> Submitted:
-        return (await self.submit_many([task], wants_position=True))[0]
+        """Together with whatever else the client submits just now; whether it is taken does not depend on that."""
+        (prepared,) = self._submissions.prepare([task])
+        return await self._gathering.submit(task.client_id, prepared)
 
     async def submit_many(self, tasks: Sequence[NewTask], *, wants_position: bool = False) -> list[Submitted]:
         """All or none. The tasks of one call come from one client."""
@@ -55,15 +59,20 @@ class Queue:
         client_id = tasks[0].client_id
         if any(task.client_id != client_id for task in tasks):
             raise InvalidTask("client_id", "one submission speaks for one client")
-        batch = self._submissions.batch(tasks)
+        return await self._submit(client_id, self._submissions.prepare(tasks), wants_position=wants_position)
+
+    async def _submit(
+        self, client_id: str, prepared: Sequence[Prepared], *, wants_position: bool = True
+    ) -> list[Submitted]:
+        batch = in_rows(prepared)
         reply = await self._scripts.call(
             "submit",
             client_id=client_id,
             is_listed=int(client_id in self._settings.admission.listed_clients),
             wants_position=int(wants_position),
-            has_own_ids=int(any(task.task_id for task in tasks)),
+            has_own_ids=int(batch.has_own_ids),
             kinds=batch.kinds,
-            rows=_flat(batch.rows),
+            rows=batch.rows,
         )
         now, held, *answers = accepted(reply)
         bucket = Bucket(*map(number, held)) if held else None

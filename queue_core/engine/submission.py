@@ -18,6 +18,8 @@ NO_TRACE = TraceContext()
 encode = msgspec.msgpack.Encoder().encode
 unpack_definition = msgspec.msgpack.Decoder(Definition).decode
 DEFAULTS = msgspec.structs.astuple(Definition("", b""))
+MAX_KNOWN_KINDS = 1_000
+"""Clients choose what kinds there are: more than this are worked out again."""
 
 
 class Kind(NamedTuple):
@@ -32,19 +34,25 @@ class Kind(NamedTuple):
     backoff: str
 
 
-class Row(NamedTuple):
-    """The columns of `submit.lua`, in its order; a test compares the two."""
+class Prepared(NamedTuple):
+    """A task that was checked: the columns of `submit.lua`, in its order, with the kind in the place of its number.
+
+    A test compares the two.
+    """
 
     task_id: str
-    kind_number: int
+    kind: Kind
     schedule: str
     idempotency: str
     definition: bytes
+    has_own_id: bool = False
 
 
 class Batch(NamedTuple):
     kinds: str
-    rows: list[Row]
+    rows: list[Any]
+    """Flat."""
+    has_own_ids: bool
 
 
 class Submissions:
@@ -53,27 +61,27 @@ class Submissions:
     def __init__(self, settings: QueueSettings) -> None:
         self._settings = settings
         self._ids = TaskIds(settings.partition)
+        self._kinds: dict[object, Kind] = {}
         offsets = {name: level.offset_ms for name, level in settings.priorities.items()}
         self._top_offset = min(offsets.values())
         self._default_offset = offsets[settings.default_priority]
 
-    def batch(self, tasks: Sequence[NewTask]) -> Batch:
-        numbers: dict[Kind, int] = {}
-        rows: list[Row] = []
-        kinds: dict[object, Kind] = {}
+    def prepare(self, tasks: Sequence[NewTask]) -> list[Prepared]:
+        """Refuses what no store should see, with its place."""
+        prepared: list[Prepared] = []
         max_payload_bytes, ids = self._settings.admission.max_payload_bytes, self._ids.many(len(tasks))
         for number, task in enumerate(tasks):
             try:
                 check_own(task, max_payload_bytes)
-                kind = self._shared_kind(task, kinds)
+                kind = self._known_kind(task)
             except InvalidTask as error:
                 error.row = number
                 raise
-            rows.append(_row(task, ids[number], numbers.setdefault(kind, len(numbers) + 1)))
-        return Batch("\n".join(" ".join(map(str, kind)) for kind in numbers), rows)
+            prepared.append(_prepared(task, ids[number], kind))
+        return prepared
 
-    def _shared_kind(self, task: NewTask, kinds: dict[object, Kind]) -> Kind:
-        """Checked and worked out once for all tasks of a batch that look alike: half of a submission's time here."""
+    def _known_kind(self, task: NewTask) -> Kind:
+        """Checked and worked out once for all tasks that look alike: half of a submission's time here."""
         look = (
             task.task_type,
             task.required_capabilities,
@@ -85,12 +93,14 @@ class Submissions:
             task.backoff,
         )
         try:
-            kind = kinds.get(look)
+            kind = self._kinds.get(look)
         except TypeError:
             # Unhashable: a list of capabilities, or a value of a wrong type that the check will name.
             return self._kind(task)
         if kind is None:
-            kind = kinds[look] = self._kind(task)
+            if len(self._kinds) >= MAX_KNOWN_KINDS:
+                self._kinds.clear()
+            kind = self._kinds[look] = self._kind(task)
         return kind
 
     def _kind(self, task: NewTask) -> Kind:
@@ -119,6 +129,17 @@ class Submissions:
         return 1 if level.offset_ms < self._default_offset else 2
 
 
+def in_rows(prepared: Sequence[Prepared]) -> Batch:
+    """As the script takes them: what they share is written once."""
+    numbers: dict[Kind, int] = {}
+    rows: list[Any] = []
+    has_own_ids = False
+    for task_id, kind, schedule, idempotency, definition, has_own_id in prepared:
+        rows += (task_id, numbers.setdefault(kind, len(numbers) + 1), schedule, idempotency, definition)
+        has_own_ids = has_own_ids or has_own_id
+    return Batch("\n".join(" ".join(map(str, kind)) for kind in numbers), rows, has_own_ids)
+
+
 def pack_definition(definition: Definition) -> bytes:
     """Without the defaults at its end, which reading fills in again: most tasks have a type and parameters only."""
     return _packed(msgspec.structs.astuple(definition))
@@ -136,13 +157,14 @@ def idempotency_name(client_id: str, key: str) -> str:
     return hashlib.sha256(f"{client_id}\0{key}".encode()).hexdigest()[:32]
 
 
-def _row(task: NewTask, new_id: str, kind_number: int) -> Row:
-    return Row(
-        task_id=task.task_id or new_id,
-        kind_number=kind_number,
-        schedule=_schedule(task),
-        idempotency="" if task.idempotency_key is None else _idempotency(task, task.idempotency_key),
-        definition=_packed(_definition(task)),
+def _prepared(task: NewTask, new_id: str, kind: Kind) -> Prepared:
+    return Prepared(
+        task.task_id or new_id,
+        kind,
+        _schedule(task),
+        "" if task.idempotency_key is None else _idempotency(task, task.idempotency_key),
+        _packed(_definition(task)),
+        task.task_id is not None,
     )
 
 

@@ -9,7 +9,7 @@ from tideq.queue_core.task import Definition, NewTask, TraceContext
 
 
 def packed(task: NewTask) -> Definition:
-    return unpack_definition(Submissions(QueueSettings()).batch([task]).rows[0].definition)
+    return unpack_definition(Submissions(QueueSettings()).prepare([task])[0].definition)
 
 
 def test_a_definition_keeps_everything_a_task_was_submitted_with() -> None:

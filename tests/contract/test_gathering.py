@@ -1,0 +1,127 @@
+"""gathering: single submissions that come together are one call, and none notices the others."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.kit import Kit
+from tideq.queue_core.engine.gathering import MAX_BYTES, MAX_TASKS, Gathering
+from tideq.queue_core.engine.submission import Prepared, Submissions
+from tideq.queue_core.errors import IdempotencyConflict, InvalidTask, QueueFull, StoreUnavailable, TooManySubmissions
+from tideq.queue_core.settings import Admission, QueueSettings
+from tideq.queue_core.task import NewTask, Submitted
+
+
+async def submitted(kit: Kit, *tasks: NewTask) -> list[Any]:
+    """All in one turn of the loop; what each was answered, or the error that refused it."""
+    return await asyncio.gather(*(kit.queue.submit(task) for task in tasks), return_exceptions=True)
+
+
+async def call_sizes(kit: Kit) -> list[int]:
+    """How many tasks each call made: each is an entry of the outbox: an instant, an epoch, a field a task."""
+    return [len(fields) - 2 for _, fields in await kit.client.xrange(kit.keys.key("outbox"))]
+
+
+def resize(**fields: Any) -> NewTask:
+    return NewTask(task_type="resize", **fields)
+
+
+async def test_submissions_of_one_turn_are_one_call(kit: Kit) -> None:
+    answers = await submitted(kit, *[resize()] * 10)
+
+    assert await call_sizes(kit) == [10]
+    assert len({answer.task_id for answer in answers}) == 10
+    assert [answer.lane_position for answer in answers] == list(range(10))
+
+
+async def test_clients_never_share_a_call(kit: Kit) -> None:
+    await submitted(kit, *[resize(client_id="shop"), resize(client_id="crawler")] * 3)
+
+    assert await call_sizes(kit) == [3, 3]
+
+
+async def test_a_conflict_refuses_its_own_task_and_no_other(kit: Kit) -> None:
+    first, plain, second = await submitted(
+        kit, resize(idempotency_key="k"), resize(), NewTask(task_type="crop", idempotency_key="k")
+    )
+
+    assert (first.is_new, plain.is_new) == (True, True)
+    assert isinstance(second, IdempotencyConflict)
+    assert second.task_id == first.task_id
+
+
+async def test_the_same_key_twice_in_one_turn_is_one_task(kit: Kit) -> None:
+    first, second = await submitted(kit, *[resize(idempotency_key="k")] * 2)
+
+    assert (first.task_id, first.is_new, second.is_new) == (second.task_id, True, False)
+
+
+async def test_an_invalid_task_is_refused_before_it_joins_others(kit: Kit) -> None:
+    good, bad, other = await submitted(kit, resize(), resize(parameters="no bytes"), resize())
+
+    assert isinstance(bad, InvalidTask)
+    assert (good.is_new, other.is_new, await call_sizes(kit)) == (True, True, [2])
+
+
+async def test_whoever_leaves_before_the_call_submits_nothing(kit: Kit) -> None:
+    staying, leaving = (asyncio.ensure_future(kit.queue.submit(resize())) for _ in range(2))
+    await asyncio.sleep(0)
+    leaving.cancel()
+
+    assert (await staying).is_new
+    assert await call_sizes(kit) == [1]
+
+
+async def test_a_call_has_a_bounded_number_of_tasks(kit: Kit) -> None:
+    await submitted(kit, *[resize()] * (2 * MAX_TASKS + 1))
+
+    assert await call_sizes(kit) == [MAX_TASKS, MAX_TASKS, 1]
+
+
+async def test_a_large_task_goes_alone(kit: Kit) -> None:
+    large = b'{"a": "%s"}' % (b"x" * (MAX_BYTES - 9))
+
+    await submitted(kit, resize(), resize(parameters=large), resize(), resize())
+
+    assert await call_sizes(kit) == [1, 1, 2]
+
+
+class TestAtALimit:
+    @pytest.fixture
+    def settings(self) -> QueueSettings:
+        admission = Admission(soft_depth=3, high_only_depth=3, max_depth=3)
+        return QueueSettings(admission=admission)
+
+    async def test_as_many_are_taken_as_there_is_room_for(self, kit: Kit) -> None:
+        answers = await submitted(kit, *[resize()] * 5)
+
+        assert [type(answer) for answer in answers] == [Submitted] * 3 + [QueueFull] * 2
+
+
+class TestWithARate:
+    @pytest.fixture
+    def settings(self) -> QueueSettings:
+        return QueueSettings(admission=msgspec.structs.replace(Admission(), client_rate_per_second=0.5, client_burst=4))
+
+    async def test_the_bucket_is_spent_to_its_end_and_no_further(self, kit: Kit) -> None:
+        answers = await submitted(kit, *[resize()] * 6)
+
+        assert [type(answer) for answer in answers] == [Submitted] * 4 + [TooManySubmissions] * 2
+
+
+async def test_a_call_whose_end_is_unknown_is_not_repeated() -> None:
+    calls: list[int] = []
+
+    async def lose(_client_id: str, tasks: Sequence[Prepared]) -> list[Submitted]:
+        calls.append(len(tasks))
+        raise StoreUnavailable("the answer never came")
+
+    gathering, submissions = Gathering(lose), Submissions(QueueSettings())
+    tasks = submissions.prepare([resize()] * 3)
+    answers = await asyncio.gather(*(gathering.submit("shop", task) for task in tasks), return_exceptions=True)
+
+    assert calls == [3]
+    assert [type(answer) for answer in answers] == [StoreUnavailable] * 3
