@@ -1,8 +1,9 @@
 """Single submissions that come together go to the store together.
 
 A script call for one task costs the store 150 µs and this process 130; each more task in the same call costs 15 and 5.
-So what a client submits while a call of its own is under way waits for the next one, and what comes in one turn of the
-loop goes as one. Nobody waits for others to come, and clients never share a call: one's refusal is not another's.
+So what a client submits while a call of its own is under way waits for the next one, which leaves two turns of the loop
+later: what has come by then is read first. Nobody waits for what has not come, and clients never share a call: one's
+refusal is not another's.
 
 Whether a task is taken does not depend on its company: a call that is refused has changed nothing, and every task of it
 is then submitted by itself. Only the rate limit's bucket is told as all of them left it.
@@ -20,7 +21,6 @@ from tideq.queue_core.task import Submitted
 MAX_TASKS = 64
 MAX_BYTES = 262_144
 """Of definitions: a large one goes alone, and does not keep small ones waiting."""
-CALLS_AT_A_TIME = 1
 
 Send = Callable[[str, Sequence[Prepared]], Awaitable[list[Submitted]]]
 
@@ -30,57 +30,36 @@ class Waiting(NamedTuple):
     answer: "asyncio.Future[Submitted]"
 
 
-class Client:
-    """What one client has waiting, and its calls under way."""
-
-    def __init__(self) -> None:
-        self.waiting: deque[Waiting] = deque()
-        self.calls: set[asyncio.Task[None]] = set()
-        self.is_to_go = False
-
-    def next_call(self) -> list[Waiting]:
-        """In the order they came; whoever does not want it any more is left out."""
-        taken, size = list[Waiting](), 0
-        while self.waiting and len(taken) < MAX_TASKS:
-            size += len(self.waiting[0].task.definition)
-            if taken and size > MAX_BYTES:
-                break
-            first = self.waiting.popleft()
-            if not first.answer.done():
-                taken.append(first)
-        return taken
-
-
 class Gathering:
     """`send` submits tasks of one client, all or none."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self._clients: dict[str, Client] = {}
+        self._waiting: dict[str, deque[Waiting]] = {}
+        """Of every client that has a call under way or about to leave."""
+        self._calls: set[asyncio.Task[None]] = set()
 
     async def submit(self, client_id: str, task: Prepared) -> Submitted:
-        loop = asyncio.get_running_loop()
-        client = self._clients.setdefault(client_id, Client())
-        waiting = Waiting(task, loop.create_future())
-        client.waiting.append(waiting)
-        if not client.is_to_go and len(client.calls) < CALLS_AT_A_TIME:
-            client.is_to_go = True
-            loop.call_soon(self._go, client_id)
+        waiting = Waiting(task, asyncio.get_running_loop().create_future())
+        if client_id in self._waiting:
+            self._waiting[client_id].append(waiting)
+        else:
+            self._waiting[client_id] = deque((waiting,))
+            self._go_soon(client_id)
         return await waiting.answer
 
-    def _go(self, client_id: str) -> None:
-        client = self._clients[client_id]
-        client.is_to_go = False
-        while len(client.calls) < CALLS_AT_A_TIME and (together := client.next_call()):
-            call = asyncio.ensure_future(self._call(client_id, together))
-            client.calls.add(call)
-            call.add_done_callback(lambda done: self._ended(client_id, done))
-        if not client.calls:
-            del self._clients[client_id]
+    def _go_soon(self, client_id: str) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_soon(loop.call_soon, self._go, client_id)
 
-    def _ended(self, client_id: str, call: "asyncio.Task[None]") -> None:
-        self._clients[client_id].calls.discard(call)
-        self._go(client_id)
+    def _go(self, client_id: str) -> None:
+        if together := _next_call(self._waiting[client_id]):
+            call = asyncio.ensure_future(self._call(client_id, together))
+            self._calls.add(call)
+            call.add_done_callback(self._calls.discard)
+            call.add_done_callback(lambda _: self._go_soon(client_id))
+        else:
+            del self._waiting[client_id]
 
     async def _call(self, client_id: str, together: Sequence[Waiting]) -> None:
         try:
@@ -107,3 +86,16 @@ def _fail(together: Sequence[Waiting], error: Exception) -> None:
     for each in together:
         if not each.answer.done():
             each.answer.set_exception(error)
+
+
+def _next_call(waiting: deque[Waiting]) -> list[Waiting]:
+    """In the order they came; whoever does not want it any more is left out."""
+    taken, size = list[Waiting](), 0
+    while waiting and len(taken) < MAX_TASKS:
+        size += len(waiting[0].task.definition)
+        if taken and size > MAX_BYTES:
+            break
+        first = waiting.popleft()
+        if not first.answer.done():
+            taken.append(first)
+    return taken
