@@ -15,6 +15,7 @@ from litestar.types import ASGIApp
 from tideq.api import problems
 from tideq.api.auth import Gate, MethodsAsked, allowed_roles, check_role
 from tideq.api.dashboard import pages
+from tideq.api.express import Express
 from tideq.api.meters import RequestMeter
 from tideq.api.openapi.documentation import Documentation
 from tideq.api.presence import CallerGone
@@ -47,12 +48,24 @@ def create_app(service: Service) -> Litestar:
         return service
 
     def refuse(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-        service.meters.note_refusal(error)
+        match error:
+            case QueueError() | problems.RequestError():
+                service.meters.note_refusal(error)
+            case CallerGone():
+                # The status is for the books only.
+                return Response(b"", status_code=499)
+            case HTTPException():
+                pass
+            case _:
+                log.error("unforeseen", path=request.url.path, exc_info=error)
         return problems.respond(request, error)
 
     async def provide_documentation() -> Documentation:
         return described
 
+    around = [DefineMiddleware(RequestMeter, meters=service.meters)]
+    if service.tracing is not None:
+        around.append(DefineMiddleware(RequestTracer, tracing=service.tracing))
     app = Litestar(
         route_handlers=[
             tasks.router,
@@ -70,26 +83,16 @@ def create_app(service: Service) -> Litestar:
             *pages.handlers(pages.Pages()),
         ],
         dependencies={"service": Provide(provide_service), "documentation": Provide(provide_documentation)},
-        middleware=[
-            DefineMiddleware(RequestMeter, meters=service.meters),
-            *([DefineMiddleware(RequestTracer, tracing=service.tracing)] if service.tracing else ()),
-            DefineMiddleware(Door, gate=service.gate, exclude=list(PUBLIC_PATHS)),
-        ],
+        middleware=[*around, DefineMiddleware(Door, gate=service.gate, exclude=list(PUBLIC_PATHS))],
         guards=[check_role, check_query],
-        exception_handlers={
-            QueueError: refuse,
-            problems.RequestError: refuse,
-            HTTPException: problems.respond,
-            MethodsAsked: _methods_told,
-            CallerGone: _nobody_there,
-            Exception: _unforeseen,
-        },
+        exception_handlers={MethodsAsked: _methods_told, HTTPException: refuse, Exception: refuse},
         request_max_body_size=service.settings.max_body_bytes,
         openapi_config=None,
         logging_config=None,
     )
     for handler in handlers(app):
         allowed_roles(handler)
+    app.asgi_handler = Express(app.asgi_handler, service, routes(app), around, refuse)
     described = Documentation(lambda: routes(app), service.settings.queue)
     return app
 
@@ -126,13 +129,3 @@ class Door(AbstractAuthenticationMiddleware):
 
 def _methods_told(_request: Request[Any, Any, Any], asked: MethodsAsked) -> Response[None]:
     return Response(None, status_code=204, headers={"Allow": ", ".join(asked.methods)})
-
-
-def _nobody_there(_request: Request[Any, Any, Any], _error: Exception) -> Response[bytes]:
-    """The status is for the books only: the caller has gone."""
-    return Response(b"", status_code=499)
-
-
-def _unforeseen(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    log.error("unforeseen", path=request.url.path, exc_info=error)
-    return problems.respond(request, error)

@@ -92,12 +92,22 @@ async def check_role(connection: ASGIConnection[Any, Any, Any, Any], handler: Ba
     if getattr(handler, "http_methods", None) == {"OPTIONS"}:
         raise MethodsAsked(connection)
     roles = allowed_roles(handler)
-    if PUBLIC not in roles and connection.user.role not in roles:
-        raise Forbidden(f"a {connection.user.role} key may not do this; it takes {' or '.join(sorted(roles))}")
+    if PUBLIC not in roles:
+        require_role(connection.user, roles)
 
 
 async def check_worker(connection: ASGIConnection[Any, Any, Any, Any], _handler: BaseRouteHandler) -> None:
     """A guard for all calls in a worker's name: the key must be the one that registered it."""
     worker_id = connection.path_params.get("worker_id")
-    if worker_id is not None and not connection.user.may_speak_for(worker_id):
+    if worker_id is not None:
+        require_own_worker(connection.user, worker_id)
+
+
+def require_role(caller: Caller, roles: frozenset[str]) -> None:
+    if caller.role not in roles:
+        raise Forbidden(f"a {caller.role} key may not do this; it takes {' or '.join(sorted(roles))}")
+
+
+def require_own_worker(caller: Caller, worker_id: str) -> None:
+    if not caller.may_speak_for(worker_id):
         raise Forbidden(f"this key did not register worker {worker_id!r}: register with it")

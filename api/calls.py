@@ -63,6 +63,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     links: tuple[Link, ...]
     examples: Mapping[str, Mapping[str, Any]]
     media_type: str
+    is_frequent: bool
 
 
 def call(
@@ -76,12 +77,14 @@ def call(
     links: tuple[Link, ...] = (),
     examples: Mapping[str, Mapping[str, Any]] | None = None,
     media_type: str = JSON,
+    is_frequent: bool = False,
 ) -> dict[str, Any]:
     """A handler's `opt`. An admin may do everything a key can, so naming no role is for admins alone.
 
     `answer` is an Answer, or a tuple of those it may be, or None where it is no document of ours; `refuses` are the
     errors the handler's verb raises; `examples` of the body, by name, where one made of its fields' examples tells too
-    little.
+    little. `is_frequent` is for calls made for every task, which `express.py` answers: each a POST whose path has no
+    parameter, or a worker's id.
     """
     declared = Call(
         roles=frozenset(roles) if PUBLIC in roles else frozenset((*roles, "admin")),
@@ -94,6 +97,7 @@ def call(
         links=links,
         examples=examples or {},
         media_type=media_type,
+        is_frequent=is_frequent,
     )
     return {"call": declared}
 

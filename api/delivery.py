@@ -14,10 +14,9 @@ from typing import Any
 
 import structlog
 from litestar import Response
-from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
 
-from tideq.api.answers import JSON, body_part
+from tideq.api.answers import JSON, body_part, head_of
 from tideq.api.presence import gone
 from tideq.queue_core.errors import QueueError
 
@@ -28,22 +27,27 @@ back, the loss of the connection, the message about it."""
 log = structlog.get_logger(__name__)
 
 
+async def deliver(answer: Response[bytes], receive: Receive, send: Send) -> None:
+    """What Litestar does with an answer, past its own objects for it."""
+    if isinstance(answer, Handover):
+        await answer.hand_over(receive, send)
+    else:
+        await send(head_of(answer))
+        await send(body_part(answer.content, more=False))
+
+
 class Handover(Response[bytes]):
     def __init__(self, content: bytes, take_back: Callable[[], Awaitable[object]]) -> None:
         super().__init__(content, status_code=200, media_type=JSON)
         self._take_back = take_back
 
-    def to_asgi_response(self, *args: Any, **options: Any) -> Any:
-        parent: Any = super()
-        return _Handing(parent.to_asgi_response(*args, **options), self._take_back)
+    def to_asgi_response(self, *_: Any, **_options: Any) -> Any:
+        async def answer(_scope: Scope, receive: Receive, send: Send) -> None:
+            await self.hand_over(receive, send)
 
+        return answer
 
-class _Handing:
-    def __init__(self, answer: ASGIResponse, take_back: Callable[[], Awaitable[object]]) -> None:
-        self._answer = answer
-        self._take_back = take_back
-
-    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+    async def hand_over(self, receive: Receive, send: Send) -> None:
         leaving = asyncio.ensure_future(gone(receive))
         is_delivered = False
         try:
@@ -57,16 +61,15 @@ class _Handing:
                 await asyncio.shield(self._recover())
 
     async def _deliver(self, send: Send, leaving: asyncio.Future[None]) -> bool:
-        body = self._answer.body
         if await _is_seen(leaving, looks=1):
             return False
-        await self._answer.start_response(send)
-        await send(body_part(body[:-1], more=True))
+        await send(head_of(self))
+        await send(body_part(self.content[:-1], more=True))
         # Returns when the server has room again, so that what was written is out of its hands.
         await send(body_part(b"", more=True))
         if await _is_seen(leaving, looks=LOOKS):
             return False
-        await send(body_part(body[-1:], more=False))
+        await send(body_part(self.content[-1:], more=False))
         return True
 
     async def _recover(self) -> None:

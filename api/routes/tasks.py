@@ -62,6 +62,7 @@ TO_THE_FIRST = leads_to("tasks_read", "tasks_explain", "tasks_cancel", task_id="
         headers=(IDEMPOTENCY_KEY, *TRACE),
         answer_headers=(LOCATION, *RATE_LIMIT),
         links=TO_THE_TASK,
+        is_frequent=True,
     ),
 )
 async def submit(request: Http, service: InjectedService) -> Response[bytes]:
@@ -91,6 +92,7 @@ async def submit(request: Http, service: InjectedService) -> Response[bytes]:
         headers=(BATCH_KEY, *TRACE),
         answer_headers=RATE_LIMIT,
         links=TO_THE_FIRST,
+        is_frequent=True,
     ),
 )
 async def submit_batch(request: Http, service: InjectedService) -> Response[bytes]:

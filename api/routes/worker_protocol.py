@@ -77,7 +77,14 @@ async def register(request: Http, service: InjectedService) -> Response[bytes]:
 @post(
     "/{worker_id:str}/poll",
     status_code=200,
-    opt=call("worker", body=schemas.PollIn, answer=schemas.PollOut, refuses=(UnknownWorker,), links=TO_THE_CLAIM),
+    opt=call(
+        "worker",
+        body=schemas.PollIn,
+        answer=schemas.PollOut,
+        refuses=(UnknownWorker,),
+        links=TO_THE_CLAIM,
+        is_frequent=True,
+    ),
 )
 async def poll(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Ask for work, and wait for it if told to."""
@@ -89,7 +96,14 @@ async def poll(request: Http, worker_id: FromPath[str], service: InjectedService
 @post(
     "/{worker_id:str}/start",
     status_code=200,
-    opt=call("worker", body=schemas.HeldIn, answer=schemas.AcknowledgedOut, refuses=NOT_HELD, links=TO_THE_HELD),
+    opt=call(
+        "worker",
+        body=schemas.HeldIn,
+        answer=schemas.AcknowledgedOut,
+        refuses=NOT_HELD,
+        links=TO_THE_HELD,
+        is_frequent=True,
+    ),
 )
 async def start(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Say that a task has begun."""
@@ -101,7 +115,14 @@ async def start(request: Http, worker_id: FromPath[str], service: InjectedServic
 @post(
     "/{worker_id:str}/extend",
     status_code=200,
-    opt=call("worker", body=schemas.ExtendIn, answer=schemas.AcknowledgedOut, refuses=NOT_HELD, links=TO_THE_HELD),
+    opt=call(
+        "worker",
+        body=schemas.ExtendIn,
+        answer=schemas.AcknowledgedOut,
+        refuses=NOT_HELD,
+        links=TO_THE_HELD,
+        is_frequent=True,
+    ),
 )
 async def extend(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Ask for more time."""
@@ -114,7 +135,14 @@ async def extend(request: Http, worker_id: FromPath[str], service: InjectedServi
 @post(
     "/{worker_id:str}/progress",
     status_code=200,
-    opt=call("worker", body=schemas.ProgressIn, answer=schemas.AcknowledgedOut, refuses=NOT_HELD, links=TO_THE_HELD),
+    opt=call(
+        "worker",
+        body=schemas.ProgressIn,
+        answer=schemas.AcknowledgedOut,
+        refuses=NOT_HELD,
+        links=TO_THE_HELD,
+        is_frequent=True,
+    ),
 )
 async def progress(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Tell how far it has come."""
@@ -133,6 +161,7 @@ async def progress(request: Http, worker_id: FromPath[str], service: InjectedSer
         answer=schemas.AcknowledgedOut,
         refuses=(PayloadTooLarge, *NOT_HELD),
         examples=HOW_IT_ENDED,
+        is_frequent=True,
     ),
 )
 async def result(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
@@ -146,7 +175,12 @@ async def result(request: Http, worker_id: FromPath[str], service: InjectedServi
     "/{worker_id:str}/heartbeat",
     status_code=200,
     opt=call(
-        "worker", body=schemas.HeartbeatIn, answer=schemas.HeartbeatOut, needs_body=False, refuses=(UnknownWorker,)
+        "worker",
+        body=schemas.HeartbeatIn,
+        answer=schemas.HeartbeatOut,
+        needs_body=False,
+        refuses=(UnknownWorker,),
+        is_frequent=True,
     ),
 )
 async def heartbeat(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
@@ -170,6 +204,7 @@ async def heartbeat(request: Http, worker_id: FromPath[str], service: InjectedSe
         refuses=(PayloadTooLarge, UnknownWorker),
         links=TO_THE_CLAIM,
         examples=ONE_ROUND_TRIP,
+        is_frequent=True,
     ),
 )
 async def sync(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
