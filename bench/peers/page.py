@@ -12,6 +12,8 @@ from bench.peers.run import Run
 
 BEGIN, END = "<!-- peers: written by `make peers` -->", "<!-- end of peers -->"
 NOTHING = "–"
+COMMON_PARTS = ("client", "workers", "store")
+OUR_PARTS = ("API", "replicator", "PostgreSQL")
 
 
 def text(run: Run) -> str:
@@ -41,7 +43,7 @@ def _goals(run: Run) -> list[str]:
 
 
 def _tables(run: Run) -> list[str]:
-    lines = ["### Rates, each at its best setting", "", *_rates(run, BEST), "", *_costs(run)]
+    lines = ["### Rates, each at its best setting", "", *_rates(run, BEST), "", *_costs(run), "", *_where(run)]
     if any(COMMON in each.samples for each in run.results.values()):
         lines += ["", "### Rates, everybody ten at a time, ten a fetch, ten a bulk call", "", *_rates(run, COMMON)]
     return [*lines, "", "### Versions and settings", "", *_settings(run)]
@@ -64,22 +66,36 @@ def _rates(run: Run, kind: str) -> list[str]:
 
 
 def _costs(run: Run) -> list[str]:
-    parts = ("client", "workers", "store", "service", "history")
-    columns = ["total", "… in ours", *parts, "a single submit", "bytes in the store"]
+    columns = ["total", "… in ours", *COMMON_PARTS, "service and history", "a single submit", "bytes in the store"]
     lines = ["### CPU a task, µs, from bulk submission to acknowledgement", "", *_head("", columns)]
     for name in _names(run, BEST):
         cells = [_cell(run.figure(name, "total_us")), _cell(run.ratio(name, OURS, "total_us"))]
-        cells += [_cell(_cpu(run, name, part)) for part in parts]
-        cells += [_cell(run.figure(name, "single_us")), _cell(run.figure(name, "bytes_a_task"))]
-        lines.append(_row(name, cells))
+        cells += [_cell(_cpu(run, name, "cpu_us", (part,))) for part in COMMON_PARTS]
+        cells += [_cell(_cpu(run, name, "cpu_us", OUR_PARTS)), _cell(run.figure(name, "single_us"))]
+        lines.append(_row(name, [*cells, _cell(run.figure(name, "bytes_a_task"))]))
+    return lines
+
+
+def _where(run: Run) -> list[str]:
+    """Our own time, by the process that spends it."""
+    parts = (*COMMON_PARTS, *OUR_PARTS)
+    lines = ["### Where our CPU goes, µs a task", "", *_head("", ["total", *parts])]
+    for name in (name for name in (OURS, PLAIN, LEAN) if run.results.get(name)):
+        for label, field, total in (
+            ("bulk to done", "cpu_us", "total_us"),
+            ("one submit", "single_cpu_us", "single_us"),
+        ):
+            if run.figure(name, total):
+                cells = [_cell(_cpu(run, name, field, (part,))) for part in parts]
+                lines.append(_row(f"{name}: {label}", [_cell(run.figure(name, total)), *cells]))
     lag = run.figure(OURS, "caught_up_seconds")
-    return [*lines, "", f"History had everything {lag} s after the last acknowledgement."] if lag else lines
+    return [*lines, "", f"History had everything {_cell(lag)} s after the last acknowledgement."] if lag else lines
 
 
-def _cpu(run: Run, name: str, part: str) -> Figure | None:
-    samples = run.results[name].samples.get(BEST, [])
-    values = tuple(sample.cpu_us[part] for sample in samples if sample.cpu_us.get(part))
-    return Figure(values) if values else None
+def _cpu(run: Run, name: str, field: str, parts: tuple[str, ...]) -> Figure | None:
+    spent: list[dict[str, float]] = [getattr(sample, field) for sample in run.results[name].samples.get(BEST, [])]
+    values = tuple(sum(each.get(part, 0.0) for part in parts) for each in spent)
+    return Figure(values) if any(values) else None
 
 
 def _settings(run: Run) -> list[str]:

@@ -51,7 +51,7 @@ Results = dict[str, Measured]
 async def measure(peers: Sequence[Peer], plan: Plan, peers_folder: Path, *, has_aof: bool, tell: Tell) -> Results:
     with _open_folder() as folder, postgres_server(folder / "postgres") as postgres:
         place = Place(folder, Environments(peers_folder), postgres, has_aof)
-        return await _take_turns(peers, plan, place, tell)
+        return await take_turns(peers, plan, place, tell)
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def _open_folder() -> Generator[Path]:
         yield Path(name)
 
 
-async def _take_turns(peers: Sequence[Peer], plan: Plan, place: Place, tell: Tell) -> Results:
+async def take_turns(peers: Sequence[Peer], plan: Plan, place: Place, tell: Tell) -> Results:
     results = {peer.name: Measured() for peer in peers}
     for peer in peers:
         results[peer.name].problem = _missing(peer, place, tell)

@@ -19,14 +19,16 @@ QUEUE = "bench"
 
 
 class Service(NamedTuple):
-    processes: tuple[ServerProcess, ...] = ()
+    api: ServerProcess | None = None
+    replicator: ServerProcess | None = None
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.processes[0].port}" if self.processes else ""
+        return f"http://127.0.0.1:{self.api.port}" if self.api else ""
 
-    def cpu_us(self) -> float:
-        return sum(process.cpu_us() for process in self.processes)
+    def spent(self) -> dict[str, float]:
+        parts = {"API": self.api, "replicator": self.replicator}
+        return {name: process.cpu_us() for name, process in parts.items() if process}
 
 
 @contextlib.contextmanager
@@ -35,9 +37,9 @@ def service(redis_url: str, database_url: str = "") -> Generator[Service]:
         if database_url:
             _migrate(redis_url, database_url)
             replicator = running.enter_context(_replicating(redis_url, database_url))
-            yield Service((running.enter_context(api(redis_url, database_url)), replicator))
+            yield Service(running.enter_context(api(redis_url, database_url)), replicator)
         else:
-            yield Service((running.enter_context(api(redis_url)),))
+            yield Service(running.enter_context(api(redis_url)))
 
 
 async def history_has_everything(redis_url: str, database_url: str) -> None:

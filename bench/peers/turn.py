@@ -51,15 +51,19 @@ class Sample(msgspec.Struct, kw_only=True):
     p99_ms: float | None = None
     bytes_a_task: float | None = None
     cpu_us: dict[str, float] = msgspec.field(default_factory=dict[str, float])
-    """A task, from bulk submission to acknowledgement: of client, workers, store, service, history's database."""
-    single_us: float | None = None
-    """A task submitted by itself, one after the other: of everybody together."""
+    """A task, from bulk submission to acknowledgement: by the one who spent it."""
+    single_cpu_us: dict[str, float] = msgspec.field(default_factory=dict[str, float])
+    """A task submitted by itself, one after the other."""
     caught_up_seconds: float | None = None
     """How long after the last acknowledgement history had everything."""
 
     @property
     def total_us(self) -> float | None:
         return sum(self.cpu_us.values()) if "workers" in self.cpu_us else None
+
+    @property
+    def single_us(self) -> float | None:
+        return sum(self.single_cpu_us.values()) or None
 
 
 class Place(NamedTuple):
@@ -92,8 +96,9 @@ class Surroundings(NamedTuple):
         return store
 
     def spent(self) -> dict[str, float]:
-        spent = {"store": self.store.cpu_us(), "service": self.service.cpu_us()}
-        return spent | ({"history": self.database.cpu_us()} if self.redis and self.database else {})
+        """By the one who spent it; of PostgreSQL all processes, those that write in the background too."""
+        spent = {"store": self.store.cpu_us(), **self.service.spent()}
+        return spent | ({"PostgreSQL": self.database.cpu_us()} if self.redis and self.database else {})
 
 
 async def take_turn(peer: Peer, kind: str, place: Place, amount: Amount) -> Sample:
@@ -138,16 +143,16 @@ class Turn:
         used, before = await self._around.store.used_bytes(), self._spent()
         done = await self._driver.ask("bulk", seconds=self._amount.enqueue_seconds, batch=self._settings["bulk"])
         count = done["count"]
-        self._charge(before, count, leave_out="workers")
+        self._charge(self.sample.cpu_us, before, count, leave_out="workers")
         self.sample.bulk = count / done["seconds"]
         self.sample.bytes_a_task = (await self._around.store.used_bytes() - used) / count
         return count
 
     async def submit_singly(self, *, has_async: bool) -> None:
-        seconds, before = self._amount.enqueue_seconds / 2, sum(self._spent().values())
+        seconds, before = self._amount.enqueue_seconds / 2, self._spent()
         done = await self._driver.ask("single", seconds=seconds, at_once=1)
         self.sample.single = done["count"] / done["seconds"]
-        self.sample.single_us = (sum(self._spent().values()) - before) / done["count"]
+        self._charge(self.sample.single_cpu_us, before, done["count"], leave_out="workers")
         if has_async:
             done = await self._driver.ask("single", seconds=seconds, at_once=self._amount.at_once)
             self.sample.single_at_once = done["count"] / done["seconds"]
@@ -171,18 +176,19 @@ class Turn:
         self.sample.p50_ms, self.sample.p99_ms = cuts[49], cuts[98]
 
     async def _drain(self, count: int) -> None:
-        most = self._amount.process_seconds
-        left = first = await self._until_left(count * 19 // 20, most)
-        since, before = time.perf_counter(), self._spent()
+        most, first, since, before = self._amount.process_seconds, count, time.perf_counter(), self._spent()
+        left = await self._until_left(count * 19 // 20, most)
+        if left > count // 20:  # else it was all over before the first look, and the beginning has to count too
+            first, since, before = left, time.perf_counter(), self._spent()
         while left > count // 20 and time.perf_counter() - since < most:
             left = await self._look()
             self._check(since, most + STALL_SECONDS, "tasks are not done")
         seconds = time.perf_counter() - since
-        if left == first:
+        if left >= first:
             raise DriverFailed(f"none of {count} tasks was done in {seconds:.0f} s")
-        self._charge(before, first - left, leave_out="client")
+        self._charge(self.sample.cpu_us, before, first - left, leave_out="client")
         self.sample.processed = (first - left) / seconds
-        if len(self._around.service.processes) > 1 and self._amount.is_whole:
+        if self._around.service.replicator and self._amount.is_whole:
             await self._catch_up()
 
     async def _catch_up(self) -> None:
@@ -218,9 +224,8 @@ class Turn:
             **self._around.spent(),
         }
 
-    def _charge(self, before: dict[str, float], count: int, leave_out: str) -> None:
+    def _charge(self, charged: dict[str, float], before: dict[str, float], count: int, leave_out: str) -> None:
         """What was spent since, to each task; whoever only watched is left out."""
-        charged = self.sample.cpu_us
         for name, spent in self._spent().items():
             if name != leave_out:
                 charged[name] = charged.get(name, 0.0) + (spent - before[name]) / count
