@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install tools up test check format maps schema generate bench peers chaos chaos-planted lock clean
+.PHONY: help install tools up test check format maps schema generate bench peers profile chaos chaos-planted lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ bench: install ## Measure the queue core and the service over HTTP, and print a 
 
 peers: install ## Measure TideQ beside other queues, each in an environment of its own under .peers (QUICK=1: 7 minutes)
 	$(BIN)/python -m bench.peers --write-docs $(if $(QUICK),--quick)
+
+profile: install ## Where TideQ's own time goes, by library, into docs/performance.md
+	$(BIN)/python -m bench.peers.profile --write-docs
 
 chaos: install ## Half an hour under fire: kills, full disks, lost stores (CHAOS_SECONDS, CHAOS_SEED, CHAOS_LEVEL=smoke|long|soak)
 	$(BIN)/python -m tests.chaos

@@ -33,7 +33,7 @@ class Environments:
             case "ours":
                 return [sys.executable, str(DRIVERS / peer.driver)]
             case "python":
-                return [str(self._virtual(peer)), str(DRIVERS / peer.driver)]
+                return [str(self.program(peer, "python")), str(DRIVERS / peer.driver)]
             case "node":
                 return [str(_node_home() / "bin" / "node"), str(self._node_modules() / peer.driver)]
 
@@ -42,16 +42,12 @@ class Environments:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TIDEQ_", "PYTHON"))}
         return inherited | {"PYTHONPATH": os.pathsep.join((str(DRIVERS), str(ROOT))), "PYTHONWARNINGS": "ignore"}
 
-    def _virtual(self, peer: Peer) -> Path:
+    def program(self, peer: Peer, name: str) -> Path:
+        """Of the peer's virtual environment."""
         home = self._folder / peer.driver.removesuffix(".py")
-        python = home / "bin" / "python"
-        if _is_made(home, "\n".join(peer.requirements)):
-            return python
-        uv = [sys.executable, "-m", "uv"]
-        _run([*uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(home)])
-        _run([*uv, "pip", "install", "--quiet", "--python", str(python), *peer.requirements])
-        _note(home, "\n".join(peer.requirements))
-        return python
+        if not _is_made(home, "\n".join(peer.requirements)):
+            _make_virtual(home, peer)
+        return home / "bin" / name
 
     def _node_modules(self) -> Path:
         """Modules are found from where a script lies, so scripts are put beside them."""
@@ -67,6 +63,13 @@ class Environments:
             _run([*npm, "install", "--no-progress", "--no-audit", "--no-fund"], cwd=home, environ=path)
             _note(home, lock)
         return home
+
+
+def _make_virtual(home: Path, peer: Peer) -> None:
+    uv, python = [sys.executable, "-m", "uv"], home / "bin" / "python"
+    _run([*uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(home)])
+    _run([*uv, "pip", "install", "--quiet", "--python", str(python), *peer.requirements])
+    _note(home, "\n".join(peer.requirements))
 
 
 def _node_home() -> Path:

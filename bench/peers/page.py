@@ -21,13 +21,16 @@ def text(run: Run) -> str:
 
 
 def write(path: Path, run: Run) -> None:
-    """Between the markers; everything else on the page stays as it is."""
-    page = path.read_text()
-    before, began, rest = page.partition(BEGIN)
-    _, ended, after = rest.partition(END)
+    path.write_text(replaced(path.read_text(), BEGIN, END, text(run)))
+
+
+def replaced(page: str, begin: str, end: str, text: str) -> str:
+    """The page with this between the marks; everything else stays as it is."""
+    before, began, rest = page.partition(begin)
+    _, ended, after = rest.partition(end)
     if not began or not ended:
-        raise ValueError(f"{path} has no place for the tables: {BEGIN} … {END}")
-    path.write_text(f"{before}{BEGIN}\n{text(run)}{END}{after}")
+        raise ValueError(f"there is no place for the tables: {begin} … {end}")
+    return f"{before}{begin}\n{text}{end}{after}"
 
 
 def _heading(run: Run) -> list[str]:
@@ -55,31 +58,31 @@ def _rates(run: Run, kind: str) -> list[str]:
     has_two = kind == BEST and any(TWO in each.samples for each in run.results.values())
     columns += ["2 workers"] if has_two else []
     columns += ["latency p50 / p99 ms"]
-    lines = _head("", columns)
+    lines = head("", columns)
     for name in _names(run, kind):
         cells = [_cell(run.figure(name, field, kind)) for field in fields]
         cells.append(_cell(run.ratio(OURS, name, "processed", kind)))
         cells += [_cell(run.figure(name, "processed", TWO))] if has_two else []
         cells.append(f"{_cell(run.figure(name, 'p50_ms', kind))} / {_cell(run.figure(name, 'p99_ms', kind))}")
-        lines.append(_row(name, cells))
+        lines.append(row(name, cells))
     return lines
 
 
 def _costs(run: Run) -> list[str]:
     columns = ["total", "… in ours", *COMMON_PARTS, "service and history", "a single submit", "bytes in the store"]
-    lines = ["### CPU a task, µs, from bulk submission to acknowledgement", "", *_head("", columns)]
+    lines = ["### CPU a task, µs, from bulk submission to acknowledgement", "", *head("", columns)]
     for name in _names(run, BEST):
         cells = [_cell(run.figure(name, "total_us")), _cell(run.ratio(name, OURS, "total_us"))]
         cells += [_cell(_cpu(run, name, "cpu_us", (part,))) for part in COMMON_PARTS]
         cells += [_cell(_cpu(run, name, "cpu_us", OUR_PARTS)), _cell(run.figure(name, "single_us"))]
-        lines.append(_row(name, [*cells, _cell(run.figure(name, "bytes_a_task"))]))
+        lines.append(row(name, [*cells, _cell(run.figure(name, "bytes_a_task"))]))
     return lines
 
 
 def _where(run: Run) -> list[str]:
     """Our own time, by the process that spends it."""
     parts = (*COMMON_PARTS, *OUR_PARTS)
-    lines = ["### Where our CPU goes, µs a task", "", *_head("", ["total", *parts])]
+    lines = ["### Where our CPU goes, µs a task", "", *head("", ["total", *parts])]
     for name in (name for name in (OURS, PLAIN, LEAN) if run.results.get(name)):
         for label, field, total in (
             ("bulk to done", "cpu_us", "total_us"),
@@ -87,7 +90,7 @@ def _where(run: Run) -> list[str]:
         ):
             if run.figure(name, total):
                 cells = [_cell(_cpu(run, name, field, (part,))) for part in parts]
-                lines.append(_row(f"{name}: {label}", [_cell(run.figure(name, total)), *cells]))
+                lines.append(row(f"{name}: {label}", [_cell(run.figure(name, total)), *cells]))
     lag = run.figure(OURS, "caught_up_seconds")
     return [*lines, "", f"History had everything {_cell(lag)} s after the last acknowledgement."] if lag else lines
 
@@ -99,12 +102,12 @@ def _cpu(run: Run, name: str, field: str, parts: tuple[str, ...]) -> Figure | No
 
 
 def _settings(run: Run) -> list[str]:
-    lines = _head("", ["version", "store", "best setting"])
+    lines = head("", ["version", "store", "best setting"])
     stores = {peer.name: peer.store for peer in PEERS}
     for name, measured in run.results.items():
         samples = measured.samples.get(BEST, [])
         best = ", ".join(f"{key} {value}" for key, value in measured.settings.get(BEST, {}).items())
-        lines.append(_row(name, [samples[0].version if samples else NOTHING, stores.get(name, ""), best]))
+        lines.append(row(name, [samples[0].version if samples else NOTHING, stores.get(name, ""), best]))
     return lines
 
 
@@ -125,9 +128,9 @@ def _cell(figure: Figure | None) -> str:
     return NOTHING if figure is None else str(figure).replace("_", " ").replace("%", " %")
 
 
-def _head(first: str, columns: list[str]) -> list[str]:
-    return [_row(first, columns), f"|{' --- |' * (len(columns) + 1)}"]
+def head(first: str, columns: list[str]) -> list[str]:
+    return [row(first, columns), f"|{' --- |' * (len(columns) + 1)}"]
 
 
-def _row(name: str, cells: list[str]) -> str:
+def row(name: str, cells: list[str]) -> str:
     return f"| {name} | {' | '.join(cells)} |"

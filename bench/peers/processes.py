@@ -80,16 +80,17 @@ class Worker:
 
     def __init__(self, process: "subprocess.Popen[bytes]", log: IO[str]) -> None:
         self._process, self._log = process, log
+        self.pid = process.pid
 
     def cpu_us(self) -> float:
         """Of all its threads and children, those that ended included."""
-        return PostgresCpu(self._process.pid).us()
+        return PostgresCpu(self.pid).us()
 
     def hold_still(self) -> None:
-        os.killpg(self._process.pid, signal.SIGSTOP)
+        os.killpg(self.pid, signal.SIGSTOP)
 
     def go_on(self) -> None:
-        os.killpg(self._process.pid, signal.SIGCONT)
+        os.killpg(self.pid, signal.SIGCONT)
 
     def check(self) -> None:
         if self._process.poll() is not None:

@@ -49,17 +49,17 @@ Results = dict[str, Measured]
 
 
 async def measure(peers: Sequence[Peer], plan: Plan, peers_folder: Path, *, has_aof: bool, tell: Tell) -> Results:
-    with _open_folder() as folder, postgres_server(folder / "postgres") as postgres:
-        place = Place(folder, Environments(peers_folder), postgres, has_aof)
+    with whole_place(peers_folder, has_aof=has_aof) as place:
         return await take_turns(peers, plan, place, tell)
 
 
 @contextmanager
-def _open_folder() -> Generator[Path]:
-    """Open to enter: PostgreSQL may be another user."""
+def whole_place(peers_folder: Path, *, has_aof: bool) -> Generator[Place]:
+    """A folder for stores and logs, open to enter because PostgreSQL may be another user, and the run's PostgreSQL."""
     with tempfile.TemporaryDirectory(prefix="tideq-peers-", ignore_cleanup_errors=True) as name:
         Path(name).chmod(0o755)
-        yield Path(name)
+        with postgres_server(Path(name) / "postgres") as postgres:
+            yield Place(Path(name), Environments(peers_folder), postgres, has_aof)
 
 
 async def take_turns(peers: Sequence[Peer], plan: Plan, place: Place, tell: Tell) -> Results:

@@ -103,7 +103,7 @@ class Surroundings(NamedTuple):
 
 async def take_turn(peer: Peer, kind: str, place: Place, amount: Amount) -> Sample:
     command = place.environments.command(peer)
-    async with _surroundings(peer, place) as around:
+    async with surroundings(peer, place) as around:
         settings = {"batch": 0, "concurrency": 1, **peer.settings(kind), **around.urls}
         environ, log = place.environments.environ(), place.folder / "client.log"
         async with processes.client(command, settings, environ, log) as (driver, greeting):
@@ -232,7 +232,7 @@ class Turn:
 
 
 @contextlib.asynccontextmanager
-async def _surroundings(peer: Peer, place: Place) -> AsyncGenerator[Surroundings]:
+async def surroundings(peer: Peer, place: Place) -> AsyncGenerator[Surroundings]:
     async with contextlib.AsyncExitStack() as running:
         redis = database = None
         if peer.store != "postgres":
