@@ -11,6 +11,8 @@ import msgspec
 
 from tests.api.running import TIDEQ
 
+PATIENCE_SECONDS = 180
+"""For a command on a machine that does ten other things; no test waits for so long unless something hangs."""
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -29,7 +31,7 @@ def runner(url: str, **environ: str) -> Run:
             input=given,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_SECONDS,
             check=False,
         )
 

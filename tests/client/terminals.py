@@ -17,7 +17,7 @@ from typing import Any
 from tests.api.running import TIDEQ
 from tests.client.commands import environ_for
 
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 120
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 HOME, TO_SCREEN, FROM_SCREEN, SHOW_CURSOR = "\x1b[H", "\x1b[?1049h", "\x1b[?1049l", "\x1b[?25h"
 

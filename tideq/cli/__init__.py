@@ -29,6 +29,7 @@ app.command("tideq.cli.openapi:openapi", help="Print the OpenAPI document of the
 app.command("tideq.cli.completion:completion", help="Let your shell complete commands and options.", group=KEEP)
 
 app.command("tideq.cli.top:top", help="Watch the service, live.", group=USE)
+app.command("tideq.cli.bench:bench", help="Measure how much a service does, and how soon.", group=USE)
 app.command("tideq.cli.smoke:smoke", help="Send one task all the way round, to see that a service works.", group=KEEP)
 app.command("tideq.cli.doctor:doctor", help="Check everything that newcomers get wrong.", group=KEEP)
 app.command("tideq.cli.submit:submit", help="Hand in a task, or many.", group=USE)

@@ -1,14 +1,13 @@
 """`tideq dlq`: what was given up, how it died, and sending it back."""
 
 import itertools
-import sys
 from datetime import UTC, datetime
 from typing import Annotated
 
 import cyclopts
 
 from tideq.cli.moments import moment
-from tideq.cli.output import note, show, show_one
+from tideq.cli.output import agrees, show, show_one
 from tideq.cli.session import FAILED, LOCAL, OK, USAGE, Service, Several, Switch, calling, stop
 from tideq.cli.tasks import for_each
 from tideq.client.calls.dlq import DeadLetterFilter
@@ -123,20 +122,11 @@ def replay(
         if dry_run:
             show_one(preview, service.output)
             return OK
-        if not yes and not _agrees(f"Send {preview.matched} dead letters back?"):
+        if not yes and not agrees(f"Send {preview.matched} dead letters back?"):
             return FAILED
         done = client.dlq.replay_all(reset_retry_count=not keep_retries, new_priority=priority, **wanted)
         show_one(done, service.output)
         return FAILED if done.refused else OK
-
-
-def _agrees(question: str) -> bool:
-    """Where nobody can be asked, the answer is no."""
-    if not sys.stdin.isatty():
-        note(f"{question} Say --yes.")
-        return False
-    note(f"{question} [y/N]")
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def _wanted(task_type: str | None, reason: str | None, pattern: str | None, before: str | None) -> DeadLetterFilter:

@@ -69,6 +69,15 @@ def note(line: str) -> None:
     sys.stderr.flush()
 
 
+def agrees(question: str) -> bool:
+    """Where nobody can be asked, the answer is no."""
+    if not sys.stdin.isatty():
+        note(f"{question} Say --yes.")
+        return False
+    note(f"{question} [y/N]")
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
 def followed(items: Sequence[T], title: str) -> Iterable[T]:
     """As they are taken, a bar grows: on a terminal only, and never on standard output."""
     if not sys.stderr.isatty():

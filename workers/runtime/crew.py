@@ -80,6 +80,11 @@ class Crew:
         return self._drain_asked.is_set()
 
     @property
+    def held_count(self) -> int:
+        """Claimed, also where they have not begun."""
+        return self._slots.capacity - self._slots.free
+
+    @property
     def unsent_count(self) -> int:
         return self._reporter.unsent_count
 

@@ -83,6 +83,16 @@ class Worker:
         return sum(len(crew.runs) for crew in self._crews)
 
     @property
+    def held_count(self) -> int:
+        """Claimed, also where they have not begun."""
+        return sum(crew.held_count for crew in self._crews)
+
+    @property
+    def is_registered(self) -> bool:
+        """The service knows this process."""
+        return bool(self._crews) and all(crew.worker_id for crew in self._crews)
+
+    @property
     def unsent_count(self) -> int:
         return sum(crew.unsent_count for crew in self._crews)
 

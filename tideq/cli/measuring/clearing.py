@@ -1,0 +1,49 @@
+"""Leaving a service as it was: what a run left in the queue is done, and what was done is forgotten."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from tideq.cli.measuring.bars import Bars
+from tideq.cli.measuring.place import Place
+from tideq.cli.measuring.plan import Plan
+from tideq.cli.measuring.steps import Steps
+from tideq.cli.measuring.team import Team
+from tideq.cli.output import note
+from tideq.client import TideqError
+
+AGAIN = "`tideq bench --clean` removes it"
+
+
+@contextmanager
+def cleared(place: Place, plan: Plan, bars: Bars) -> Generator[None]:
+    """However it ends. What stands in the way of that is told, and never hides how the run ended."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note("stopping, and clearing away what is left; Ctrl-C once more leaves it there")
+        raise
+    finally:
+        _clear_and_tell(place, plan, bars)
+
+
+def clear(place: Place, plan: Plan, bars: Bars) -> None:
+    """With workers of its own: those of the run may be anywhere."""
+    if place.backlog():
+        team = Team(place.target, 0, plan.workers, place.check)
+        try:
+            team.ready()
+            Steps(place, plan, team, bars).clear(place.backlog, "clearing the queue")
+        finally:
+            team.end()
+    if place.whoami().has_history:
+        place.forget_finished()
+
+
+def _clear_and_tell(place: Place, plan: Plan, bars: Bars) -> None:
+    try:
+        clear(place, plan, bars)
+    except TideqError as error:
+        note(f"tasks of type {place.task_type} may be left in the queue ({error}): {AGAIN}")
+    except KeyboardInterrupt:
+        note(f"tasks of type {place.task_type} are left in the queue: {AGAIN}")
+        raise
