@@ -1,5 +1,7 @@
 """The stores the suites run on: real servers of three kinds, started by the product's own supervisor, and fakeredis."""
 
+import contextlib
+import secrets
 import shutil
 import socket
 from collections.abc import Callable, Generator
@@ -12,6 +14,9 @@ import redis
 
 from tideq.embedded import EmbeddedStores, ValkeyOptions, bundled_valkey
 from tideq.queue_core.engine.store import connect
+
+LEAST_PORT, PORT_COUNT = 12_000, 20_000
+"""Below what systems choose from: another's connection cannot take a port between being found and being bound."""
 
 
 class StoreUnderTest(NamedTuple):
@@ -77,9 +82,12 @@ def _own_every_slot(node: Any) -> None:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """One that nobody has, and that the system gives to nobody by itself."""
+    while True:
+        port = LEAST_PORT + secrets.randbelow(PORT_COUNT)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @contextmanager

@@ -73,6 +73,6 @@ def assert_problem(answer: httpx.Response, status: int, code: str = "") -> Json:
 
 async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
     """Waits for a condition that the test cannot be told of; the suite's own time limit is the only other end."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await is_so():
             await asyncio.sleep(0.002)

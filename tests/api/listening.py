@@ -33,7 +33,7 @@ class Listening:
     is_over: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def next(self, count: int) -> list[Message]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return [await self.messages.get() for _ in range(count)]
 
     async def read(self, lines: AsyncIterator[str]) -> None:

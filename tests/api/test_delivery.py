@@ -196,7 +196,7 @@ async def test_the_poll_that_took_over_keeps_what_the_first_one_could_not_delive
     reset(caller)
     store_proxy.release_answers()
     server.process.terminate()  # It finishes first what it has begun.
-    assert await asyncio.to_thread(server.process.wait, 10) == 0
+    assert await asyncio.to_thread(server.process.wait, 60) == 0
 
     assert (await kit.read(second.task_id)).state == "assigned"
     await kit.start(second, worker_id)
@@ -216,7 +216,7 @@ async def test_a_poll_that_comes_late_takes_nothing_from_the_one_that_was_answer
     reset(caller)
     store_proxy.release_answers()
     server.process.terminate()
-    assert await asyncio.to_thread(server.process.wait, 10) == 0
+    assert await asyncio.to_thread(server.process.wait, 60) == 0
 
     assert (await kit.read(answered.task_id)).state == "assigned"
     await kit.start(answered, worker_id)

@@ -90,7 +90,7 @@ async def test_a_termination_hands_back_what_it_holds(demo: subprocess.Popen[byt
 
     demo.send_signal(signal.SIGTERM)
 
-    assert await asyncio.to_thread(demo.wait, 10) == 0
+    assert await asyncio.to_thread(demo.wait, 60) == 0
     task = await remote.read(task_id)
     assert (task["status"], task["losses"], task["retry_count"]) == ("queued", 0, 0)
     assert demo.stderr is not None

@@ -114,7 +114,7 @@ async def _script_calls(kit: Kit) -> int:
 
 
 async def test_submissions_cost_one_store_call_each(bench: Bench, kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the service does by the clock makes a few calls of its own meanwhile: more on a slow machine."""
+    """What the service does by the clock makes a few calls of its own meanwhile, more on a slow machine."""
     monkeypatch.setattr(pace, "FRESH_SECONDS", 3600.0)
     await bench.submit()
     before = await _script_calls(kit)

@@ -24,7 +24,7 @@ MAX_GROWTH_KIB = 8 * 1024
 
 
 def answer_to(port: int, request: bytes) -> tuple[int, dict[str, object]]:
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(request)
         head, _, body = b"".join(iter(lambda: connection.recv(65_536), b"")).partition(b"\r\n\r\n")
     assert b"application/problem+json" in head
@@ -34,7 +34,7 @@ def answer_to(port: int, request: bytes) -> tuple[int, dict[str, object]]:
 def sent_before_the_end(port: int, begin: bytes, piece: bytes) -> int:
     block = piece * (65_536 // len(piece))
     sent = 0
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(begin)
         try:
             while sent < FLOOD_BYTES:
@@ -69,7 +69,7 @@ def test_a_head_without_end_is_cut_off_and_costs_no_memory(server: Running) -> N
 def test_a_large_head_within_the_limit_is_served(server: Running) -> None:
     request = GET + b"X-Filling: " + b"v" * (MAX_HEAD_BYTES - 1_000) + b"\r\nConnection: close\r\n\r\n"
 
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         connection.sendall(request)
         answer = b"".join(iter(lambda: connection.recv(65_536), b""))
 
@@ -79,7 +79,7 @@ def test_a_large_head_within_the_limit_is_served(server: Running) -> None:
 def test_many_requests_on_one_connection_are_counted_apart(server: Running) -> None:
     request = GET + b"X-Filling: " + b"v" * 10_000 + b"\r\n\r\n"
 
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         connection.sendall(request * 20 + request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
         answers = b"".join(iter(lambda: connection.recv(65_536), b""))
 

@@ -367,7 +367,7 @@ async def test_an_endless_body_costs_no_memory(server: Running, remote: Bench) -
 def _pour(port: int, size: int) -> bytes:
     """Sends a chunked body until all is sent, or the server has enough; returns what it answered."""
     chunk = b"10000\r\n" + b"x" * 65_536 + b"\r\n"
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(b"POST /api/v1/tasks HTTP/1.1\r\nHost: tideq\r\nTransfer-Encoding: chunked\r\n\r\n")
         try:
             for _ in range(size // 65_536):

@@ -61,7 +61,7 @@ async def all_gone(pids: list[int]) -> None:
 @contextlib.contextmanager
 def stalled_upload(port: int) -> Generator[None]:
     """A request whose body never comes: what is under way, and would hold a stop up as long as it may."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(
             b"POST /api/v1/tasks HTTP/1.1\r\nHost: tideq\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n"
         )
@@ -127,7 +127,7 @@ async def test_a_signal_ends_them_all(many: Running, number: signal.Signals) -> 
 
     many.process.send_signal(number)
 
-    assert await asyncio.to_thread(many.process.wait, 10) == 0
+    assert await asyncio.to_thread(many.process.wait, 60) == 0
     assert not any(map(is_alive, pids))
     assert many.complaints() == ""
 
@@ -145,7 +145,7 @@ async def test_a_signal_answers_waiting_polls_of_every_process(many: Running, ki
             many.process.terminate()
 
     assert [poll.result().json()["tasks"] for poll in polls] == [[]] * len(polls)
-    assert await asyncio.to_thread(many.process.wait, 10) == 0
+    assert await asyncio.to_thread(many.process.wait, 60) == 0
 
 
 async def _due(kit: Kit) -> dict[bytes, float]:
@@ -187,7 +187,7 @@ async def test_a_process_that_hears_no_signal_is_killed(many: Running) -> None:
     await all_gone(pids[1:])
     many.process.terminate()
 
-    assert await asyncio.to_thread(many.process.wait, 10) == 1
+    assert await asyncio.to_thread(many.process.wait, 60) == 1
     assert not any(map(is_alive, pids))
 
 

@@ -34,7 +34,7 @@ class Site:
         """The exit status it ended with."""
         service = self.services[port]
         service.process.terminate()
-        status = service.process.wait(10)
+        status = service.process.wait(60)
         self.said.append(service.complaints())
         self.services[port] = self._start(port)
         return status

@@ -27,7 +27,7 @@ async def kit(client: Any, server: Running, queue_name: str) -> AsyncIterator[Ki
 def _open_poll(port: int, worker_id: str) -> socket.socket:
     """A waiting poll on a connection of its own, that nobody reads yet."""
     body = json.dumps({"available_capacity": 1, "wait_seconds": 30}).encode()
-    connection = socket.create_connection(("127.0.0.1", port), timeout=10)
+    connection = socket.create_connection(("127.0.0.1", port), timeout=60)
     head = f"POST /internal/workers/{worker_id}/poll HTTP/1.1\r\nHost: tideq\r\nContent-Length: {len(body)}\r\n\r\n"
     connection.sendall(head.encode() + body)
     return connection
@@ -75,7 +75,7 @@ async def test_a_caller_that_goes_away_is_no_error_in_the_log(server: Running, r
     poll.close()
     await remote.submit()
     server.process.send_signal(signal.SIGTERM)
-    await asyncio.to_thread(server.process.wait, 10)
+    await asyncio.to_thread(server.process.wait, 60)
 
     assert server.complaints() == ""
 
@@ -90,7 +90,7 @@ async def test_a_termination_answers_every_waiting_poll_and_ends_well(server: Ru
     server.process.send_signal(signal.SIGTERM)
     answers = [await asyncio.to_thread(_read_all, poll) for poll in polls]
 
-    assert await asyncio.to_thread(server.process.wait, 10) == 0
+    assert await asyncio.to_thread(server.process.wait, 60) == 0
     for answer in answers:
         head, _, body = answer.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200")

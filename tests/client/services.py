@@ -22,7 +22,7 @@ def with_history(settings: dict[str, str], folder: Path) -> Generator[str]:
 
 def command_done(settings: dict[str, str], *arguments: str) -> str:
     """What a `tideq` command of the operator's said, which must go well."""
-    done = subprocess.run([TIDEQ, *arguments], env=settings, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([TIDEQ, *arguments], env=settings, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.bench import Bench
+from tests.api.bench import Bench, held
 from tests.api.running import TIDEQ, environ, serving, tideq
 from tests.client.commands import Run, environ_for, line_within, lines, run_on_terminal, runner
 from tests.client.services import command_done
@@ -75,17 +75,17 @@ class TestEndings:
     def test_an_address_that_is_none_is_2(self) -> None:
         assert runner("tideq.example")("queue", "stats").returncode == 2
 
-    async def test_being_interrupted_is_130(self, url: str, client: AsyncClient, task_type: str) -> None:
-        task_id = (await client.submit(task_type)).task_id
+    async def test_being_interrupted_is_130(
+        self, url: str, client: AsyncClient, workers: Bench, task_type: str
+    ) -> None:
+        """While something happens to the task that does not end it: then it would no longer be watched."""
+        task_id, worker_id = (await client.submit(task_type)).task_id, await workers.register(task_types=[task_type])
         watching = await asyncio.create_subprocess_exec(
             *(TIDEQ, "tasks", "watch", task_id), env=environ_for(url), stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         assert watching.stdout is not None
-        await client.cancel(task_id)
-        await client.retry(task_id)
         while not (line := await line_within(watching.stdout)):
-            await client.cancel(task_id)
-            await client.retry(task_id)
+            await workers.sync(worker_id, releases=[held(await workers.claimed(worker_id))])
 
         watching.send_signal(signal.SIGINT)
         _, complaint = await watching.communicate()

@@ -56,10 +56,10 @@ async def test_own_ids_are_welcome_and_duplicates_ignored(client: AsyncClient, q
 
 async def test_a_waiting_dequeue_is_answered_when_something_comes(client: AsyncClient, queue: AsyncPullQueue) -> None:
     await queue.dequeue()
-    waiting = asyncio.create_task(queue.dequeue(wait_seconds=20))
+    waiting = asyncio.create_task(queue.dequeue(wait_seconds=30))
 
     submitted = await queue.enqueue([{"n": 1}])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(25):
         (task,) = await waiting
 
     assert task.task_id == submitted[0].task_id

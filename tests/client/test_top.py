@@ -117,7 +117,7 @@ class TestEndings:
     def test_a_closed_window_ends_it(self, top: Terminal) -> None:
         top.hang_up()
 
-        assert top.process.wait(10) == 128 + signal.SIGHUP
+        assert top.process.wait(60) == 128 + signal.SIGHUP
 
 
 class TestKeys:

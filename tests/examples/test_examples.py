@@ -13,7 +13,7 @@ import pytest
 from tests.examples.conftest import EXAMPLES, Run, beside
 from tideq.client import Client, Task
 
-STOPPED_SECONDS = 10
+STOPPED_SECONDS = 60
 
 
 def done(client: Client, task_type: str, parameters: object) -> Task:

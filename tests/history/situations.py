@@ -16,7 +16,7 @@ from tideq.queue_core.engine.feed import Feed, last_entry_id
 from tideq.queue_core.engine.store import connect_listener
 from tideq.queue_core.errors import Unavailable
 
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 90
 
 
 async def until(condition: Callable[[], Awaitable[object]]) -> None:

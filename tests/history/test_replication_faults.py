@@ -28,7 +28,7 @@ from tideq.persistence.database import Database
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.settings import QueueSettings
 
-CATCH_UP_SECONDS = 30
+CATCH_UP_SECONDS = 90
 LEADER = """
 SELECT pid, application_name FROM pg_locks JOIN pg_stat_activity USING (pid)
 WHERE locktype = 'advisory' AND granted AND classid = 7305003

@@ -50,7 +50,7 @@ def test_sigterm_stops_both_stores_and_exits_with_0(tmp_path: Path) -> None:
 
         process.terminate()
 
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
         assert not any(map(is_alive, instance.server_pids))
         assert "database system is shut down" in log(tmp_path, "postgres")
         assert "ready to exit, bye bye" in log(tmp_path, "valkey")
@@ -63,7 +63,7 @@ def test_sigterm_in_the_middle_of_the_first_start_leaves_nothing_half_made(tmp_p
 
         process.terminate()
 
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
     assert not (tmp_path / "postgres").exists()
     assert select_one(tmp_path) == 1
 
@@ -151,7 +151,7 @@ def test_a_start_waits_for_the_old_servers_and_names_the_one_that_stays(tmp_path
 
 def test_a_second_process_is_refused_naming_the_first(tmp_path: Path) -> None:
     with EmbeddedStores(tmp_path, postgres=None), owner(tmp_path) as second:
-        _, complaint = second.communicate(timeout=10)
+        _, complaint = second.communicate(timeout=60)
 
         assert second.returncode == 1
         assert f"in use by process {os.getpid()}" in complaint
@@ -175,14 +175,14 @@ def test_an_ordinary_user_runs_both_stores(folder_of_nobody: Path) -> None:
         process.terminate()
 
         assert owners == {NOBODY}
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 def test_an_ordinary_user_in_a_folder_of_root_is_told_what_to_do(folder_of_nobody: Path) -> None:
     os.chown(folder_of_nobody, 0, 0)
 
     with owner(folder_of_nobody, argv=as_nobody(folder_of_nobody), user=NOBODY) as process:
-        _, complaint = process.communicate(timeout=10)
+        _, complaint = process.communicate(timeout=60)
 
     assert process.returncode == 1
     assert "Run as the user who owns it" in complaint
@@ -246,7 +246,7 @@ def owner(
             yield process
         finally:
             process.terminate()
-            process.communicate(timeout=10)
+            process.communicate(timeout=60)
             end_orphans(data_dir)
 
 

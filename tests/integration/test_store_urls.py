@@ -19,7 +19,7 @@ from tideq.embedded import EmbeddedStores, ValkeyOptions, bundled_valkey
 from tideq.queue_core.engine.store import StoreUrlError, connect, connect_listener
 from tideq.queue_core.errors import StoreUnavailable
 
-WAIT_SECONDS = 20
+WAIT_SECONDS = 90
 
 
 @contextlib.contextmanager

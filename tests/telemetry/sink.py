@@ -11,7 +11,7 @@ from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 90.0
 
 
 @dataclass(frozen=True)

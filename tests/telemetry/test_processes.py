@@ -16,7 +16,7 @@ from tests.telemetry.processes import monitor, observed
 from tests.telemetry.sink import Sink
 from tideq.queue_core.engine.keys import Keys
 
-STOP_SECONDS = 15
+STOP_SECONDS = 60
 TASK_COUNT = 40
 
 

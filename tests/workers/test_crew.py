@@ -123,7 +123,7 @@ async def test_what_still_runs_under_a_forgotten_id_is_handed_back_under_it(serv
         await until(lambda: bench.script.registered_count == 2)
         bench.worker.stop()
         bench.worker.stop()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await job
 
     released = [(path, row["lease"]) for path, body in service.heard for row in body.get("releases", ())]
@@ -183,11 +183,13 @@ async def test_a_service_that_does_not_wait_is_not_asked_without_end(service: Sc
 
     bench.script.special = {"/poll": at_once}
     async with bench.working():
+        began = time.monotonic()
+        await until(lambda: len(service.bodies("poll")) >= 2)
         await asyncio.sleep(1.5)
-        count = len(service.bodies("poll"))
+        count, seconds = len(service.bodies("poll")), time.monotonic() - began
         bench.worker.stop()
 
-    assert 2 <= count <= 12
+    assert count <= 8 + seconds / 0.4, "soon no more than two a second"
 
 
 @pytest.mark.parametrize("reply", [Reply(200, b"<html>"), Reply(200, b"[]"), problem(409, "conflict"), None])
@@ -228,7 +230,7 @@ async def test_a_second_stop_hands_back_what_was_claimed_and_not_begun(service: 
         await asked.wait()
         bench.worker.stop()
         bench.worker.stop()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await job
 
     assert bench.contexts == {}

@@ -338,7 +338,7 @@ async def test_a_reporter_that_is_broken_off_while_sending_has_said_nothing(scri
             under_way = reporter.unsent_count
         left = reporter.unsent_count
         scripted.script = obliging
-        async with running(reporter.run()), asyncio.timeout(10):
+        async with running(reporter.run()), asyncio.timeout(60):
             await reporter.silent()
 
     assert (under_way, left, reporter.unsent_count) == (1, 1, 0)

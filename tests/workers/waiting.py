@@ -7,7 +7,7 @@ from typing import Any
 from tests.api.bench import Bench, Json
 from tests.workers.workshop import Hand
 
-PATIENCE_SECONDS = 40
+PATIENCE_SECONDS = 120
 TERMINAL = ("completed", "failed", "dead_letter", "cancelled")
 
 
