@@ -114,7 +114,7 @@ async def test_submissions_and_claims_are_counted(http: httpx.AsyncClient, bench
     assert told.value("tideq_tasks_submitted_total") == 5
     assert told.value("tideq_tasks_claimed_total") == 4
     assert told.value("tideq_claim_duration_seconds_count") == 3
-    assert 0 < told.value("tideq_claim_duration_seconds_sum") < 3
+    assert 0 < told.value("tideq_claim_duration_seconds_sum") < 60
 
 
 async def test_waiting_polls_are_told(http: httpx.AsyncClient, bench: Bench, service: Service) -> None:

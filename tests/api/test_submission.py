@@ -139,7 +139,7 @@ async def test_what_was_submitted_decides_what_is_kept(bench: Bench) -> None:
     }
     assert {name: task[name] for name in expected} == expected
     assert task["created_at"].endswith("Z")
-    assert task["current_state_duration_seconds"] < 10
+    assert task["current_state_duration_seconds"] < 60
 
 
 async def test_what_is_left_out_takes_its_default(bench: Bench) -> None:

@@ -93,7 +93,7 @@ def _until_gone(pids: list[int]) -> None:
 
 
 def _typed(lines: str) -> str:
-    return subprocess.run(["bash", "-c", lines], capture_output=True, text=True, timeout=40, check=True).stdout
+    return subprocess.run(["bash", "-c", lines], capture_output=True, text=True, timeout=120, check=True).stdout
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="no curl on this machine")

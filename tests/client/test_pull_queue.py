@@ -213,8 +213,8 @@ async def test_lost_answers_lose_no_task_and_take_none_twice(url: str, form: For
 class TestHeartbeats:
     @pytest.fixture
     def impatient(self, store: StoreUnderTest, task_type: str) -> dict[str, str]:
-        """A service that gives workers up after a second and a half."""
-        return environ(store.url, task_type, TIDEQ_HEARTBEAT_TIMEOUT_SECONDS="1.5")
+        """A service that gives workers up after three seconds."""
+        return environ(store.url, task_type, TIDEQ_HEARTBEAT_TIMEOUT_SECONDS="3")
 
     async def test_a_held_task_stays_held_without_a_word(
         self, form: Form, impatient: dict[str, str], tmp_path: Path, task_type: str
@@ -231,7 +231,7 @@ class TestHeartbeats:
                 await queue.mark_as_complete(submitted.task_id)
 
     async def beats(self, client: AsyncClient, count: int) -> int:
-        """How often the only worker was heard of, until it was so often: half a second apart, so past its timeout."""
+        """How often the only worker was heard of, until it was so often: a second apart, so past its timeout."""
         heard: set[datetime] = set()
 
         async def is_enough() -> bool:

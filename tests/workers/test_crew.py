@@ -332,7 +332,7 @@ async def test_the_pulse_takes_the_rhythm_it_is_told_and_nothing_stops_it(servic
     try:
         await asyncio.sleep(0.1)
         interval = 0.1
-        await until(lambda: len(answers) >= 3, 10)
+        await until(lambda: len(answers) >= 3)
     finally:
         pulse.end()
 

@@ -24,7 +24,7 @@ from tideq.cli.measuring.place import Place
 from tideq.cli.measuring.plan import Plan, checked, quantities, quantity
 from tideq.cli.measuring.steps import Steps
 from tideq.cli.measuring.tables import show_run
-from tideq.cli.measuring.team import Team
+from tideq.cli.measuring.team import GaveUp, Team
 from tideq.cli.measuring.temporary import temporary_service
 from tideq.cli.measuring.words import limits_found
 from tideq.cli.output import agrees, note
@@ -102,7 +102,7 @@ def bench(
     for path in (json, html):
         if path is not None and not path.absolute().parent.is_dir():
             stop(f"{path}: there is no such folder", USAGE)
-    with _made(service, up=up) as service, calling(service) as client:
+    try:
         plan = checked(
             Plan(
                 kinds=tuple(split([measure])),
@@ -120,16 +120,19 @@ def bench(
             )
         )
         before = read_run(compare) if compare else None
+    except ValueError as error:
+        stop(str(error), USAGE)
+    with _made(service, up=up) as service, calling(service) as client:
         place = Place(client, service.target().api_key)
         _check(place, is_wanted=yes or up or clean)
         if clean:
             return _clean(place, plan)
         run = _run(place, plan, is_temporary=up)
-    show_run(run, before, service.output)
     if json:
-        json.write_bytes(as_json(run))
+        _write(json, as_json(run))
     if html:
-        html.write_text(page(run, before))
+        _write(html, page(run, before).encode())
+    show_run(run, before, service.output)
     return OK
 
 
@@ -139,7 +142,11 @@ def _made(service: Service, *, up: bool) -> Generator[Service]:
         yield service
         return
     note("starting a service for this run")
-    with temporary_service() as url:
+    with contextlib.ExitStack() as running:
+        try:
+            url = running.enter_context(temporary_service())
+        except (GaveUp, OSError) as error:
+            stop(str(error), FAILED)
         yield Service(url=url, output=service.output, no_color=service.no_color)
 
 
@@ -211,6 +218,13 @@ def _clean(place: Place, plan: Plan) -> int:
             clear(Place(place.client, place.target.api_key, task_type), plan, shown)
     note(f"removed what {len(leftovers)} runs had left" if leftovers else "no run has left anything")
     return OK
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        stop(f"{path}: {error.strerror}", FAILED)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
