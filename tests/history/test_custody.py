@@ -29,7 +29,7 @@ from tideq.queue_core.engine.access_keys import AccessKeys
 from tideq.queue_core.engine.feed import FIRST_ID
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.restoring import Restoration, StoreFacts
-from tideq.queue_core.errors import StoreReplaced, Unavailable
+from tideq.queue_core.errors import HistoryUnavailable, StoreReplaced, Unavailable
 from tideq.queue_core.settings import QueueSettings
 
 Opened = contextlib.AbstractAsyncContextManager[Kit]
@@ -168,3 +168,26 @@ async def _has_stumbled(kit: Kit, logs: list[MutableMapping[str, Any]]) -> bool:
     with pytest.raises(Unavailable):
         await kit.insight.stats()
     return any(each["log_level"] == "error" for each in logs)
+
+
+@pytest.mark.parametrize("held", ["the lock", "a table"])
+async def test_settling_a_store_ends_when_its_time_is_up_and_the_next_try_succeeds(
+    kit: Kit, kept: KeptStore, migrated: Database, monkeypatch: pytest.MonkeyPatch, held: str
+) -> None:
+    """Of an unknown run of its server: nobody is let in on an older word."""
+    monkeypatch.setattr("tideq.persistence.recovery.custody.COMPARE_SECONDS", 0.3)
+    custodian = kept.custodian
+    assert custodian is not None
+    await kit.client.hset(kit.keys.key("meta"), "identity", "another run")
+
+    async with migrated.session() as connection, connection.transaction():
+        if held == "the lock":
+            name = f"{migrated.schema}:{kit.settings.partition}"
+            await connection.execute("SELECT pg_advisory_xact_lock(7305004, hashtext(%s))", (name,))
+        else:
+            await connection.execute("LOCK TABLE checkpoints IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(HistoryUnavailable):
+            await custodian.settle()
+
+    monkeypatch.undo()
+    assert await custodian.settle() is Verdict.SOUND

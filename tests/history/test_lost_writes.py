@@ -189,3 +189,21 @@ async def test_reconcile_of_a_sound_store_loses_nothing_history_has_yet_to_learn
     await replicate_all(kept, store.url, kit, migrated)
 
     assert late in {row[0] for row in await rows(migrated, STANDINGS)}
+
+
+async def test_a_result_that_history_could_only_park_is_not_worked_for_again(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, valkey: Server
+) -> None:
+    await kit.worker()
+    await kit.submit()
+    task = await kit.started()
+    copy = valkey.copy()
+    await kit.complete(task, result=b'"\0"')
+    await replicate_all(kept, store.url, kit, migrated)
+
+    valkey.go_back_to(copy)
+    await until_open(kit)
+
+    with pytest.raises(TaskNotFound):
+        await kit.read(task.task_id)
+    assert await rows(migrated, "SELECT version FROM parked_events") == [(4,)]

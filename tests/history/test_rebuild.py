@@ -260,3 +260,57 @@ async def test_a_store_that_is_newer_than_its_history_is_not_rebuilt_unless_forc
     assert "nothing to do" in said.stdout
     async with open_kept_store(store.url, queue_settings, history_settings) as kept:
         assert (await kit_on(kept, queue_settings).read(late)).task_id == late
+
+
+async def test_a_forced_rebuild_loses_nothing_that_was_never_replicated(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, command_line: dict[str, str]
+) -> None:
+    await kit.worker()
+    known = await kit.submit()
+    await replicate_all(kept, store.url, kit, migrated)
+    unknown = [await kit.submit() for _ in range(3)]
+    await kit.complete(await kit.started(), result=b'"done"')
+
+    asked = finished(command_line, "rebuild", "--dry-run", "--force")
+    forced = finished(command_line, "rebuild", "--force")
+    await until_open(kit)
+
+    assert "transitions that history lacks" in asked.stdout
+    assert "rebuilt under epoch 2" in forced.stdout
+    assert dict(await rows(migrated, "SELECT task_id::text, state FROM tasks")) == {
+        known: "completed",
+        **dict.fromkeys(unknown, "queued"),
+    }
+    assert [task.task_id for task in (await kit.queue.claim("w1", 10)).tasks] == unknown
+    assert await rows(migrated, "SELECT count(*) FROM task_events") == [(7,)]
+
+
+async def test_a_store_closed_before_history_had_everything_is_rebuilt_with_what_it_has(
+    migrated: Database, store: StoreUnderTest, queue_settings: QueueSettings, history_settings: HistorySettings
+) -> None:
+    """As left by a forced rebuild that was killed at once."""
+    async with open_kept_store(store.url, queue_settings, history_settings) as kept:
+        kit = kit_on(kept, queue_settings)
+        known = await kit.submit()
+        await replicate_all(kept, store.url, kit, migrated)
+        unknown = await kit.submit()
+        restoration = Restoration(kept.plain_client, queue_settings)
+        await restoration.seal(await restoration.facts())
+
+    async with open_kept_store(store.url, queue_settings, history_settings) as kept:
+        kit = kit_on(kept, queue_settings)
+        assert [(await kit.read(each)).state.value for each in (known, unknown)] == ["queued", "queued"]
+        await kit.assert_sound()
+
+
+async def test_a_store_left_closed_is_not_opened_without_its_history_and_that_is_said(
+    kit: Kit, kept: KeptStore, store: StoreUnderTest, queue_settings: QueueSettings
+) -> None:
+    restoration = Restoration(kept.plain_client, queue_settings)
+    sealed = await restoration.seal(await restoration.facts())
+
+    said = finished(environ(store.url, queue_settings.queue_name), "monitor")
+
+    assert (said.returncode, "DATABASE_URL" in said.stderr, "closed" in said.stderr) == (2, True, True)
+    assert (await restoration.facts()).epoch == sealed.epoch
+    await restoration.enter(sealed, "1")

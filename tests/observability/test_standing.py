@@ -56,6 +56,27 @@ async def test_of_a_history_never_seen_nothing_is_made_up(quiet: Whole) -> None:
         assert await _standing(quiet, watch) == Standing(is_up=False, epoch=None, parked_count=None, lag_ms=None)
 
 
+async def test_a_history_that_hangs_is_told_as_away_while_it_still_hangs(quiet: Whole) -> None:
+    """And one question at a time is put to it, however often it is looked at."""
+    watch, database = quiet.service.watch, quiet.service.store.database
+    assert watch is not None
+    assert database is not None
+    async with database.session() as connection:
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE parked_events IN ACCESS EXCLUSIVE MODE")
+            away = [await _standing(quiet, watch) for _ in range(2)]
+            asking = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'parked_events'::regclass"
+            waiting = await (await connection.execute(asking)).fetchone()
+
+        assert [each.is_up for each in away] == [False, False]
+        assert waiting == (1,)
+    await until(lambda: _is_up(quiet, watch))
+
+
+async def _is_up(quiet: Whole, watch: Watch) -> bool:
+    return (await _standing(quiet, watch)).is_up
+
+
 async def test_a_history_of_another_epoch_is_told_as_that(quiet: Whole) -> None:
     database = quiet.service.store.database
     assert database is not None
