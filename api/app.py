@@ -15,7 +15,7 @@ from litestar.types import ASGIApp
 from tideq.api import problems
 from tideq.api.auth import Gate, MethodsAsked, allowed_roles, check_role
 from tideq.api.dashboard import pages
-from tideq.api.express import Express
+from tideq.api.express import Express, Middleware
 from tideq.api.meters import RequestMeter
 from tideq.api.openapi.documentation import Documentation
 from tideq.api.presence import CallerGone
@@ -34,6 +34,7 @@ from tideq.api.routes import (
     worker_protocol,
     workers,
 )
+from tideq.api.safe_headers import SafeHeaders
 from tideq.api.service import Service
 from tideq.api.tracing import RequestTracer
 from tideq.queue_core.errors import QueueError
@@ -63,7 +64,7 @@ def create_app(service: Service) -> Litestar:
     async def provide_documentation() -> Documentation:
         return described
 
-    around = [DefineMiddleware(RequestMeter, meters=service.meters)]
+    around: list[Middleware] = [SafeHeaders, DefineMiddleware(RequestMeter, meters=service.meters)]
     if service.tracing is not None:
         around.append(DefineMiddleware(RequestTracer, tracing=service.tracing))
     app = Litestar(
@@ -123,8 +124,7 @@ class Door(AbstractAuthenticationMiddleware):
         self._gate = gate
 
     async def authenticate_request(self, connection: ASGIConnection[Any, Any, Any, Any]) -> AuthenticationResult:
-        caller = await self._gate.caller(connection.headers.get("authorization", ""))
-        return AuthenticationResult(user=caller, auth=None)
+        return AuthenticationResult(user=await self._gate.caller(connection.headers), auth=None)
 
 
 def _methods_told(_request: Request[Any, Any, Any], asked: MethodsAsked) -> Response[None]:

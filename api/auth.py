@@ -5,6 +5,7 @@ no round trip.
 """
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from litestar.handlers import BaseRouteHandler
 from litestar.routes import HTTPRoute
 
 from tideq.api.calls import PUBLIC, declared
+from tideq.api.neighbours import check_neighbour
 from tideq.api.problems import Forbidden, Unauthorized
 from tideq.api.worker_ids import is_made_for
 from tideq.queue_core.engine.access_keys import AccessKey, AccessKeys, matching
@@ -36,16 +38,18 @@ ANYONE = Caller("anonymous", "admin")
 
 
 class Gate:
-    def __init__(self, keys: AccessKeys, *, is_open: bool) -> None:
+    def __init__(self, keys: AccessKeys, *, is_open: bool, allowed_hosts: tuple[str, ...] = ()) -> None:
         self._keys = keys
         self._is_open = is_open
+        self._allowed_hosts = allowed_hosts
         self._known: dict[str, AccessKey] = {}
         self._read_at = float("-inf")
 
-    async def caller(self, authorization: str) -> Caller:
+    async def caller(self, headers: Mapping[str, str]) -> Caller:
         if self._is_open:
+            check_neighbour(headers.get("host", ""), headers.get("origin", ""), self._allowed_hosts)
             return ANYONE
-        scheme, _, key_text = authorization.partition(" ")
+        scheme, _, key_text = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             raise Unauthorized("send your key as `Authorization: Bearer tq_…`")
         key = matching(key_text.strip(), await self._keys_now())

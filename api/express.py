@@ -91,7 +91,7 @@ class Express:
         context: Any = scope
         route: Frequent = context["tideq.route"]
         request: Request[Any, Any, Any] = Request(scope, receive, send)
-        context["user"] = caller = await self._gate.caller(request.headers.get("authorization", ""))
+        context["user"] = caller = await self._gate.caller(request.headers)
         context["auth"] = None
         require_role(caller, route.roles)
         if worker_id := context["path_params"].get("worker_id"):

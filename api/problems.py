@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 from litestar import Request, Response
-from litestar.exceptions import HTTPException
+from litestar.exceptions import HTTPException, ValidationException
 
 from tideq.api.rate_limits import rate_limit_headers
+from tideq.api.safe_headers import SAFE
 from tideq.queue_core import errors
 
 TYPE_PREFIX = "https://tideq.dev/problems/"
@@ -52,6 +53,12 @@ class RequestError(Exception):
 
 class BadRequest(RequestError):
     pass
+
+
+class RequestTooSlow(RequestError):
+    status = 408
+    code = "request-too-slow"
+    title = "The request did not come in time"
 
 
 class HeadTooLarge(RequestError):
@@ -126,10 +133,11 @@ def problem_of(error: Exception, path: str = "") -> tuple[Problem, dict[str, str
         fields = (FieldProblem(error.pointer, str(error)),) if error.pointer else ()
         document = Problem(TYPE_PREFIX + error.code, error.title, error.status, str(error), path, errors=fields)
         return document, _request_headers(error)
+    if isinstance(error, ValidationException):
+        return problem_of(_wrong_values(error), path)
     if isinstance(error, HTTPException):
-        return Problem(TYPE_PREFIX + "http", _title(error), error.status_code, error.detail, path), dict(
-            error.headers or {}
-        )
+        code, title = FRAMEWORK.get(error.status_code, ("http", "The request cannot be answered"))
+        return Problem(TYPE_PREFIX + code, title, error.status_code, error.detail, path), dict(error.headers or {})
     # What nobody foresaw is logged in full and told in one word: its text may hold what is nobody's business.
     return Problem(TYPE_PREFIX + "internal", "Something went wrong inside", 500, "see the service's log", path), {}
 
@@ -137,7 +145,7 @@ def problem_of(error: Exception, path: str = "") -> tuple[Problem, dict[str, str
 def respond(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     document, headers = problem_of(error, request.url.path)
     body = msgspec.json.encode(document)
-    return Response(body, status_code=document.status, media_type=MEDIA_TYPE, headers=headers)
+    return Response(body, status_code=document.status, media_type=MEDIA_TYPE, headers={**SAFE, **headers})
 
 
 def _of_queue_error(error: errors.QueueError, path: str) -> Problem:
@@ -176,7 +184,16 @@ def _request_headers(error: RequestError) -> dict[str, str]:
     return {"Retry-After": str(DEFAULT_RETRY_AFTER_SECONDS)} if error.status == 503 else {}
 
 
-def _title(error: HTTPException) -> str:
-    return {404: "There is nothing here", 405: "Not with this method", 413: "The body is too large"}.get(
-        error.status_code, "The request cannot be answered"
-    )
+FRAMEWORK = {
+    404: ("not-found", "There is nothing here"),
+    405: ("method-not-allowed", "Not with this method"),
+    413: ("body-too-large", "The body is too large"),
+}
+"""What is refused before any route of ours is asked."""
+
+
+def _wrong_values(error: ValidationException) -> BadRequest:
+    """Parameters of the address that are not what they must be, each by its name; the body is decoded by ourselves."""
+    told: Any = error.extra if isinstance(error.extra, list) else []
+    wrong = [f"{each.get('key', 'a parameter')}: {each.get('message', 'is wrong')}" for each in told]
+    return BadRequest("; ".join(wrong) or "a parameter is not what it must be")

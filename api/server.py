@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import uvicorn
 
 from tideq.api.app import create_app
-from tideq.api.http_protocol import BoundedProtocol
+from tideq.api.http_protocol import PATIENCE_SECONDS, bounded
 from tideq.api.service import Service, open_service
 from tideq.api.settings import ServiceSettings
 from tideq.queue_core.background import end, loop_factory
@@ -73,21 +73,25 @@ async def serve(
                 service.close()
 
             helping = asyncio.create_task(beside(service)) if beside else None
-            await serve_app(create_app(service), listening, on_ready, close)
+            await serve_app(create_app(service), listening, on_ready, close, settings.slow_client_ms / 1000)
             if helping is not None:
                 await end(helping)
 
 
-def server_for(app: Any) -> Server:
+def server_for(app: Any, patience_seconds: float = PATIENCE_SECONDS) -> Server:
     """Signals are not its business."""
-    return Server(_config(app))
+    return Server(_config(app, patience_seconds))
 
 
 async def serve_app(
-    app: Any, listener: socket.socket, on_ready: Callable[[str], None], close: Callable[[], Awaitable[None]]
+    app: Any,
+    listener: socket.socket,
+    on_ready: Callable[[str], None],
+    close: Callable[[], Awaitable[None]],
+    patience_seconds: float = PATIENCE_SECONDS,
 ) -> None:
     """Any ASGI application as the service is served, until a signal."""
-    server = server_for(app)
+    server = server_for(app, patience_seconds)
     stopping: list[asyncio.Task[None]] = []
 
     async def stop_in_order() -> None:
@@ -139,10 +143,10 @@ def _on_signals(stop: Callable[[], None]) -> Generator[None]:
             loop.remove_signal_handler(number)
 
 
-def _config(app: Any) -> uvicorn.Config:
+def _config(app: Any, patience_seconds: float) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=BoundedProtocol,
+        http=bounded(patience_seconds),
         ws="none",
         backlog=BACKLOG,
         log_config=None,

@@ -62,7 +62,7 @@ class Service:
         self.access_keys = AccessKeys(client, keys)
         self.audit = Audit(client, keys)
         self.tide = Tide(self.engine.scripts)
-        self.gate = Gate(self.access_keys, is_open=settings.auth == "off")
+        self.gate = Gate(self.access_keys, is_open=settings.auth == "off", allowed_hosts=settings.allowed_hosts)
         self.wakeups = Wakeups(self.engine.scripts, client, keys, open_listener)
         self.outbox = Outbox(client, keys)
         self.outbox_reader = OutboxReader(self.outbox)

@@ -23,6 +23,10 @@ class ServiceSettings(msgspec.Struct, frozen=True):
     redis_url: str = ""
     durability_timeout_ms: int = 2_000
     """How long a submission may wait to be as safe as it asked for; below the store's own timeout."""
+    slow_client_ms: int = 20_000
+    """How long a client may take over a request's head, and over every 16 KiB of its body."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names under which an open service may be asked, besides those that nobody else can have."""
     trace_url_template: str = ""
     """Where people look at traces; `{trace_id}` in it stands for one."""
     history: HistorySettings = HistorySettings()
@@ -61,6 +65,20 @@ def _short_time(text: str) -> int:
     return round(seconds * 1000)
 
 
+def _patience(text: str) -> int:
+    seconds = float(text)
+    if not 0 < seconds <= 600:
+        raise ValueError("must lie between 0 and 600 seconds")
+    return round(seconds * 1000)
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    hosts = tuple(part.strip().lower() for part in text.split(",") if part.strip())
+    if any("/" in host or ":" in host or "*" in host for host in hosts):
+        raise ValueError("must be names without scheme, port or wildcard, with commas between them")
+    return hosts
+
+
 def _trace_url(text: str) -> str:
     if not text.startswith(("http://", "https://")) or "{trace_id}" not in text:
         raise ValueError("must be an http or https address with {trace_id} in it")
@@ -72,6 +90,8 @@ SERVICE_SETTINGS: dict[str, Setting] = {
     "TIDEQ_PORT": Setting("", "port", _port),
     "TIDEQ_AUTH": Setting("", "auth", _auth),
     "TIDEQ_DURABILITY_TIMEOUT_SECONDS": Setting("", "durability_timeout_ms", _short_time),
+    "TIDEQ_SLOW_CLIENT_SECONDS": Setting("", "slow_client_ms", _patience),
+    "TIDEQ_ALLOWED_HOSTS": Setting("", "allowed_hosts", _hosts),
     "TIDEQ_TRACE_URL_TEMPLATE": Setting("", "trace_url_template", _trace_url),
     "REDIS_URL": Setting("", "redis_url", str),
 }
