@@ -39,7 +39,7 @@ FULL = Plan(
     3,
     3,
     {
-        BEST: Amount(4.0, 8.0, 2_000),
+        BEST: Amount(4.0, 8.0, 1_000),
         TWO: Amount(4.0, 6.0, 0, worker_count=2, is_whole=False),
         COMMON: Amount(2.0, 4.0, 1_000),
     },

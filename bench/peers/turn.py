@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import statistics
 import time
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,10 +23,33 @@ from bench.peers.service import Service, history_has_everything, service
 from bench.peers.stores import Postgres, PostgresServer, Valkey, valkey
 
 LOOK_SECONDS = 0.03
+LOOK_SHARE = 20
+"""Looking takes a twentieth of the time at most."""
 WARM_SECONDS = 30.0
 STALL_SECONDS = 30.0
 CAUGHT_UP_SECONDS = 90.0
 PER_SECOND = 200
+
+
+Spent = dict[str, float]
+"""CPU in µs, by the one who spent it."""
+
+
+class Point(NamedTuple):
+    """A look at a queue that is being worked off."""
+
+    at: float
+    left: int
+    spent: Spent
+
+
+def window(points: Sequence[Point]) -> tuple[Point, Point]:
+    """From a twentieth done to the last look that found workers busy: an empty queue tells not when it became so.
+
+    The first and the last look where it was over before there were two of those.
+    """
+    busy = [point for point in points if 0 < point.left <= points[0].left * 19 // 20]
+    return (busy[0], busy[-1]) if len(busy) > 1 else (points[0], points[-1])
 
 
 class Amount(msgspec.Struct, frozen=True):
@@ -123,6 +146,7 @@ class Turn:
     def __init__(self, driver: DriverClient, around: Surroundings, settings: Mapping[str, Any], amount: Amount) -> None:
         self._driver, self._around, self._settings, self._amount = driver, around, settings, amount
         self._workers: list[tuple[Worker, Path]] = []
+        self._look_took = 0.0
         self.sample = Sample()
 
     async def work(self, workers: list[tuple[Worker, Path]]) -> None:
@@ -143,7 +167,7 @@ class Turn:
         used, before = await self._around.store.used_bytes(), self._spent()
         done = await self._driver.ask("bulk", seconds=self._amount.enqueue_seconds, batch=self._settings["bulk"])
         count = done["count"]
-        self._charge(self.sample.cpu_us, before, count, leave_out="workers")
+        self._charge(self.sample.cpu_us, before, self._spent(), count, leave_out="workers")
         self.sample.bulk = count / done["seconds"]
         self.sample.bytes_a_task = (await self._around.store.used_bytes() - used) / count
         return count
@@ -152,7 +176,7 @@ class Turn:
         seconds, before = self._amount.enqueue_seconds / 2, self._spent()
         done = await self._driver.ask("single", seconds=seconds, at_once=1)
         self.sample.single = done["count"] / done["seconds"]
-        self._charge(self.sample.single_cpu_us, before, done["count"], leave_out="workers")
+        self._charge(self.sample.single_cpu_us, before, self._spent(), done["count"], leave_out="workers")
         if has_async:
             done = await self._driver.ask("single", seconds=seconds, at_once=self._amount.at_once)
             self.sample.single_at_once = done["count"] / done["seconds"]
@@ -162,37 +186,35 @@ class Turn:
         began = time.perf_counter()
         while not all(path.stat().st_size for _, path in self._workers):
             await self._driver.ask("paced", count=20, per_second=PER_SECOND)
+            await self._look()
             self._check(began, WARM_SECONDS, "no task reached every worker")
-        await self._until_left(0)
+        await self._until_done()
 
     async def _probe(self) -> None:
         ((_, path),) = self._workers
         already = path.stat().st_size
         await self._driver.ask("paced", count=self._amount.probes, per_second=PER_SECOND)
-        await self._until_left(0)
+        await self._until_done()
         with path.open() as file:
             file.seek(already)
             cuts = statistics.quantiles([float(line) for line in file], n=100)
         self.sample.p50_ms, self.sample.p99_ms = cuts[49], cuts[98]
 
     async def _drain(self, count: int) -> None:
-        most, first, since, before = self._amount.process_seconds, count, time.perf_counter(), self._spent()
-        left = await self._until_left(count * 19 // 20, most)
-        if left > count // 20:  # else it was all over before the first look, and the beginning has to count too
-            first, since, before = left, time.perf_counter(), self._spent()
-        while left > count // 20 and time.perf_counter() - since < most:
+        points = [Point(time.perf_counter(), count, self._spent())]
+        while points[-1].left > count // 20 and points[-1].at - points[0].at < self._amount.process_seconds:
             left = await self._look()
-            self._check(since, most + STALL_SECONDS, "tasks are not done")
-        seconds = time.perf_counter() - since
-        if left >= first:
-            raise DriverFailed(f"none of {count} tasks was done in {seconds:.0f} s")
-        self._charge(self.sample.cpu_us, before, first - left, leave_out="client")
-        self.sample.processed = (first - left) / seconds
+            points.append(Point(time.perf_counter(), left, self._spent()))
+        first, last = window(points)
+        if last.left >= first.left:
+            raise DriverFailed(f"none of {count} tasks was done in {last.at - first.at:.0f} s")
+        self._charge(self.sample.cpu_us, first.spent, last.spent, first.left - last.left, leave_out="client")
+        self.sample.processed = (first.left - last.left) / (last.at - first.at)
         if self._around.service.replicator and self._amount.is_whole:
             await self._catch_up()
 
     async def _catch_up(self) -> None:
-        await self._until_left(0)
+        await self._until_done()
         began, urls = time.perf_counter(), self._around.urls
         try:
             async with asyncio.timeout(CAUGHT_UP_SECONDS):
@@ -201,19 +223,22 @@ class Turn:
             raise DriverFailed(f"history does not catch up within {CAUGHT_UP_SECONDS:g} s") from error
         self.sample.caught_up_seconds = time.perf_counter() - began
 
-    async def _until_left(self, count: int, but_no_longer: float = STALL_SECONDS) -> int:
+    async def _until_done(self) -> None:
         began = time.perf_counter()
-        while (left := await self._look()) > count and time.perf_counter() - began < but_no_longer:
+        while await self._look():
             self._check(began, STALL_SECONDS, "tasks are not done")
-        return left
 
     async def _look(self) -> int:
-        await asyncio.sleep(LOOK_SECONDS)
-        return (await self._driver.ask("left"))["left"]
-
-    def _check(self, began: float, within_seconds: float, problem: str) -> None:
+        """Now and then: counting is work for some stores, and must not be what is measured."""
+        await asyncio.sleep(max(LOOK_SECONDS, self._look_took * LOOK_SHARE))
         for worker, _ in self._workers:
             worker.check()
+        began = time.perf_counter()
+        left = (await self._driver.ask("left"))["left"]
+        self._look_took = time.perf_counter() - began
+        return left
+
+    def _check(self, began: float, within_seconds: float, problem: str) -> None:
         if time.perf_counter() - began > within_seconds:
             raise DriverFailed(f"{problem} within {within_seconds:g} s")
 
@@ -224,11 +249,12 @@ class Turn:
             **self._around.spent(),
         }
 
-    def _charge(self, charged: dict[str, float], before: dict[str, float], count: int, leave_out: str) -> None:
-        """What was spent since, to each task; whoever only watched is left out."""
-        for name, spent in self._spent().items():
+    @staticmethod
+    def _charge(charged: dict[str, float], before: Spent, after: Spent, count: int, leave_out: str) -> None:
+        """What was spent between, to each task; whoever only watched is left out."""
+        for name in after:
             if name != leave_out:
-                charged[name] = charged.get(name, 0.0) + (spent - before[name]) / count
+                charged[name] = charged.get(name, 0.0) + (after[name] - before[name]) / count
 
 
 @contextlib.asynccontextmanager
