@@ -16,6 +16,8 @@ from bench.peers.turn import Amount, Place, Sample, take_turn
 
 Tell = Callable[[str], None]
 BEST, TWO, COMMON = "best", "two", "common"
+MAX_FAILURES = 2
+"""Turns a peer may fail in; a machine that hung for once is no reason to leave it out."""
 
 
 class Measured(msgspec.Struct):
@@ -24,6 +26,11 @@ class Measured(msgspec.Struct):
     settings: dict[str, dict[str, object]] = msgspec.field(default_factory=dict[str, dict[str, object]])
     samples: dict[str, list[Sample]] = msgspec.field(default_factory=dict[str, list[Sample]])
     problem: str = ""
+    failures: int = 0
+
+    @property
+    def is_out(self) -> bool:
+        return self.failures >= MAX_FAILURES
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -32,7 +39,7 @@ class Plan(msgspec.Struct, frozen=True):
     kinds: dict[str, Amount]
 
 
-QUICK = Plan(3, 1, {BEST: Amount(1.5, 2.5, 500)})
+QUICK = Plan(3, 1, {BEST: Amount(1.2, 2.0, 400)})
 TINY = Plan(1, 1, {BEST: Amount(0.3, 0.6, 100)})
 """To see that everything works; its figures mean nothing."""
 FULL = Plan(
@@ -65,37 +72,37 @@ def whole_place(peers_folder: Path, *, has_aof: bool) -> Generator[Place]:
 async def take_turns(peers: Sequence[Peer], plan: Plan, place: Place, tell: Tell) -> Results:
     results = {peer.name: Measured() for peer in peers}
     for peer in peers:
-        results[peer.name].problem = _missing(peer, place, tell)
+        _install(peer, place, results[peer.name], tell)
     for number in range(plan.rounds):
         first = number % len(peers)
         for peer in (*peers[first:], *peers[:first]):
-            if not results[peer.name].problem and number < (plan.slow_rounds if peer.is_slow else plan.rounds):
+            if not results[peer.name].is_out and number < (plan.slow_rounds if peer.is_slow else plan.rounds):
                 tell(f"round {number + 1} of {plan.rounds}: {peer.name}")
-                await _round(peer, plan, place, results[peer.name], tell)
+                await _round(peer, number, plan, place, results[peer.name], tell)
     return results
 
 
-async def _round(peer: Peer, plan: Plan, place: Place, measured: Measured, tell: Tell) -> None:
+async def _round(peer: Peer, number: int, plan: Plan, place: Place, measured: Measured, tell: Tell) -> None:
     for kind, amount in plan.kinds.items():
         if kind != BEST and not peer.processes:
             continue
         try:
             sample = await take_turn(peer, kind, place, amount)
         except DriverFailed as failed:
-            measured.problem = str(failed)
+            measured.problem, measured.failures = str(failed), measured.failures + 1
             tell(f"{peer.name} failed: {failed}")
             return
+        sample.round_number = number
         measured.settings[kind] = peer.settings(kind)
         measured.samples.setdefault(kind, []).append(sample)
 
 
-def _missing(peer: Peer, place: Place, tell: Tell) -> str:
+def _install(peer: Peer, place: Place, measured: Measured, tell: Tell) -> None:
     try:
         place.environments.command(peer)
     except CannotInstall as reason:
         tell(f"{peer.name} cannot be installed: {reason}")
-        return f"cannot be installed: {reason}"
-    return ""
+        measured.problem, measured.failures = f"cannot be installed: {reason}", MAX_FAILURES
 
 
 def tell_people(line: str) -> None:

@@ -34,7 +34,7 @@ class Run(msgspec.Struct):
     def _values(self, name: str, field: str, kind: str) -> dict[int, float]:
         measured = self.results.get(name)
         samples = measured.samples.get(kind, []) if measured else []
-        values = {number: getattr(sample, field) for number, sample in enumerate(samples)}
+        values = {sample.round_number: getattr(sample, field) for sample in samples}
         return {number: value for number, value in values.items() if value is not None}
 
 

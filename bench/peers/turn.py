@@ -46,10 +46,10 @@ class Point(NamedTuple):
 def window(points: Sequence[Point]) -> tuple[Point, Point]:
     """From a twentieth done to the last look that found workers busy: an empty queue tells not when it became so.
 
-    The first and the last look where it was over before there were two of those.
+    The first and the last look where nothing was seen to be done in between: tasks are done in large batches, too.
     """
     busy = [point for point in points if 0 < point.left <= points[0].left * 19 // 20]
-    return (busy[0], busy[-1]) if len(busy) > 1 else (points[0], points[-1])
+    return (busy[0], busy[-1]) if busy and busy[-1].left < busy[0].left else (points[0], points[-1])
 
 
 class Amount(msgspec.Struct, frozen=True):
@@ -66,6 +66,7 @@ class Amount(msgspec.Struct, frozen=True):
 
 class Sample(msgspec.Struct, kw_only=True):
     version: str = ""
+    round_number: int = 0
     single: float | None = None
     single_at_once: float | None = None
     bulk: float | None = None

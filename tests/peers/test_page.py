@@ -14,6 +14,8 @@ from bench.peers.turn import Sample
 
 
 def measured(*samples: Sample) -> Measured:
+    for number, each in enumerate(samples):
+        each.round_number = number
     return Measured(settings={BEST: {"concurrency": 7}}, samples={BEST: list(samples)})
 
 
@@ -48,6 +50,15 @@ def test_a_peer_with_fewer_rounds_is_compared_in_those_it_took(run: Run) -> None
 
     assert ratio is not None
     assert ratio.samples == (90.0,)
+
+
+def test_a_round_that_one_of_them_missed_is_compared_with_nothing(run: Run) -> None:
+    del run.results["Dramatiq"].samples[BEST][1]
+
+    ratio = run.ratio(OURS, "Dramatiq", "processed")
+
+    assert ratio is not None
+    assert ratio.samples == (3.0, 10.0)
 
 
 def test_goals_are_held_against_the_best_that_took_part(run: Run) -> None:

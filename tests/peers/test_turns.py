@@ -100,6 +100,17 @@ async def test_a_driver_that_dies_is_told_of_and_the_rest_goes_on(place: Place, 
     assert len(results["floor"].samples[BEST]) == 1
 
 
+async def test_a_peer_that_failed_twice_takes_no_third_turn(place: Place) -> None:
+    script, lines = place.folder / "ends.py", list[str]()
+    script.write_text("raise SystemExit('error: not today')")
+    three = Plan(3, 3, ONCE.kinds)
+
+    results = await take_turns([Peer("ends", str(script), "ours", "redis", {})], three, place, lines.append)
+
+    assert results["ends"].problem == "the driver ended: error: not today"
+    assert [line for line in lines if line.startswith("round")] == ["round 1 of 3: ends", "round 2 of 3: ends"]
+
+
 async def test_a_peer_that_cannot_be_installed_takes_no_turn_and_is_told_of(place: Place) -> None:
     nowhere, lines = Peer("nowhere", "floor.py", "python", "redis", {}, ("./is-not-there",)), list[str]()
 

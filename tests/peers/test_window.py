@@ -23,3 +23,7 @@ def test_a_drain_that_is_cut_short_counts_to_its_last_look() -> None:
 def test_a_drain_that_was_over_before_two_looks_counts_as_a_whole() -> None:
     assert ends(1_000, 0) == (0.0, 1.0)
     assert ends(1_000, 400, 0) == (0.0, 2.0)
+
+
+def test_a_drain_in_batches_counts_as_a_whole_when_no_look_saw_one_end() -> None:
+    assert ends(4_000, 4_000, 2_000, 2_000) == (0.0, 3.0)
