@@ -18,7 +18,7 @@ VIEWS = {
     "controls": "/ui/controls",
     "submit": "/ui/submit",
 }
-PATIENCE_MS = 20_000
+PATIENCE_MS = 90_000
 REFUSED = "Failed to load resource"
 
 
@@ -31,6 +31,7 @@ class Eyes:
         page.on("console", self._heard)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         expect.set_options(timeout=PATIENCE_MS)
+        page.set_default_timeout(PATIENCE_MS)
 
     async def open(self, path: str) -> None:
         """A fresh start of the page; marked, so that a reload would be noticed."""
