@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TIDEQ = str(Path(sys.executable).parent / "tideq")
-START_SECONDS = 60
+START_SECONDS = 180
 GREETING = "TideQ answers at "
 
 

@@ -133,7 +133,7 @@ class TestARun:
     def test_nothing_of_it_is_left(self, url: str, run: Run, before: dict[str, int]) -> None:
         with Client(url) as client:
             assert waiting(client.queue.stats()) == before
-            assert list(client.list(task_type=run.task_type)) == []
+            until(lambda: not list(client.list(task_type=run.task_type)))
             assert not working_types(client)
             assert run.task_type not in [limit.task_type for limit in client.queue.limits()]
 

@@ -205,17 +205,17 @@ class TestNobodyThere:
     async def test_calls_outlast_a_restart(
         self, form: Form, store: StoreUnderTest, task_type: str, tmp_path: Path
     ) -> None:
-        port, policy = free_port(), Noting(cap_seconds=0.2)
+        port, policy = free_port(), Noting(cap_seconds=0.2, deadline_seconds=120)
         settings = environ(store.url, task_type)
         with contextlib.ExitStack() as services:
             async with client_of(form, f"http://127.0.0.1:{port}", retries=policy) as client:
                 with serving(settings, tmp_path, port):
                     first = await client.submit(task_type)
                 submitting = asyncio.create_task(client.submit(task_type))
-                waiting = asyncio.create_task(client.wait(first.task_id, timeout_seconds=60))
+                waiting = asyncio.create_task(client.wait(first.task_id, timeout_seconds=200))
                 await asyncio.to_thread(services.enter_context, serving(settings, tmp_path, port))
                 second = await submitting
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     await client.cancel(first.task_id)
                     task = await waiting
 

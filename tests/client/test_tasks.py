@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.api.bench import Bench
-from tests.client.workshop import do_one, fail_one
+from tests.client.workshop import do_one, fail_one, recorded
 from tideq.client import AsyncClient, Conflict, NotFound
 
 NOBODY = "0195546e-3c7a-7d21-9f04-00a1b2c3d4e5"
@@ -55,6 +55,7 @@ class TestOneTask:
     ) -> None:
         submitted = await client.submit(task_type)
         done = await do_one(workers, task_type)
+        await recorded(client, submitted.task_id)
 
         plain, task = await client.get(submitted.task_id), await client.get(submitted.task_id, history=True)
 

@@ -10,11 +10,12 @@ import msgspec
 from tideq.cli.measuring.jobs import Target
 from tideq.client import Client, Limit, TideqError
 from tideq.client.calls.base import answers, get, params
+from tideq.client.models.tasks import TaskOptions
 
 PREFIX = "tideq.bench."
 CPU = re.compile(rb"^tideq_process_cpu_seconds_total\S* (\S+)", re.MULTILINE)
-CLEAN_UP_SECONDS = 30.0
-LOOK_SECONDS = 0.5
+CLEAN_UP_SECONDS = 60.0
+LOOK_SECONDS = 0.2
 
 
 class Whoami(msgspec.Struct, frozen=True):
@@ -77,10 +78,11 @@ class Place:
         return sum(found) if found else None
 
     def forget_finished(self) -> int:
-        """From the store and from history, which may be a little behind; how many went."""
-        deadline, gone, idle = time.monotonic() + CLEAN_UP_SECONDS, 0, 0
-        while idle < 2 and time.monotonic() < deadline:
-            went = self.client.clean_up(timedelta(0), task_type=self.task_type)
-            gone, idle = gone + went, 0 if went else idle + 1
-            time.sleep(0 if went else LOOK_SECONDS)
-        return gone
+        """From the store and from history, once that knows of all of them; how many went."""
+        options = TaskOptions(delay_seconds=3_600, required_capabilities=[self.task_type])
+        last = self.client.submit(self.task_type, **options).task_id
+        self.client.cancel(last)
+        deadline = time.monotonic() + CLEAN_UP_SECONDS
+        while self.client.get(last, history=True).history_lag_seconds and time.monotonic() < deadline:
+            time.sleep(LOOK_SECONDS)
+        return self.client.clean_up(timedelta(0), task_type=self.task_type)
