@@ -43,7 +43,7 @@ def surroundings(url: str) -> dict[str, str]:
 def run(surroundings: dict[str, str]) -> Run:
     def run(*command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command, cwd=EXAMPLES, env=surroundings, capture_output=True, text=True, timeout=120, check=False
+            command, cwd=EXAMPLES, env=surroundings, capture_output=True, text=True, timeout=240, check=False
         )
 
     return run

@@ -17,7 +17,7 @@ STOPPED_SECONDS = 60
 
 
 def done(client: Client, task_type: str, parameters: object) -> Task:
-    return client.wait(client.submit(task_type, parameters, max_retries=0).task_id, timeout_seconds=60)
+    return client.wait(client.submit(task_type, parameters, max_retries=0).task_id, timeout_seconds=180)
 
 
 def test_the_readme_names_every_example() -> None:

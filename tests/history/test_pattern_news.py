@@ -56,6 +56,6 @@ async def test_the_alarm_counts_what_it_tells(migrated: Database) -> None:
 
 
 async def _until(counters: Counters, kind: str, count: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while counters.readings("p").get(METRIC, {}).get(("p", kind)) != count:
             await asyncio.sleep(0.01)
