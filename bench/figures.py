@@ -109,11 +109,11 @@ QUICK = Plan(
     http_tasks=5_000,
     http_deliveries=100,
     away_seconds=60,
-    history_tasks=10_000,
+    history_tasks=20_000,
     history_seconds=4,
-    history_live_tasks=(20_000,),
-    history_rebuilds=1,
-    history_rows=300_000,
+    history_live_tasks=(100_000,),
+    history_rebuilds=2,
+    history_rows=1_000_000,
     history_pages=30,
 )
 

@@ -25,8 +25,9 @@ from tideq.persistence.terms import error_terms, parameter_term, tag_term
 MAX_RATIO = 3.0
 KNOWN_IDS = 500
 NEXT_ID = "SELECT task_id FROM tasks WHERE task_id >= %s ORDER BY task_id LIMIT 1"
-FLAGS = ("-c", "max_wal_size=8GB", "-c", "checkpoint_timeout=1h")
-"""For filling it: a checkpoint writes every page anew."""
+FLAGS = ("-c", "max_wal_size=8GB", "-c", "checkpoint_timeout=1h", "-c", "shared_buffers=1GB")
+"""For filling it: a checkpoint writes every page anew. And a tenth of the data in the server's own memory, as operators
+have it: the 128 MB it comes with are for no table of ten million rows."""
 
 COLUMNS = ("filter", "p50, ms", "p99, ms", "p50 in look-ups", "CPU, ms", "CPU in look-ups")
 Ask = Callable[[], Awaitable[None]]
@@ -36,6 +37,7 @@ FILTERS: dict[str, Draw] = {
     "state: completed, 96 %": lambda _, span: TaskFilter(states=("completed",)),
     "state: failed, 1 %": lambda _, span: TaskFilter(states=("failed",)),
     "state: queued, executing": lambda _, span: TaskFilter(states=("queued", "executing")),
+    "state: three that ended badly": lambda _, span: TaskFilter(states=("failed", "dead_letter", "cancelled")),
     "type, 70 %": lambda _, span: TaskFilter(task_type="resize"),
     "type, 0.1 %": lambda _, span: TaskFilter(task_type="rare"),
     "priority, 5 %": lambda _, span: TaskFilter(priority="high"),
@@ -76,9 +78,15 @@ async def measure(servers: Servers, plan: Plan) -> Findings:
         samples = await take_turns(plan.rounds, await variants(stores, span, plan.history_pages))
     title = f"A page of 50 of {plan.history_rows:_} tasks in {WEEKS + 1} partitions"
     note = f"{plan.rounds * plan.history_pages} pages each. Combined filters are those with “and” or a comma."
-    worst = max(_in_look_ups(samples[name], "page", "look_up").median for name in FILTERS)
-    target = Target("page of 50, worst of the single filters, in look-ups by id", MAX_RATIO, worst, "×")
-    return Findings((Table(title, COLUMNS, rows_of(samples), note),), (target,))
+    return Findings((Table(title, COLUMNS, rows_of(samples), note),), _targets(samples))
+
+
+def _targets(samples: dict[str, list[list[Pair]]]) -> tuple[Target, ...]:
+    """On the clock, and in CPU, which says the same on a busy machine."""
+    name = "page of 50, worst of the single filters, in look-ups by id"
+    on_clock = max(_in_look_ups(samples[each], "page", "look_up").median for each in FILTERS)
+    in_cpu = max(_in_look_ups(samples[each], "page_cpu", "look_up_cpu").median for each in FILTERS)
+    return Target(name, MAX_RATIO, on_clock, "×"), Target(f"{name}, CPU", MAX_RATIO, in_cpu, "×")
 
 
 def rows_of(samples: dict[str, list[list[Pair]]]) -> tuple[tuple[str | Figure, ...], ...]:

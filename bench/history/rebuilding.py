@@ -15,6 +15,7 @@ from bench.server import Servers
 from tideq.queue_core.engine.keys import Keys
 
 MAX_SECONDS = {100_000: 10.0, 1_000_000: 60.0}
+MANY = 1_000_000
 
 
 class Round(NamedTuple):
@@ -33,12 +34,22 @@ async def measure(servers: Servers, plan: Plan) -> Findings:
     )
     columns = ("live tasks", "seconds", "CPU: Python", "PostgreSQL", "store")
     note = "The whole command, its start included; the store's share is the script that restores."
-    targets = tuple(
-        Target(f"{count:_} tasks rebuilt", MAX_SECONDS[count], min(each.elapsed for each in samples[count]), "s")
-        for count in samples
+    return Findings((Table("`tideq rebuild` after FLUSHALL", columns, rows, note),), _targets(samples))
+
+
+def _targets(samples: dict[int, list[Round]]) -> tuple[Target, ...]:
+    """A short run has no time for a million: it reckons from what it has."""
+    best = {count: min(each.elapsed for each in rounds) for count, rounds in samples.items()}
+    reached = [
+        Target(f"{count:_} tasks rebuilt", MAX_SECONDS[count], best[count], "s")
+        for count in best
         if count in MAX_SECONDS
-    )
-    return Findings((Table("`tideq rebuild` after FLUSHALL", columns, rows, note),), targets)
+    ]
+    if MANY not in best:
+        largest = max(best)
+        name = f"{MANY:_} tasks rebuilt, reckoned from {largest:_}"
+        reached.append(Target(name, MAX_SECONDS[MANY], best[largest] * MANY / largest, "s"))
+    return tuple(reached)
 
 
 async def _rebuilds(servers: Servers, count: int, rounds: int) -> list[Round]:

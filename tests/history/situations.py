@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, LiteralString
 
+from tests.history.scale import PATIENCE_SECONDS
 from tests.kit import Kit
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Database
@@ -15,8 +16,6 @@ from tideq.queue_core.engine.belongings import NAMES
 from tideq.queue_core.engine.feed import Feed, last_entry_id
 from tideq.queue_core.engine.store import connect_listener
 from tideq.queue_core.errors import Unavailable
-
-PATIENCE_SECONDS = 90
 
 
 async def until(condition: Callable[[], Awaitable[object]]) -> None:

@@ -1,6 +1,6 @@
 """Whatever happens to replicators and to PostgreSQL, in the end history says what happened. Real processes, real load.
 
-The minute of outage is scaled down to seconds; what is written in it is more than any one batch.
+Every day the minute of outage is one of seconds: see scale.py. What is written in it is more than any one batch.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ import pytest
 from tests.api.running import environ
 from tests.history.checker import differences, read_history
 from tests.history.load import BUSY, Load
+from tests.history.scale import KILL_AFTER_SECONDS, OUTAGE_SECONDS
 from tests.history.servers import Server, command, own_postgres
 from tests.history.watch import Watch
 from tests.history.witness import Ledger, OutboxCopy
@@ -28,7 +29,7 @@ from tideq.persistence.database import Database
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.settings import QueueSettings
 
-CATCH_UP_SECONDS = 90
+CATCH_UP_SECONDS = 90 + OUTAGE_SECONDS
 LEADER = """
 SELECT pid, application_name FROM pg_locks JOIN pg_stat_activity USING (pid)
 WHERE locktype = 'advisory' AND granted AND classid = 7305003
@@ -139,7 +140,7 @@ async def test_postgres_stopped_under_load_and_started_again_leaves_no_gap(scene
         await scene.lasts(1)
         scene.postgres.stop()
         before = await scene.copy.added_count()
-        await scene.lasts(6)
+        await scene.lasts(OUTAGE_SECONDS)
         outage = await scene.copy.added_count() - before
         scene.postgres.start()
         await scene.lasts(1)
@@ -165,7 +166,7 @@ async def test_postgres_killed_again_and_again_leaves_no_gap(scene: Scene) -> No
 async def test_a_replicator_killed_again_and_again_leaves_no_gap_and_repeats_nothing(scene: Scene) -> None:
     """Every two seconds or so: a process takes longer to start than it is given to work."""
     async with scene.watch.running(), Load(scene.kit, scene.ledger).running():
-        for seconds in (0.1, 0.4, 1.0):
+        for seconds in KILL_AFTER_SECONDS:
             replicator = scene.start_replicator()
             await _leader(scene)
             await scene.lasts(seconds)
