@@ -30,14 +30,14 @@ class DurabilityDesk:
     async def reach(self, levels: Collection[Durability], task_id: str) -> None:
         """After the submission; one task of a batch stands for all of it, which is as safe as each of them."""
         for level in sorted(levels):
-            if level is not Durability.STORE and not await self._reaches(level):
+            if level is not Durability.STORE and not await self._reaches(level, task_id):
                 raise DurabilityNotReached(task_id, level, Durability.STORE)
 
-    async def _reaches(self, level: Durability) -> bool:
+    async def _reaches(self, level: Durability, task_id: str) -> bool:
         """The task stands whatever happens now, so its submitter is told its id rather than that something is away."""
         try:
             if level is not Durability.HISTORY:
-                return await self._assurance.reach(level, self._timeout_ms)
+                return await self._assurance.reach(level, task_id, self._timeout_ms)
             return self._freshness is not None and await self._freshness.catch_up(self._timeout_ms / 1000)
         except Unavailable:
             return False

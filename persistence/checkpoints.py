@@ -43,6 +43,10 @@ class Checkpoints:
             (self._partition, checkpoint.epoch, checkpoint.entry_id, checkpoint.now_ms, checkpoint.event_count),
         )
 
+    async def close_epoch(self, connection: Connection, next_epoch: int) -> None:
+        """Whoever replicates for an older epoch stops; history stays where it is."""
+        await connection.execute(statement("close_epoch"), (next_epoch, self._partition, next_epoch))
+
     async def move(self, connection: Connection, before: Checkpoint, after: Checkpoint) -> None:
         """In the transaction that writes the rows: both happen or neither does."""
         moved = await connection.execute(

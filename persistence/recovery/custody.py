@@ -2,7 +2,7 @@
 
 A server that starts, restarts or takes over may have everything, less than it had, or nothing. Whoever talks to it
 first finds out here, and mends it: a new install is opened, an empty store is rebuilt, one that lost its last writes is
-reconciled. Until then everyone is refused.
+reconciled. Until then everyone is refused. A server that took over begins a new epoch in any case.
 """
 
 import asyncio
@@ -43,6 +43,7 @@ class Verdict(Enum):
     ADOPT = "history is younger than the store, and learns from it"
     REBUILD = "the store is empty, or was left half filled"
     RECONCILE = "the store lost writes that history has"
+    TAKEN_OVER = "another server has taken over, and has everything history has"
 
 
 def judge(facts: StoreFacts, checkpoint: Checkpoint | None) -> Verdict:
@@ -55,7 +56,7 @@ def judge(facts: StoreFacts, checkpoint: Checkpoint | None) -> Verdict:
         return Verdict.ADOPT
     if (epoch, *entry_order(facts.last_entry_id)) < checkpoint.order:
         return Verdict.RECONCILE
-    return Verdict.SOUND
+    return Verdict.TAKEN_OVER if facts.has_taken_over else Verdict.SOUND
 
 
 class Custodian:
@@ -70,11 +71,11 @@ class Custodian:
         identity: StoreIdentity,
         on_progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
+        self.identity = identity
         self._database = database
         self._restoration = restoration
         self._settings = settings
         self._scripts = scripts
-        self._identity = identity
         self._on_progress = on_progress
         self._limit: asyncio.Timeout | None = None
         self._checkpoints = Checkpoints(database, settings.partition)
@@ -83,10 +84,11 @@ class Custodian:
     @property
     def is_in_doubt(self) -> bool:
         """Whether nobody may use the store until it has been compared with history."""
-        return self._identity.doubt.is_set()
+        return self.identity.doubt.is_set()
 
     async def settle(self) -> Verdict:
         """Compare, mend where needed, and let this process in; raises while it cannot tell."""
+        await self._restoration.connect_anew()
         try:
             async with self._in_time(), self._alone() as connection:
                 return await self._settle_with(connection)
@@ -138,7 +140,7 @@ class Custodian:
     async def watch(self) -> None:
         """For ever: whenever the store is in doubt, settle it."""
         while True:
-            await self._identity.doubt.wait()
+            await self.identity.doubt.wait()
             try:
                 verdict = await self.settle()
                 log.warning("store settled", verdict=verdict.name, epoch=self._scripts.epoch)
@@ -194,7 +196,7 @@ class Custodian:
         elif verdict is not Verdict.SOUND:
             log.warning("store is not what history expects", verdict=verdict.name, meaning=verdict.value)
         epoch = await self._mend(connection, verdict, facts, checkpoint or Checkpoint(0, FIRST_ID, 0, 0))
-        self._let_in(epoch, facts)
+        await self._let_in(epoch, facts)
         return verdict
 
     async def _compared(self, connection: Connection) -> tuple[StoreFacts, Checkpoint | None]:
@@ -208,6 +210,8 @@ class Custodian:
             return await self._rebuild(connection).run(facts, checkpoint)
         if verdict is Verdict.RECONCILE:
             return await self._reconciliation(connection).run(facts, checkpoint, _log_difference)
+        if verdict is Verdict.TAKEN_OVER:
+            return await self._take_over(connection, facts, checkpoint)
         epoch = facts.epoch if facts.is_usable else str(FIRST_EPOCH)
         if verdict is Verdict.NEW and facts.epoch:
             # Sealed and left: what it holds is half of something. Without a seal it may hold keys, made beforehand.
@@ -217,6 +221,19 @@ class Custodian:
             await self._checkpoints.enter_epoch(connection, Checkpoint(int(epoch), FIRST_ID, 0, checkpoint.event_count))
         await self._restoration.enter(facts, epoch)
         return epoch
+
+    async def _take_over(self, connection: Connection, facts: StoreFacts, checkpoint: Checkpoint) -> str:
+        """The old server may still run, with processes that trust it: what they do there must not become history.
+
+        So history is closed to them first, and then compared once more.
+        """
+        epoch = checkpoint.epoch + 1
+        await self._checkpoints.close_epoch(connection, epoch)
+        closed = await self._checkpoints.read_with(connection) or checkpoint
+        if entry_order(facts.last_entry_id) < entry_order(closed.entry_id):
+            return await self._mend(connection, Verdict.RECONCILE, facts, closed)
+        await self._restoration.enter(facts, str(epoch))
+        return str(epoch)
 
     def _rebuild(self, connection: Connection) -> Rebuild:
         drained = partial(drain, self._database, self._restoration.feed, self._settings.partition)
@@ -230,13 +247,14 @@ class Custodian:
         facts = await self._restoration.facts()
         if not facts.is_usable or facts.identity != facts.known_identity:
             return False
-        self._let_in(facts.epoch, facts)
+        await self._let_in(facts.epoch, facts)
         return True
 
-    def _let_in(self, epoch: str, facts: StoreFacts) -> None:
-        """To the server that was compared, and no other."""
+    async def _let_in(self, epoch: str, facts: StoreFacts) -> None:
+        """To the server that was compared, and no other: connections to one that was trusted before are given up."""
         self._scripts.epoch = epoch
-        self._identity.trust(facts.identity)
+        self.identity.trust(facts.identity)
+        await self._scripts.connect_anew()
 
 
 def _log_difference(difference: Difference) -> None:

@@ -18,7 +18,7 @@ async def replicator_on(
 ) -> AsyncGenerator[Replicator]:
     if store.database is None:
         raise ValueError("without DATABASE_URL there is nowhere to replicate to")
-    listener = connect_listener(redis_url)
+    listener = connect_listener(redis_url, store.custodian.identity if store.custodian else None)
     async with contextlib.aclosing(listener):
         feed = Feed(store.client, listener, Keys(settings.queue_name, settings.partition))
         yield Replicator(store.database, store.engine, feed, settings.partition, on_batch)

@@ -76,10 +76,21 @@ class Replicator:
         checkpoint = await self._checkpoints.read_with(connection)
         if checkpoint is None:
             raise CheckpointMoved("there is no checkpoint yet")
+        await self._give_way_to(checkpoint)
+        await self._feed.listen_anew()
         await self._acknowledge_again(checkpoint, writer)
-        if self._scripts.epoch == str(checkpoint.epoch):
-            await Learning(connection, writer, self._feed, checkpoint).run()
+        await Learning(connection, writer, self._feed, checkpoint).run()
         await self._work(connection, writer, checkpoint)
+
+    async def _give_way_to(self, checkpoint: Checkpoint) -> None:
+        """A store of another epoch is not the one history follows: it may be an old primary that does not know.
+
+        Asked anew, whoever is the store by now tells this process if it has missed something.
+        """
+        if self._scripts.epoch != str(checkpoint.epoch):
+            await self._scripts.connect_anew()
+            await read_belongings(self._scripts)
+            raise CheckpointMoved(f"history is of epoch {checkpoint.epoch}, the store of {self._scripts.epoch}")
 
     async def _work(self, connection: Connection, writer: Writer, checkpoint: Checkpoint) -> None:
         """While a full batch is being written the next is being read, and the store is told of the last.

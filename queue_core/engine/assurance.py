@@ -2,7 +2,7 @@
 
 Replication and the append-only file keep the order of writes, and WAIT and WAITAOF speak about the writes of their own
 connection. So a small write is added after the one in question, on one connection with the wait: what covers it covers
-everything before it.
+everything before it. And the server is asked whether it has the task at all: another one may have taken over since.
 """
 
 from typing import Any
@@ -21,6 +21,7 @@ class Assurance:
     def __init__(self, client: Any, keys: Keys) -> None:
         self._client = client
         self._meta = keys.key("meta")
+        self._records = keys.key("records")
 
     async def check(self, level: Durability) -> None:
         """Refuses, before anything is written, what this store cannot give."""
@@ -29,17 +30,18 @@ class Assurance:
         if level is Durability.DISK and not await self._can_wait_for_disk():
             raise DurabilityUnavailable(level, "the store keeps no append-only file, or has no WAITAOF")
 
-    async def reach(self, level: Durability, timeout_ms: int) -> bool:
-        """Whether everything written so far became that safe in time."""
+    async def reach(self, level: Durability, task_id: str, timeout_ms: int) -> bool:
+        """Whether this task, and everything written before it, became that safe in time."""
         pipeline = self._client.pipeline(transaction=False)
+        pipeline.hexists(self._records, task_id)
         pipeline.hincrby(self._meta, "assurances", 1)
         if level is Durability.REPLICA:
             pipeline.execute_command("WAIT", REPLICAS, timeout_ms)
         else:
             pipeline.execute_command("WAITAOF", 1, 0, timeout_ms)
         with store_errors():
-            _, reached = await pipeline.execute()
-        return (reached if level is Durability.REPLICA else reached[0]) >= 1
+            has_task, _, reached = await pipeline.execute()
+        return bool(has_task) and (reached if level is Durability.REPLICA else reached[0]) >= 1
 
     async def _has_replica(self) -> bool:
         with store_errors():

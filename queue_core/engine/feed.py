@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from redis.exceptions import ResponseError
 
 from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.engine.reconnecting import connect_anew
 from tideq.queue_core.engine.replies import text
 from tideq.queue_core.engine.store import store_errors
 
@@ -37,6 +38,9 @@ class Feed:
         self._definitions = keys.key("definitions")
         self._records = keys.key("records")
         self._results = keys.key("results")
+
+    async def listen_anew(self) -> None:
+        await connect_anew(self._listener)
 
     async def read(self, after: str, block_ms: int | None = None, count: int = READ_COUNT) -> list[Entry]:
         """The next entries, waiting for the first if told to."""

@@ -6,7 +6,7 @@ The epoch guard in the scripts cannot do this: a store that merely lost its last
 """
 
 import asyncio
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis.exceptions import ConnectionError as StoreConnectionError
 
@@ -33,9 +33,18 @@ class StoreIdentity:
             raise StoreConnectionError("the store has restarted and is being compared with history")
 
 
-async def identity_of(client: Any) -> str:
+class Bearing(NamedTuple):
+    """What a server says of itself."""
+
+    identity: str
+    was_replica: bool
+    """It took over from another server, which may still run and not know."""
+
+
+async def bearing_of(client: Any) -> Bearing:
     info = await client.info("server", "replication")
-    return _identity(str(info.get("run_id", "")), str(info.get("master_replid", "")))
+    identity = _identity(str(info.get("run_id", "")), str(info.get("master_replid", "")))
+    return Bearing(identity, was_replica=bool(str(info.get("master_replid2", "")).strip("0")))
 
 
 def identity_in(info: str) -> str:

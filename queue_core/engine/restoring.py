@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 from tideq.queue_core.engine.belongings import put_belongings
 from tideq.queue_core.engine.feed import Feed, last_entry_id
-from tideq.queue_core.engine.identity import identity_of
+from tideq.queue_core.engine.identity import bearing_of
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.policy import scripts_for
+from tideq.queue_core.engine.reconnecting import connect_anew
 from tideq.queue_core.engine.record import Record, parse_record
 from tideq.queue_core.engine.replies import accepted, text
 from tideq.queue_core.engine.store import store_errors
@@ -32,10 +33,16 @@ class StoreFacts(NamedTuple):
     known_identity: str
     """The run that was last found sound."""
     last_entry_id: str
+    was_replica: bool = False
 
     @property
     def is_usable(self) -> bool:
         return bool(self.epoch) and not self.epoch.startswith(SEAL)
+
+    @property
+    def has_taken_over(self) -> bool:
+        """From another server, and nobody has looked at this one yet."""
+        return self.was_replica and self.identity != self.known_identity
 
 
 class RestoredTask(NamedTuple):
@@ -63,14 +70,18 @@ class Restoration:
         self._scripts = scripts_for(client, settings, sends_flags=sends_flags)
         self.feed = Feed(client, client, self._keys)
 
+    async def connect_anew(self) -> None:
+        await connect_anew(self._client)
+
     async def facts(self) -> StoreFacts:
         """The server's identity first: should another one answer what follows, entering an epoch will tell."""
         with store_errors():
-            present = await identity_of(self._client)
+            present = await bearing_of(self._client)
             epoch, known = await self._client.hmget(self._keys.key("meta"), "epoch", "identity")
             return StoreFacts(
                 epoch=text(epoch or b""),
-                identity=present,
+                identity=present.identity,
+                was_replica=present.was_replica,
                 known_identity=text(known or b""),
                 last_entry_id=await last_entry_id(self._client, self._keys.key("outbox")),
             )
@@ -90,7 +101,7 @@ class Restoration:
     async def _enter(self, present: StoreFacts, epoch: str, least_now_ms: int) -> None:
         """A server that restarted meanwhile may have lost what was found or put there: it must be compared anew."""
         with store_errors():
-            identity = await identity_of(self._client)
+            identity = (await bearing_of(self._client)).identity
         if identity != present.identity:
             raise StoreUnavailable("the store has restarted while it was compared with history")
         reply = await self._scripts.call(

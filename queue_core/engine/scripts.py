@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 from redis.exceptions import NoScriptError, OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
 
 from tideq.queue_core.engine.keys import KEYS, PREFIXES, Keys
+from tideq.queue_core.engine.reconnecting import connect_anew
 from tideq.queue_core.engine.record import lua_codec
 from tideq.queue_core.errors import StoreFull, StoreUnavailable
 
@@ -237,6 +238,9 @@ class Scripts:
         if word == "EPOCH_MISMATCH":
             self.on_replaced()
         return Reply(word, reply[1:])
+
+    async def connect_anew(self) -> None:
+        await connect_anew(self._client)
 
     def _values(self, source: Source, arguments: Mapping[str, Value]) -> list[Value]:
         values: list[Value] = [self._keys.prefix(prefix) for prefix in source.header.prefixes]

@@ -63,8 +63,10 @@ def connect(url: str, identity: StoreIdentity | None = None) -> Any:
     return _client(url, **options)
 
 
-def connect_listener(url: str) -> Any:
+def connect_listener(url: str, identity: StoreIdentity | None = None) -> Any:
     """A client for subscriptions: reads may take for ever, and dead peers are noticed by keep-alives.
+
+    With an identity it listens to trusted servers only.
 
     In a cluster every node hears what is published on any: one is picked, another perhaps the next time.
     """
@@ -73,7 +75,7 @@ def connect_listener(url: str) -> Any:
     if parts.scheme != "unix":
         options["socket_keepalive"] = True
     if "cluster" not in parts.scheme:
-        return _client(url, **options)
+        return _client(url, **options, **({"redis_connect_func": identity.check} if identity else {}))
     host, port = random.choice(_addresses(parts, 6_379))
     return redis.Redis(host=host, port=port, ssl=parts.scheme.startswith("rediss"), **_credentials(parts), **options)
 

@@ -65,6 +65,22 @@ def test_a_store_is_judged_by_its_epoch_and_its_last_entry(
     assert judge(facts, Checkpoint(*known, 0, 0) if known else None) is verdict
 
 
+@pytest.mark.parametrize(
+    ("was_replica", "known_identity", "verdict"),
+    [
+        (True, "old/old", Verdict.TAKEN_OVER),
+        (True, "run/replication", Verdict.SOUND),
+        (False, "old/old", Verdict.SOUND),
+    ],
+)
+def test_a_server_that_took_over_is_told_from_one_that_restarted_and_one_that_is_known(
+    *, was_replica: bool, known_identity: str, verdict: Verdict
+) -> None:
+    facts = StoreFacts("1", "run/replication", known_identity, "5-0", was_replica)
+
+    assert judge(facts, Checkpoint(1, "5-0", 0, 0)) is verdict
+
+
 async def test_a_new_install_opens_in_the_first_epoch(kit: Kit, migrated: Database) -> None:
     await kit.submit()
 
