@@ -206,6 +206,11 @@ class StoreReplaced(Unavailable):
 class StoreUnavailable(Unavailable):
     code = "store-unavailable"
 
+    def __init__(self, message: str, *, is_untouched: bool = False) -> None:
+        super().__init__(message)
+        self.is_untouched = is_untouched
+        """Whether it is certain that the store did nothing."""
+
 
 class HistoryUnavailable(Unavailable):
     code = "history-unavailable"

@@ -13,6 +13,9 @@ import msgspec
 
 from tideq.queue_core.retry_policy import Backoff
 
+MAX_PARTITIONS = 256
+"""As many as eight bits of a task's id tell apart."""
+
 
 class SettingsError(ValueError):
     """A setting is unknown or has a value it cannot have; the message names it."""
@@ -85,6 +88,8 @@ class Telemetry(msgspec.Struct, frozen=True):
 class QueueSettings(msgspec.Struct, frozen=True):
     queue_name: str = "default"
     partition: int = 0
+    partitions: tuple[int, ...] = (1,)
+    """How many there are; while their number grows, the numbers side by side: see `engine/partitions/routing.py`."""
     default_priority: str = "medium"
     priorities: dict[str, Priority] = msgspec.field(default_factory=lambda: dict(DEFAULT_PRIORITIES))
     leases: Leases = Leases()
@@ -94,6 +99,10 @@ class QueueSettings(msgspec.Struct, frozen=True):
     probing: Probing = Probing()
     circuit: Circuit = Circuit()
     telemetry: Telemetry = Telemetry()
+
+    @property
+    def partition_count(self) -> int:
+        return max(self.partitions)
 
 
 class Setting(NamedTuple):
@@ -147,6 +156,13 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
+def _partitions(text: str) -> tuple[int, ...]:
+    numbers = tuple(int(number) for number in _names(text))
+    if not numbers or not all(1 <= number <= MAX_PARTITIONS for number in numbers):
+        raise ValueError(f"must be a number from 1 to {MAX_PARTITIONS}, or several while it grows, like 2,8")
+    return numbers
+
+
 def _cidrs(text: str) -> tuple[str, ...]:
     return tuple(str(ipaddress.ip_network(name)) for name in _names(text))
 
@@ -163,6 +179,7 @@ def _priorities(text: str) -> dict[str, Priority]:
 
 QUEUE_SETTINGS: dict[str, Setting] = {
     "TIDEQ_QUEUE": Setting("", "queue_name", str),
+    "TIDEQ_PARTITIONS": Setting("", "partitions", _partitions),
     "TIDEQ_DEFAULT_PRIORITY": Setting("", "default_priority", str),
     "TIDEQ_PRIORITIES": Setting("", "priorities", _priorities),
     "TIDEQ_ASSIGNMENT_TIMEOUT_SECONDS": Setting("leases", "assignment_ms", _seconds),

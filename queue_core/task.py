@@ -97,6 +97,8 @@ class ClaimedTask(msgspec.Struct, frozen=True):
     lease: str
     timeout_ms: int
     visible_at_ms: int
+    rank: int | None = None
+    """Told where tasks of several partitions are put in order."""
 
 
 class Claim(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.kit import Kit, make_kit
@@ -65,6 +66,8 @@ async def client(store: StoreUnderTest) -> AsyncIterator[Any]:
 @pytest.fixture
 async def kit(client: Any, store: StoreUnderTest, settings: QueueSettings) -> AsyncIterator[Kit]:
     """An engine on an empty queue of its own; afterwards its invariants must still hold."""
+    if store.partition_count > 1:
+        settings = msgspec.structs.replace(settings, partitions=(store.partition_count,))
     kit = await make_kit(client, uuid.uuid4().hex[:12], settings, sends_flags=store.sends_flags)
     yield kit
     await kit.assert_sound()

@@ -81,15 +81,17 @@ class Kit:
     async def dump(self) -> dict[str, Any]:
         """Every key of the queue with its content, but for the remembered instant: to show that nothing changed."""
         content: dict[str, Any] = {}
-        async for raw in self.client.scan_iter(match=self.keys.tag.replace("{", "[{]") + "*", count=1000):
-            key = raw.decode()
-            content[key] = await _content(self.client, key)
-        content.get(self.keys.key("meta"), {}).pop(b"now_ms", None)
+        for keys in (part.keys for part in self.engine.parts):
+            async for raw in self.client.scan_iter(match=keys.tag.replace("{", "[{]") + "*", count=1000):
+                key = raw.decode()
+                content[key] = await _content(self.client, key)
+            content.get(keys.key("meta"), {}).pop(b"now_ms", None)
         return content
 
     async def assert_sound(self) -> None:
-        broken = violations(await self.insight.snapshot())
-        assert not broken, "\n".join(broken)
+        for part in self.engine.parts:
+            broken = violations(await part.insight.snapshot())
+            assert not broken, "\n".join(broken)
 
 
 async def _content(client: Any, key: str) -> Any:
@@ -110,6 +112,5 @@ async def make_kit(
     """A kit on a queue of its own, so that many tests share one server without meeting."""
     chosen = msgspec.structs.replace(settings or QueueSettings(), queue_name=queue_name)
     engine = assemble_engine(client, chosen, sends_flags=sends_flags)
-    keys = Keys(chosen.queue_name, chosen.partition)
     await engine.queue.open()
-    return Kit(client, chosen, keys, engine, StoreClock(client, keys))
+    return Kit(client, chosen, engine.keys, engine, StoreClock(client, *(part.keys for part in engine.parts)))

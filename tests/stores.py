@@ -23,6 +23,7 @@ class StoreUnderTest(NamedTuple):
     name: str
     url: str
     """Empty for the fake one."""
+    partition_count: int = 1
 
     @property
     def sends_flags(self) -> bool:
@@ -55,6 +56,13 @@ def cluster(folder: Path) -> Generator[StoreUnderTest]:
 
 
 @contextmanager
+def four_partitions(folder: Path) -> Generator[StoreUnderTest]:
+    """One plain server that holds a queue of four partitions."""
+    with _server(folder, ValkeyOptions(binary=bundled_valkey())) as url:
+        yield StoreUnderTest("four_partitions", url, 4)
+
+
+@contextmanager
 def fake(folder: Path) -> Generator[StoreUnderTest]:
     yield StoreUnderTest("fakeredis", "")
 
@@ -63,6 +71,7 @@ STORES: dict[str, Callable[[Path], AbstractContextManager[StoreUnderTest]]] = {
     "valkey": valkey,
     "redis7": redis7,
     "cluster": cluster,
+    "four_partitions": four_partitions,
     "fakeredis": fake,
 }
 

@@ -64,14 +64,14 @@ class Attempts:
 
     async def start(self, worker_id: str, held: Sequence[Held]) -> list[Outcome]:
         """Details of an accepted start: the execution deadline."""
-        return await self._say("start", worker_id, held)
+        return await self.say("start", worker_id, held)
 
     async def extend(self, worker_id: str, extensions: Sequence[Extension]) -> list[Outcome]:
         """Details of an accepted extension: the new deadline."""
         for extension in extensions:
             if not 0 < extension.extension_ms < 2**42:
                 raise InvalidRequest("seconds", "an extension is a positive time")
-        return await self._say("extend", worker_id, extensions)
+        return await self.say("extend", worker_id, extensions)
 
     async def progress(self, worker_id: str, reports: Sequence[ProgressReport]) -> list[Outcome]:
         for report in reports:
@@ -81,18 +81,18 @@ class Attempts:
                 raise InvalidRequest("sequence", f"{report.sequence} lies outside 0 … 2^53")
             if len(report.message) > MAX_MESSAGE_LENGTH:
                 raise InvalidRequest("status_message", f"longer than {MAX_MESSAGE_LENGTH} characters")
-        return await self._say("progress", worker_id, reports)
+        return await self.say("progress", worker_id, reports)
 
     async def complete(self, worker_id: str, successes: Sequence[Success]) -> list[Outcome]:
         """Details of an accepted result: the state it led to."""
         self.check(successes)
         rows = [(task_id, lease, _digest(result), result) for task_id, lease, result in successes]
-        return await self._say("complete", worker_id, rows)
+        return await self.say("complete", worker_id, rows)
 
     async def fail(self, worker_id: str, failures: Sequence[Failure]) -> list[Outcome]:
         """Details of an accepted failure: the state it led to."""
         self.check(failures)
-        return await self._say("fail", worker_id, [_failure_row(failure) for failure in failures])
+        return await self.say("fail", worker_id, [_failure_row(failure) for failure in failures])
 
     def check(self, settled: Sequence[Success | Failure]) -> None:
         """Refuse results no store should see. `complete` and `fail` do so too; here it can be known beforehand."""
@@ -103,11 +103,12 @@ class Attempts:
                 raise PayloadTooLarge("result", len(each.result), self._max_payload_bytes)
 
     async def release(self, worker_id: str, held: Sequence[Held]) -> list[Outcome]:
-        return await self._say("release", worker_id, held)
+        return await self.say("release", worker_id, held)
 
-    async def _say(
+    async def say(
         self, verb: str, worker_id: str, rows: Sequence[tuple[str | int | float | bytes, ...]]
     ) -> list[Outcome]:
+        """One batch, each row with its own outcome."""
         check_batch(rows)
         flat = [value for row in rows for value in row]
         reply = await self._scripts.call(verb, worker_id=worker_id, rows=flat)

@@ -6,10 +6,13 @@ from tideq.queue_core.engine.keys import Keys
 
 
 class StoreClock:
-    def __init__(self, client: Any, keys: Keys) -> None:
+    """Of all partitions whose keys it is given."""
+
+    def __init__(self, client: Any, *keys: Keys) -> None:
         self._client = client
-        self._meta = keys.key("meta")
+        self._metas = [each.key("meta") for each in keys]
 
     async def advance(self, milliseconds: int) -> None:
         """Let this much time pass at once. The queue's time never runs backwards, whatever is asked."""
-        await self._client.hincrby(self._meta, "clock_offset_ms", milliseconds)
+        for meta in self._metas:
+            await self._client.hincrby(meta, "clock_offset_ms", milliseconds)

@@ -4,10 +4,12 @@ Limits act on claims: what is assigned or executing already is left alone. A rat
 one second's worth, so after an idle second as many tasks may go out at once as the rate allows in a second.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from tideq.queue_core.engine.checks import NAME
-from tideq.queue_core.engine.replies import accepted
+from tideq.queue_core.engine.replies import accepted, pairs
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.errors import InvalidRequest
 
@@ -36,7 +38,7 @@ class Control(msgspec.Struct, frozen=True):
 
 class Controls:
     def __init__(self, scripts: Scripts) -> None:
-        self._scripts = scripts
+        self.scripts = scripts
 
     async def pause(
         self, task_type: str | None = None, *, reason: str = "", by: str = "", resume_at_ms: int | None = None
@@ -64,17 +66,33 @@ class Controls:
     async def _set(self, task_type: str | None, **settings: str) -> None:
         if task_type is not None and not NAME.fullmatch(task_type):
             raise InvalidRequest("task_type", f"{task_type!r} is not a name")
-        rows = [word for setting in settings.items() for word in setting]
-        accepted(await self._scripts.call("control", scope=task_type or WHOLE_QUEUE, rows=rows))
+        await self.set_rules(task_type or WHOLE_QUEUE, settings)
+
+    async def set_rules(self, scope: str, rules: Mapping[str, str]) -> None:
+        """As the store keeps them; an empty one is lifted."""
+        rows = [word for rule in rules.items() for word in rule]
+        accepted(await self.scripts.call("control", scope=scope, rows=rows))
+
+    async def rules(self) -> dict[str, str]:
+        """Everything in force, by kind and scope, as the store keeps it."""
+        _, controls, _ = accepted(await self.scripts.call("belongings"))
+        return pairs(controls)
 
 
 def parse_controls(rules: dict[str, str]) -> dict[str, Control]:
     """What is in force, by scope, from the fields the store keeps."""
     scopes = sorted({field.partition(":")[2] for field in rules})
     return {
-        scope: parse_control(scope, *(rules.get(f"{kind}:{scope}", "") for kind in ("pause", "rate", "max")))
+        scope: parse_control(
+            scope, rules.get(f"pause:{scope}", ""), _whole(rules, "rate", scope), _whole(rules, "max", scope)
+        )
         for scope in scopes
     }
+
+
+def _whole(rules: dict[str, str], kind: str, scope: str) -> str:
+    """A limit as it was set: with several partitions each has its share, and the whole beside it."""
+    return rules.get(f"whole_{kind}:{scope}", "").partition("/")[0] or rules.get(f"{kind}:{scope}", "")
 
 
 def parse_control(scope: str, pause: str, rate: str, most: str) -> Control:

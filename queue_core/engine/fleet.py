@@ -4,7 +4,7 @@ Recovering what a dead worker held is not here: whichever script finds it due do
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,11 @@ from tideq.queue_core.task import Stop, Worker
 DISMISS_LIMIT = 200
 WORKER_STATES = ("active", "draining", "unhealthy", "dead")
 MAX_PAGE = 500
+
+
+class Described(NamedTuple):
+    state: str
+    worker: Worker
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
@@ -55,11 +60,11 @@ class FleetPage(msgspec.Struct, frozen=True):
 
 class Fleet:
     def __init__(self, scripts: Scripts) -> None:
-        self._scripts = scripts
+        self.scripts = scripts
 
     async def register(self, worker: Worker) -> None:
         _check(worker)
-        reply = await self._scripts.call(
+        reply = await self.scripts.call(
             "register",
             worker_id=worker.worker_id,
             profile=worker_profile(worker.task_types, worker.capabilities),
@@ -68,28 +73,36 @@ class Fleet:
         )
         accepted(reply)
 
+    async def describe(self, worker_id: str) -> Described:
+        """How a worker stands and what it declared, of one that is not given up."""
+        state, description = accepted(await self.scripts.call("describe", worker_id=worker_id))
+        return Described(text(state), _worker(worker_id, description))
+
     async def heartbeat(self, worker_id: str, health: bytes = b"") -> Heartbeat:
-        reply = await self._scripts.call("heartbeat", worker_id=worker_id, health=health)
+        reply = await self.scripts.call("heartbeat", worker_id=worker_id, health=health)
         now, drains, stops = accepted(reply)
         return Heartbeat(number(now), number(drains) == 1, parse_stops(stops))
 
     async def drain(self, worker_id: str) -> None:
         """No new work; what it holds it may finish."""
-        await self._judge(worker_id, "draining")
+        await self.judge(worker_id, "draining")
 
     async def judge_health(self, worker_id: str, is_healthy: bool) -> str:
         """An unhealthy worker gets no new work and keeps what it holds; returns the state it is in now."""
-        return await self._judge(worker_id, "active" if is_healthy else "unhealthy")
+        return await self.judge(worker_id, "active" if is_healthy else "unhealthy")
 
     async def members(self, states: Collection[str] = (), *, after: str = "", limit: int = 100) -> FleetPage:
         """Workers in the order of their ids, of the given states or of all."""
+        self.check_page(states, limit)
+        reply = await self.scripts.call("fleet", after=after, states=",".join(states), limit=limit)
+        now, next_after, rows = accepted(reply)
+        return FleetPage(number(now), tuple(_member(row) for row in rows), text(next_after))
+
+    def check_page(self, states: Collection[str], limit: int) -> None:
         if unknown := sorted(set(states) - set(WORKER_STATES)):
             raise InvalidRequest("state", f"{unknown[0]!r} is not one of {', '.join(WORKER_STATES)}")
         if not 1 <= limit <= MAX_PAGE:
             raise InvalidRequest("limit", f"{limit} lies outside 1 … {MAX_PAGE}")
-        reply = await self._scripts.call("fleet", after=after, states=",".join(states), limit=limit)
-        now, next_after, rows = accepted(reply)
-        return FleetPage(number(now), tuple(_member(row) for row in rows), text(next_after))
 
     async def everyone(self, states: Collection[str] = ()) -> AsyncIterator[Member]:
         """All pages, one worker after the other."""
@@ -106,13 +119,14 @@ class Fleet:
         """The worker leaves; all it holds goes back free of charge. Returns how many tasks that were."""
         released, left = 0, 1
         while left:
-            reply = await self._scripts.call("dismiss", worker_id=worker_id, limit=DISMISS_LIMIT)
+            reply = await self.scripts.call("dismiss", worker_id=worker_id, limit=DISMISS_LIMIT)
             moved, left = map(number, accepted(reply))
             released += moved
         return released
 
-    async def _judge(self, worker_id: str, verdict: Literal["active", "draining", "unhealthy"]) -> str:
-        reply = await self._scripts.call("judge", worker_id=worker_id, verdict=verdict)
+    async def judge(self, worker_id: str, verdict: Literal["active", "draining", "unhealthy"]) -> str:
+        """Returns the state it is in now."""
+        reply = await self.scripts.call("judge", worker_id=worker_id, verdict=verdict)
         return text(accepted(reply)[0])
 
 
@@ -120,7 +134,7 @@ def _member(row: Sequence[Any]) -> Member:
     worker_id, state, description, registered, due, health, died, held, circuit = row
     kind, _, amount = text(circuit).partition(" ")
     return Member(
-        worker=msgspec.json.decode(description, type=Worker) if description else Worker(worker_id=text(worker_id)),
+        worker=_worker(text(worker_id), description),
         state=text(state),
         held_count=number(held),
         registered_at_ms=instant(registered) or 0,
@@ -130,6 +144,10 @@ def _member(row: Sequence[Any]) -> Member:
         circuit=kind or "closed",
         circuit_open_until_ms=int(amount) if kind == "open" else None,
     )
+
+
+def _worker(worker_id: str, description: bytes) -> Worker:
+    return msgspec.json.decode(description, type=Worker) if description else Worker(worker_id=worker_id)
 
 
 def _check(worker: Worker) -> None:

@@ -162,6 +162,11 @@ class Insight:
             allowed_at_ms=max((at for left, at in allowances if at is not None and left == 0), default=None),
         )
 
+    async def ahead(self, task_id: str, rank: int, signature: str) -> tuple[int, int]:
+        """How many ready tasks here go before one of another partition: of its lane, and of all."""
+        in_lane, in_all = accepted(await self._scripts.call("ahead", task_id=task_id, rank=rank, signature=signature))
+        return number(in_lane), number(in_all)
+
     async def snapshot(self) -> Snapshot:
         """Everything the invariants speak about, in one instant. Reads every task: for tests and the doctor."""
         reply = await self._scripts.call("snapshot")

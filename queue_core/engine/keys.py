@@ -4,7 +4,13 @@ Persisted. To change a key's meaning, give it a new name, write both for one rel
 The comments are the key map in README.md; a test keeps them equal.
 """
 
+import binascii
+import functools
+import itertools
 from typing import NamedTuple
+
+SLOTS = 16_384
+WINDOW = SLOTS // 256
 
 
 class KeyDoc(NamedTuple):
@@ -59,7 +65,7 @@ class Keys:
     """The names for one partition of one queue."""
 
     def __init__(self, queue_name: str = "default", partition: int = 0) -> None:
-        self.tag = f"tideq:{{{queue_name}:{partition}}}:"
+        self.tag = f"tideq:{{{hash_tag(queue_name, partition)}}}:"
         self.wake_channel = self.tag + "wake"
 
     def key(self, name: str) -> str:
@@ -67,3 +73,24 @@ class Keys:
 
     def prefix(self, name: str) -> str:
         return self.tag + PREFIXES[name].suffix
+
+
+@functools.cache
+def hash_tag(queue_name: str, partition: int) -> str:
+    """Partitions spread evenly over a cluster's slots, whatever their number: growing it renames none.
+
+    Names alone would not do: 16 of them leave half of 8 nodes without any. So a salt is counted up until the slot lies
+    where partition p belongs, which is p's bits in reverse, from the slot of partition 0 on: the first two lie half of
+    all slots apart, the first four a quarter, and so on.
+    """
+    first = f"{queue_name}:0"
+    if partition == 0:
+        return first
+    wanted = slot_of(first) // WINDOW + int(f"{partition:08b}"[::-1], 2)
+    tags = (f"{queue_name}:{partition}:{salt:x}" for salt in itertools.count())
+    return next(tag for tag in tags if slot_of(tag) // WINDOW == wanted % (SLOTS // WINDOW))
+
+
+def slot_of(tag: str) -> int:
+    """The cluster's slot for all keys with this hash tag."""
+    return binascii.crc_hqx(tag.encode(), 0) % SLOTS

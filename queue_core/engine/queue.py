@@ -4,27 +4,29 @@ Each method is one script call: it packs arguments, and unpacks the reply or rai
 What a lease holder may say is in `attempts.py`; workers are in `fleet.py`.
 """
 
-import secrets
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from tideq.queue_core.engine.checks import MAX_BATCH, check_batch
+from tideq.queue_core.engine.checks import check_batch
 from tideq.queue_core.engine.gathering import Gathering
+from tideq.queue_core.engine.polls import Peek, Poll, make_poll, parse_head
 from tideq.queue_core.engine.record import NAMES
 from tideq.queue_core.engine.replies import Outcome, accepted, instant, number, outcomes, text
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.engine.submission import Prepared, Submissions, in_rows, unpack_definition
 from tideq.queue_core.engine.views import task_view
-from tideq.queue_core.errors import InvalidRequest, InvalidTask, TaskNotFound
+from tideq.queue_core.errors import InvalidTask, TaskNotFound
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.states import Reason
 from tideq.queue_core.task import Bucket, Claim, ClaimedTask, NewTask, Stop, Submitted, Task
+from tideq.queue_core.task_id import TaskIds
 from tideq.queue_core.transitions import transition
 
 SWEEP_LIMIT = 100
 ATTEMPT, LEASE, TIMEOUT_MS, VISIBLE_MS = map(NAMES.index, ("attempt", "lease", "timeout_ms", "visible_ms"))
+RANK = NAMES.index("rank")
 CLAIMED_END = max(ATTEMPT, LEASE, TIMEOUT_MS, VISIBLE_MS) + 1
 
 
@@ -36,10 +38,10 @@ class KeptTask(msgspec.Struct, frozen=True):
 
 
 class Queue:
-    def __init__(self, scripts: Scripts, settings: QueueSettings) -> None:
+    def __init__(self, scripts: Scripts, settings: QueueSettings, ids: TaskIds | None = None) -> None:
         self._scripts = scripts
         self._settings = settings
-        self._submissions = Submissions(settings)
+        self._submissions = Submissions(settings, ids)
         self._gathering = Gathering(self._submit)
 
     async def open(self, epoch: str | None = None) -> str:
@@ -55,14 +57,21 @@ class Queue:
 
     async def submit_many(self, tasks: Sequence[NewTask], *, wants_position: bool = False) -> list[Submitted]:
         """All or none. The tasks of one call come from one client."""
+        return await self._submit(*self._checked(tasks), wants_position=wants_position)
+
+    async def rehearse(self, tasks: Sequence[NewTask]) -> None:
+        """Raises what submitting these would be refused for, and submits nothing."""
+        await self._submit(*self._checked(tasks), wants_position=False, is_rehearsal=True)
+
+    def _checked(self, tasks: Sequence[NewTask]) -> tuple[str, list[Prepared]]:
         check_batch(tasks)
         client_id = tasks[0].client_id
         if any(task.client_id != client_id for task in tasks):
             raise InvalidTask("client_id", "one submission speaks for one client")
-        return await self._submit(client_id, self._submissions.prepare(tasks), wants_position=wants_position)
+        return client_id, self._submissions.prepare(tasks)
 
     async def _submit(
-        self, client_id: str, prepared: Sequence[Prepared], *, wants_position: bool = True
+        self, client_id: str, prepared: Sequence[Prepared], *, wants_position: bool = True, is_rehearsal: bool = False
     ) -> list[Submitted]:
         batch = in_rows(prepared)
         reply = await self._scripts.call(
@@ -70,6 +79,7 @@ class Queue:
             client_id=client_id,
             is_listed=int(client_id in self._settings.admission.listed_clients),
             wants_position=int(wants_position),
+            is_rehearsal=int(is_rehearsal),
             has_own_ids=int(batch.has_own_ids),
             kinds=batch.kinds,
             rows=batch.rows,
@@ -91,22 +101,25 @@ class Queue:
 
         `capabilities` are what the worker has just now, where that is not what it declared.
         """
-        if not 1 <= wanted <= MAX_BATCH:
-            raise InvalidRequest("available_capacity", f"{wanted} lies outside 1 … {MAX_BATCH}")
-        if assignment_ms is not None and not 0 < assignment_ms < 2**42:
-            raise InvalidRequest("assignment_ms", "an assignment takes a positive time")
-        token = secrets.token_hex(16)
+        return await self.claim_for(make_poll(worker_id, wanted, poll_id, assignment_ms, capabilities), wanted)
+
+    async def claim_for(self, poll: Poll, wanted: int, max_rank: int | None = None, answer: int | None = None) -> Claim:
+        """The same, as a part of something larger: nothing worse than `max_rank`, under a number given from outside."""
+        token = poll.token
         reply = await self._scripts.call(
             "claim",
-            worker_id=worker_id,
+            worker_id=poll.worker_id,
             wanted=wanted,
-            poll_id=poll_id,
+            poll_id=poll.poll_id,
             lease_token=token,
-            capabilities="*" if capabilities is None else ",".join(sorted(set(capabilities))),
-            assignment_ms=assignment_ms or self._settings.leases.assignment_ms,
+            capabilities=poll.capabilities,
+            assignment_ms=poll.assignment_ms or self._settings.leases.assignment_ms,
+            max_rank="" if max_rank is None else max_rank,
+            answer_number="" if answer is None else answer,
         )
         now, answer, again, state, serves, stops, handed = accepted(reply)
-        tasks = tuple(_claimed(handed[i : i + 3]) for i in range(0, len(handed), 3))
+        read = _claimed if max_rank is None else _ranked
+        tasks = tuple(read(handed[i : i + 3]) for i in range(0, len(handed), 3))
         return Claim(
             tasks=tasks,
             answer=number(answer),
@@ -117,6 +130,27 @@ class Queue:
             profile=text(serves),
             is_repeat=bool(tasks) and token not in tasks[0].lease,
         )
+
+    async def peek(self, poll: Poll, wanted: int) -> Peek:
+        """What a claim would get. A sign of life like a claim, and like it brings back what has fallen due."""
+        reply = await self._scripts.call(
+            "peek", worker_id=poll.worker_id, wanted=wanted, poll_id=poll.poll_id, capabilities=poll.capabilities
+        )
+        now, again, state, serves, stops, answer, live, heads = accepted(reply)
+        return Peek(
+            now_ms=number(now),
+            retry_at_ms=instant(again),
+            worker_state=text(state),
+            profile=text(serves),
+            stops=parse_stops(stops),
+            answer=number(answer),
+            live_count=number(live),
+            heads=tuple(parse_head(text(head)) for head in heads),
+        )
+
+    async def known(self, rows: Sequence[tuple[str, str]]) -> list[bool]:
+        """Which of these, each the name of an idempotency key or an id or both, stand for a task already."""
+        return [number(each) == 1 for each in accepted(await self._scripts.call("known", rows=_flat(rows)))]
 
     async def withdraw(self, worker_id: str, poll_id: str, answer: int) -> int:
         """Take back an answer that could not be delivered; returns how many tasks went back."""
@@ -132,12 +166,12 @@ class Queue:
         return (await self.cancel_many([task_id]))[0].unwrap()
 
     async def retry(self, task_id: str, **options: Any) -> int:
-        """Run a failed, dead or cancelled task again; see `_revive` for the options."""
-        return await self._revive("retry", Reason.RETRIED, task_id, **options)
+        """Run a failed, dead or cancelled task again; see `revive` for the options."""
+        return await self.revive("retry", Reason.RETRIED, task_id, **options)
 
     async def replay(self, task_id: str, **options: Any) -> int:
-        """Send a dead letter back; see `_revive` for the options."""
-        return await self._revive("replay", Reason.REPLAYED, task_id, **options)
+        """Send a dead letter back; see `revive` for the options."""
+        return await self.revive("replay", Reason.REPLAYED, task_id, **options)
 
     async def purge_many(self, task_ids: Sequence[str]) -> list[Outcome]:
         check_batch(task_ids)
@@ -176,7 +210,7 @@ class Queue:
             raise TaskNotFound(task_id)
         return found
 
-    async def _revive(
+    async def revive(
         self,
         verb: str,
         reason: Reason,
@@ -232,6 +266,11 @@ def _submitted(answers: Sequence[Any], now_ms: int, bucket: Bucket | None) -> li
         rank, visible_at, position = places[placed]
         submitted.append(Submitted(task_id, bool(placed), rank, visible_at, position, now_ms, bucket))
     return submitted
+
+
+def _ranked(parts: Sequence[Any]) -> ClaimedTask:
+    rank = text(parts[1]).split("\0", RANK + 1)[RANK]
+    return msgspec.structs.replace(_claimed(parts), rank=int(rank))
 
 
 def _claimed(parts: Sequence[Any]) -> ClaimedTask:

@@ -16,7 +16,18 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import resources
 from typing import Any, NamedTuple, TypeVar
 
-from redis.exceptions import NoScriptError, OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
+from redis.exceptions import (
+    AskError,
+    BusyLoadingError,
+    ClusterDownError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
 
 from tideq.queue_core.engine.keys import KEYS, PREFIXES, Keys
 from tideq.queue_core.engine.reconnecting import connect_anew
@@ -29,6 +40,11 @@ KINDS = {"int", "text", "number"}
 OOM_RETRY_AFTER_MS = 5_000
 MAX_CONCURRENT_CALLS = 8
 """The store runs one script at a time; more connections would only wait there instead of here."""
+
+REFUSALS = ("MISCONF", "LOADING", "READONLY", "CLUSTERDOWN", "NOREPLICAS", "BUSY")
+ASTRAY = (ClusterDownError, AskError, TryAgainError)
+"""A cluster whose slots are on the move, or without a node for them, for longer than the driver follows."""
+UNSENT = (BusyLoadingError, RedisClusterException)
 
 T = TypeVar("T")
 Value = str | bytes | int | float
@@ -271,8 +287,9 @@ class Scripts:
             raise StoreFull(OOM_RETRY_AFTER_MS) from error
         except (ResponseError, ReadOnlyError) as error:
             raise _translated(error) from error
-        except RedisError as error:
-            raise StoreUnavailable(str(error)) from error
+        except (RedisError, RedisClusterException) as error:
+            is_untouched = isinstance(error, UNSENT) or "connecting to" in str(error)
+            raise StoreUnavailable(str(error), is_untouched=is_untouched) from error
 
     async def _hash(self, source: Source) -> str:
         if source.name not in self._hashes:
@@ -290,8 +307,8 @@ def _translated(error: RedisError) -> Exception:
     text = str(error)
     if "OOM" in text:
         return StoreFull(OOM_RETRY_AFTER_MS)
-    if any(word in text for word in ("MISCONF", "LOADING", "READONLY", "CLUSTERDOWN", "NOREPLICAS", "BUSY")):
-        return StoreUnavailable(text)
+    if isinstance(error, ASTRAY) or any(word in text for word in REFUSALS):
+        return StoreUnavailable(text, is_untouched=True)
     return error
 
 

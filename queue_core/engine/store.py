@@ -19,7 +19,7 @@ from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import RedisClusterException, RedisError
 
 from tideq.queue_core.engine.identity import StoreIdentity
 from tideq.queue_core.engine.packing import packing
@@ -38,7 +38,7 @@ def store_errors() -> Generator[None]:
     """What the driver says, in the queue's words."""
     try:
         yield
-    except (RedisError, OSError) as error:
+    except (RedisError, RedisClusterException, OSError) as error:
         raise StoreUnavailable(str(error)) from error
 
 

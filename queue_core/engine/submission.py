@@ -58,9 +58,9 @@ class Batch(NamedTuple):
 class Submissions:
     """Knows the settings and makes ids; one per queue."""
 
-    def __init__(self, settings: QueueSettings) -> None:
+    def __init__(self, settings: QueueSettings, ids: TaskIds | None = None) -> None:
         self._settings = settings
-        self._ids = TaskIds(settings.partition)
+        self._ids = ids or TaskIds()
         self._kinds: dict[object, Kind] = {}
         offsets = {name: level.offset_ms for name, level in settings.priorities.items()}
         self._top_offset = min(offsets.values())
@@ -69,7 +69,8 @@ class Submissions:
     def prepare(self, tasks: Sequence[NewTask]) -> list[Prepared]:
         """Refuses what no store should see, with its place."""
         prepared: list[Prepared] = []
-        max_payload_bytes, ids = self._settings.admission.max_payload_bytes, self._ids.many(len(tasks))
+        max_payload_bytes = self._settings.admission.max_payload_bytes
+        ids = self._ids.many(len(tasks), self._settings.partition)
         for number, task in enumerate(tasks):
             try:
                 check_own(task, max_payload_bytes)

@@ -88,8 +88,10 @@ async def claimed_ids(kit: Kit, worker_id: str = "w1", wanted: int = 1_000) -> l
 async def events(kit: Kit, task_id: str | None = None) -> list[Event]:
     """What the outbox holds, of one task or of all. Read raw: the driver would make a dictionary of the pairs."""
     read = "return redis.call('XRANGE', KEYS[1], '-', '+')"
-    entries: list[Any] = await kit.client.eval(read, 1, kit.keys.key("outbox"))
-    told = [event for _, fields in entries for event in _events_of(fields)]
+    told: list[Event] = []
+    for part in kit.engine.parts:
+        entries: list[Any] = await kit.client.eval(read, 1, part.keys.key("outbox"))
+        told += [event for _, fields in entries for event in _events_of(fields)]
     return [event for event in told if task_id in (None, event.task_id)]
 
 

@@ -236,4 +236,4 @@ def test_a_wrong_url_is_refused_with_what_is_wrong(url: str, words: str) -> None
 
 
 def test_every_store_of_the_contract_suite_is_known_here() -> None:
-    assert set(STORES) == {"valkey", "redis7", "cluster", "fakeredis"}
+    assert set(STORES) == {"valkey", "redis7", "cluster", "four_partitions", "fakeredis"}

@@ -14,9 +14,12 @@ INCLUDES = sorted(path.name.removesuffix(".lua") for path in (LUA / "include").i
 
 FREEING = {
     "acknowledge", "cancel", "claim", "complete", "dismiss", "extend", "fail", "follow", "forget", "heartbeat",
-    "judge", "pressure", "purge", "release", "start", "sweep", "wipe", "withdraw",
+    "judge", "peek", "pressure", "purge", "release", "start", "sweep", "wipe", "withdraw",
 }  # fmt: skip
-READING = {"backlog", "belongings", "explain", "fleet", "read", "snapshot", "stats", "survey", "tallies", "tide"}
+READING = {
+    "ahead", "backlog", "belongings", "describe", "explain", "fleet", "known", "read", "snapshot", "stats", "survey",
+    "tallies", "tide",
+}  # fmt: skip
 
 UNGUARDED = {"found", "enter_epoch"}
 """They are what gives a store its epoch."""

@@ -16,8 +16,10 @@
 -- @arg   poll_id               text  empty for a claim that cannot be repeated
 -- @arg   lease_token           text  random, new for every call
 -- @arg   capabilities          text  what the worker has just now; '*' for what it declared
+-- @arg   max_rank              text  empty, or the worst rank to take: another partition has better than that
+-- @arg   answer_number         text  empty, or the number of this answer, which several partitions share
 -- @reply OK UNKNOWN_WORKER
--- @use   recover, frontier, circuit, commit, stops
+-- @use   recover, frontier, may_take, next_instant, commit, stops
 local RECOVER_LIMIT, POLL_TTL_MS = 50, 600000
 local visible_at = now + assignment_ms
 local visible_text = string.format('%.0f', visible_at)
@@ -29,7 +31,7 @@ redis.call('ZADD', workers_key, now + heartbeat_timeout_ms, worker_id)
 recover(RECOVER_LIMIT)
 
 local serves = capabilities == '*' and worker[2] or string.match(worker[2], '^[^|]*') .. '|' .. capabilities
-local answer, handed = 0, {}
+local answer, handed, earlier_ids = 0, {}, ''
 
 local function hand_over(task_id, packed, definition)
   local count = #handed
@@ -38,10 +40,15 @@ local function hand_over(task_id, packed, definition)
   handed[count + 3] = definition
 end
 
--- What the last answer to this poll id handed out, as far as it is still assigned under the same lease.
+-- What the last answer to this poll id handed out, as far as it is still assigned under the same lease. Asked again with
+-- the same token it is not a repetition: the same claim comes for more.
 local function repeat_answer()
   local number, token, ids = string.match(redis.call('GET', poll_key) or '', '^(%d+) (%S+) (.*)$')
   answer = tonumber(number) or 0
+  if token == lease_token then
+    earlier_ids = ids
+    return nil
+  end
   for task_id in string.gmatch(ids or '', '%S+') do
     local task = load_task(task_id)
     if task and task.state == 'assigned' and string.match(task.lease, '-(.*)-') == token then
@@ -72,35 +79,19 @@ end
 
 local function remember_answer(token)
   if poll_id == '' then return end
-  answer = answer + 1
-  local ids = {}
+  answer = answer_number ~= '' and answer_number or answer + 1
+  local ids = earlier_ids ~= '' and {earlier_ids} or {}
   for i = 1, #handed, 3 do ids[#ids + 1] = handed[i] end
   redis.call('SET', poll_key, answer .. ' ' .. token .. ' ' .. table.concat(ids, ' '), 'PX', POLL_TTL_MS)
-end
-
--- When it is worth asking again: the next task or worker falls due, or a limit refills. A worker that falls silent
--- matters only while something is hidden, since whatever a worker holds is.
-local function next_instant(again_at)
-  local due = redis.call('ZRANGEBYSCORE', queue_key, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  local silent = due and redis.call('ZRANGE', workers_key, 0, 0, 'WITHSCORES')[2]
-  local at = math.min(tonumber(due) or math.huge, tonumber(silent) or math.huge, again_at or math.huge)
-  return at < math.huge and string.format('%.0f', at) or ''
 end
 
 local again_at = nil
 local token = poll_id ~= '' and repeat_answer() or lease_token
 if #handed == 0 then
   token = lease_token
-  local allowed = worker[1] == 'active' and wanted or 0
-  local circuit = opened[worker_id] or worker[3]
-  if circuit and allowed > 0 then
-    local left, at = circuit_allowance(worker_id, circuit)
-    allowed, again_at = math.min(allowed, left), at
-  end
-  if controls().any and allowed > 0 then
-    local left, at = allowance('*')
-    allowed, again_at = math.min(allowed, left), at
-  end
+  rank_limit = tonumber(max_rank) or math.huge
+  local allowed
+  allowed, again_at = may_take(worker_id, worker, wanted)
   if allowed > 0 then
     local ids, at = take_best(serves, allowed)
     again_at = at or again_at

@@ -30,7 +30,11 @@ end
 local function control_of(scope)
   local rules = controls()
   local left, again_at = allowance(scope)
-  return {scope, rules['pause:' .. scope] or '', rules['rate:' .. scope] or '', rules['max:' .. scope] or '',
+  -- With several partitions this one has a share; what was set is kept beside it.
+  local function limit(kind)
+    return string.match(rules['whole_' .. kind .. ':' .. scope] or '', '^[^/]+') or rules[kind .. ':' .. scope] or ''
+  end
+  return {scope, rules['pause:' .. scope] or '', limit('rate'), limit('max'),
     left < math.huge and left or '', again_at and string.format('%.0f', again_at) or ''}
 end
 

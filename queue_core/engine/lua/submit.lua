@@ -13,6 +13,7 @@
 -- @arg   client_id           text
 -- @arg   is_listed           int     whether the depth limits spare this client
 -- @arg   wants_position      int
+-- @arg   is_rehearsal        int     whether to tell only what would be refused
 -- @arg   has_own_ids         int     whether any id was chosen by the client, and so may be known already
 -- @arg   kinds               text    a line each: signature priority urgency offset_ms max_retries timeout_ms backoff
 -- @arg   soft_depth          int
@@ -120,6 +121,7 @@ if new_count > 0 then
   local refused = pressure_refusal() or depth_refusal() or rate_refusal() or plan_lanes()
   if refused then return refused end
 end
+if is_rehearsal == 1 then return {'OK', now, {}} end
 
 -- From here on everything is accepted. The reason, submitted, is left empty: it is every waiting task's.
 open_lanes()

@@ -8,6 +8,7 @@
 local PAGE = 64
 local frontier, page_start, page_bound, lane_map = {}, nil, nil, nil
 local changed_heads, empty_lanes, allowances, held_until = {}, {}, {}, math.huge
+local rank_limit, may_spend = math.huge, true
 
 -- Kept in descending order, so that the best is the last and comes off without shifting the rest.
 local function insert(entry)
@@ -74,7 +75,7 @@ end
 
 -- Take from one lane while it has the best rank; says how many, and whether the lane may hold more.
 local function take_run(entry, taken, wanted)
-  local limit, before = next_bound(), #taken
+  local limit, before = math.min(next_bound(), rank_limit), #taken
   while #taken < wanted do
     if not look(entry, wanted - #taken) then return #taken - before, false end
     if entry.bound > limit then break end
@@ -101,7 +102,7 @@ local function take_from(entry, taken, wanted)
   if left == 0 then return end
   local count, is_open = take_run(entry, taken, math.min(wanted, #taken + left))
   allowances[scope] = left - count
-  if scope ~= '' then spend_tokens(scope, count) end
+  if scope ~= '' and may_spend then spend_tokens(scope, count) end
   if is_open and look(entry, 1) then
     changed_heads[entry.lane] = entry.bound
     insert(entry)
@@ -115,7 +116,7 @@ local function take_best(profile, wanted)
   local taken = {}
   open_frontier(profile)
   local entry = best_entry()
-  while entry do
+  while entry and entry.bound <= rank_limit do
     take_from(entry, taken, wanted)
     entry = #taken < wanted and best_entry() or nil
   end

@@ -1,0 +1,57 @@
+-- peek: what a claim would get, without taking it
+-- For a queue of several partitions: heads are compared by rank before each partition is asked for its share. Counts as
+-- a sign of life and brings back what has fallen due, as a claim does, since a claim may then pass this partition by.
+--
+-- @flags allow-oom
+-- @key   queue    zset
+-- @key   workers  zset
+-- @prefix worker  hash
+-- @prefix poll    string
+-- @arg   worker_id             text
+-- @arg   wanted                int
+-- @arg   heartbeat_timeout_ms  int
+-- @arg   poll_id               text  empty for a claim that cannot be repeated
+-- @arg   capabilities          text  what the worker has just now; '*' for what it declared
+-- @reply OK UNKNOWN_WORKER
+-- @use   recover, frontier, may_take, next_instant, commit, stops
+local RECOVER_LIMIT = 50
+local worker = redis.call('HMGET', worker_keys .. worker_id, 'state', 'profile', 'circuit')
+if not worker[1] or worker[1] == 'dead' then return {'UNKNOWN_WORKER', worker_id} end
+redis.call('ZADD', workers_key, now + heartbeat_timeout_ms, worker_id)
+recover(RECOVER_LIMIT)
+
+local serves = capabilities == '*' and worker[2] or string.match(worker[2], '^[^|]*') .. '|' .. capabilities
+
+-- The number of the last answer to this poll id, and how many of its tasks are still assigned under its lease.
+local function last_answer()
+  if poll_id == '' then return 0, 0 end
+  local kept = redis.call('GET', poll_keys .. worker_id .. ':' .. poll_id) or ''
+  local number, token, ids = string.match(kept, '^(%d+) (%S+) (.*)$')
+  local live = 0
+  for task_id in string.gmatch(ids or '', '%S+') do
+    local task = load_task(task_id)
+    if task and task.state == 'assigned' and string.match(task.lease, '-(.*)-') == token then live = live + 1 end
+  end
+  return number or 0, live
+end
+
+local function heads_of(ids)
+  if #ids == 0 then return {} end
+  local found, scores = {}, redis.call('ZMSCORE', queue_key, unpack(ids))
+  for i, task_id in ipairs(ids) do
+    found[i] = string.format('%.0f', tonumber(scores[i]) % BAND_WIDTH) .. ' ' .. task_id
+  end
+  return found
+end
+
+local answer, live = last_answer()
+local allowed, again_at = may_take(worker_id, worker, wanted)
+local ids = {}
+if allowed > 0 then
+  may_spend = false
+  local at
+  ids, at = take_best(serves, allowed)
+  again_at = at or again_at
+end
+commit()
+return {'OK', now, next_instant(again_at), worker[1], serves, stops_of(worker_id), answer, live, heads_of(ids)}

@@ -1,0 +1,98 @@
+"""The fleet of a queue with several partitions: every worker belongs to all of them."""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Literal, TypeVar
+
+import msgspec
+
+from tideq.queue_core.engine.fleet import Fleet, FleetPage, Heartbeat, Member
+from tideq.queue_core.engine.partitions.health import Health
+from tideq.queue_core.engine.partitions.membership import Membership
+from tideq.queue_core.errors import Unavailable, UnknownWorker
+from tideq.queue_core.task import Worker
+
+T = TypeVar("T")
+URGENCY = ("draining", "unhealthy", "active", "dead")
+"""A worker that stands differently here and there stands as the first of these."""
+
+
+class PartitionedFleet(Fleet):
+    def __init__(self, parts: Sequence[Fleet], health: Health, membership: Membership) -> None:
+        super().__init__(parts[0].scripts)
+        self._parts = parts
+        self._health = health
+        self._membership = membership
+
+    async def register(self, worker: Worker) -> None:
+        """Where it can; a partition that is away learns of it from the others later."""
+        await self._health.ask_some(lambda each: self._parts[each].register(worker))
+
+    async def heartbeat(self, worker_id: str, health: bytes = b"") -> Heartbeat:
+        partitions = sorted([*self._health.well, *self._health.rested()]) or range(len(self._parts))
+        told = await self._health.ask(partitions, lambda each: self._parts[each].heartbeat(worker_id, health))
+        failures = {each: error for each, error in told.items() if isinstance(error, Exception)}
+        beats = [beat for beat in told.values() if isinstance(beat, Heartbeat)]
+        await self._membership.mend(worker_id, failures, has_friends=bool(beats))
+        return Heartbeat(
+            now_ms=max(beat.now_ms for beat in beats),
+            should_drain=any(beat.should_drain for beat in beats),
+            stops=tuple(dict.fromkeys(stop for beat in beats for stop in beat.stops)),
+        )
+
+    async def members(self, states: Collection[str] = (), *, after: str = "", limit: int = 100) -> FleetPage:
+        """States are those over all partitions, so no partition can pick by them alone."""
+        self.check_page(states, limit)
+        told = await self._health.ask_some(lambda each: self._parts[each].members(after=after, limit=limit))
+        pages = list(told.values())
+        end = min((page.next_after for page in pages if page.next_after), default="")
+        by_id: dict[str, list[Member]] = {}
+        for member in (member for page in pages for member in page.members):
+            if not end or member.worker.worker_id <= end:
+                by_id.setdefault(member.worker.worker_id, []).append(member)
+        ids = sorted(by_id)
+        if len(ids) > limit:
+            ids, end = ids[:limit], ids[limit - 1]
+        merged = [merged_member(by_id[each]) for each in ids]
+        wanted = tuple(member for member in merged if not states or member.state in states)
+        return FleetPage(max(page.now_ms for page in pages), wanted, end)
+
+    async def dismiss(self, worker_id: str) -> int:
+        """First it drains everywhere, so that no poll of its own brings it back meanwhile."""
+        await self.judge(worker_id, "draining")
+        told = await self._health.ask(self._health.well, lambda each: self._parts[each].dismiss(worker_id))
+        return sum(_known(told.values(), worker_id))
+
+    async def judge(self, worker_id: str, verdict: Literal["active", "draining", "unhealthy"]) -> str:
+        partitions = self._health.well or range(len(self._parts))
+        told = await self._health.ask(partitions, lambda each: self._parts[each].judge(worker_id, verdict))
+        states = _known(told.values(), worker_id)
+        return min(states, key=URGENCY.index)
+
+
+def _known(told: Iterable[T | Exception], worker_id: str) -> list[T]:
+    """Without the partitions that do not know the worker, or are away, as long as one does."""
+    everything = list(told)
+    answers = [each for each in everything if not isinstance(each, Exception)]
+    for error in (each for each in everything if isinstance(each, Exception)):
+        if not answers or not isinstance(error, UnknownWorker | Unavailable):
+            raise error
+    return answers
+
+
+def merged_member(members: Sequence[Member]) -> Member:
+    """One worker as several partitions have it."""
+    state = min((member.state for member in members), key=URGENCY.index)
+    first = members[0]
+    opened = [member.circuit_open_until_ms for member in members if member.circuit_open_until_ms is not None]
+    circuits = {member.circuit for member in members}
+    return msgspec.structs.replace(
+        first,
+        state=state,
+        held_count=sum(member.held_count for member in members),
+        registered_at_ms=min(member.registered_at_ms for member in members),
+        heartbeat_due_at_ms=max(filter(None, (member.heartbeat_due_at_ms for member in members)), default=None),
+        died_at_ms=first.died_at_ms if state == "dead" else None,
+        health=next((member.health for member in members if member.health), b""),
+        circuit=next(each for each in ("open", "trial", "closed") if each in circuits),
+        circuit_open_until_ms=max(opened, default=None),
+    )

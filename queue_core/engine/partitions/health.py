@@ -1,0 +1,70 @@
+"""Which partitions answer. One that did not is left alone for a moment, so that it costs one caller its patience and
+not every one; then somebody tries it again."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from tideq.queue_core.errors import StoreUnavailable, Unavailable
+
+REST_SECONDS = 1.0
+
+T = TypeVar("T")
+
+
+class Health:
+    def __init__(self, count: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._count = count
+        self._clock = clock
+        self._away_until: dict[int, float] = {}
+
+    @property
+    def well(self) -> list[int]:
+        """Those that answered when they were last asked."""
+        return [partition for partition in range(self._count) if partition not in self._away_until]
+
+    def is_well(self, partition: int) -> bool:
+        return partition not in self._away_until
+
+    def rested(self) -> list[int]:
+        """Those that did not, and may be tried again; whoever asks is the one to try."""
+        now = self._clock()
+        found = [partition for partition, until in self._away_until.items() if until <= now]
+        for partition in found:
+            self._away_until[partition] = now + REST_SECONDS
+        return found
+
+    def note(self, partition: int, error: BaseException | None = None) -> None:
+        if isinstance(error, Unavailable):
+            self._away_until[partition] = self._clock() + REST_SECONDS
+        elif partition in self._away_until:
+            del self._away_until[partition]
+
+    async def ask(self, partitions: Sequence[int], call: Callable[[int], Awaitable[T]]) -> dict[int, T | Exception]:
+        """All at once; of each what it told or what went wrong."""
+        told = await asyncio.gather(*map(call, partitions), return_exceptions=True)
+        answers: dict[int, T | Exception] = {}
+        for partition, each in zip(partitions, told, strict=True):
+            if isinstance(each, BaseException) and not isinstance(each, Exception):
+                raise each
+            self.note(partition, each if isinstance(each, Exception) else None)
+            answers[partition] = each
+        return answers
+
+    async def ask_some(self, call: Callable[[int], Awaitable[T]]) -> dict[int, T]:
+        """All that can be had of those that are well or rested; if there is none, why."""
+        partitions = sorted([*self.well, *self.rested()]) or list(range(self._count))
+        answers = await self.ask(partitions, call)
+        failures = [each for each in answers.values() if isinstance(each, Exception)]
+        for error in failures:
+            if not isinstance(error, Unavailable):
+                raise error
+        if len(failures) == len(answers):
+            raise failures[0]
+        return {partition: each for partition, each in answers.items() if not isinstance(each, Exception)}
+
+
+def is_untouched(error: Unavailable) -> bool:
+    """Whether it is certain that nothing was written: then the same may be tried elsewhere."""
+    return not isinstance(error, StoreUnavailable) or error.is_untouched

@@ -1,0 +1,104 @@
+"""Looking at a queue with several partitions: sums, and a task's place among all of them.
+
+What a partition cannot tell because it is away is missing from the sums; that it is away is told elsewhere.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from tideq.queue_core.engine.insight import Backlog, Explanation, Insight, Stats, WorkerCounts
+from tideq.queue_core.engine.partitions.health import Health
+from tideq.queue_core.engine.partitions.routing import Routing
+from tideq.queue_core.engine.scripts import Scripts
+from tideq.queue_core.errors import TaskNotFound
+
+K = TypeVar("K")
+WORKERS_LOST = "workers_lost"
+
+
+class PartitionedInsight(Insight):
+    """A snapshot speaks of one partition: take it of each."""
+
+    def __init__(self, parts: Sequence[Insight], routing: Routing, health: Health, scripts: Scripts) -> None:
+        super().__init__(scripts)
+        self._parts = parts
+        self._routing = routing
+        self._health = health
+
+    async def stats(self) -> Stats:
+        return merged_stats(list((await self._health.ask_some(lambda each: self._parts[each].stats())).values()))
+
+    async def backlog(self, task_types: Sequence[str] = (), capabilities: Sequence[str] = ()) -> Backlog:
+        told = await self._health.ask_some(lambda each: self._parts[each].backlog(task_types, capabilities))
+        return Backlog(sum(each.ready for each in told.values()), sum(each.held for each in told.values()))
+
+    async def explain(self, task_id: str) -> Explanation:
+        home, found = await self._find(task_id)
+        if found.lane_position is None or found.global_position is None:
+            return found
+        others = [each for each in self._health.well if each != home]
+        told = await self._health.ask(others, lambda each: self._parts[each].ahead(task_id, found.rank, found.lane))
+        ahead = [each for each in told.values() if not isinstance(each, Exception)]
+        return msgspec.structs.replace(
+            found,
+            lane_position=found.lane_position + sum(in_lane for in_lane, _ in ahead),
+            global_position=found.global_position + sum(in_all for _, in_all in ahead),
+        )
+
+    async def _find(self, task_id: str) -> tuple[int, Explanation]:
+        for place in (self._routing.of_id(task_id), *self._routing.elsewhere(task_id)):
+            try:
+                return place, await self._parts[place].explain(task_id)
+            except TaskNotFound:
+                continue
+        raise TaskNotFound(task_id)
+
+
+def merged_stats(parts: Sequence[Stats]) -> Stats:
+    """Workers belong to all partitions: they are counted once, and what they hold is added up."""
+    first = parts[0]
+    return Stats(
+        now_ms=max(part.now_ms for part in parts),
+        total_depth=sum(part.total_depth for part in parts),
+        by_state=added([part.by_state for part in parts]),
+        by_type=added([part.by_type for part in parts]),
+        by_priority=added([part.by_priority for part in parts]),
+        age_counts=added([part.age_counts for part in parts]),
+        recent=_happened([part.recent for part in parts]),
+        workers=_merged_workers([part.workers for part in parts]),
+        controls=first.controls,
+        dead_letter_count=sum(part.dead_letter_count for part in parts),
+        outbox_length=sum(part.outbox_length for part in parts),
+        due_count=sum(part.due_count for part in parts),
+        ready_count=sum(part.ready_count for part in parts),
+        ages=added([part.ages for part in parts]),
+        totals=_happened([part.totals for part in parts]),
+    )
+
+
+def added(counts: Sequence[Mapping[K, int]]) -> dict[K, int]:
+    totals: Counter[K] = Counter()
+    for each in counts:
+        totals.update(each)
+    return dict(totals)
+
+
+def _happened(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """A worker that is given up is given up by every partition."""
+    lost = max(each.get(WORKERS_LOST, 0) for each in counts)
+    return added(counts) | ({WORKERS_LOST: lost} if lost else {})
+
+
+def _merged_workers(parts: Sequence[WorkerCounts]) -> WorkerCounts:
+    return WorkerCounts(
+        active=max(part.active for part in parts),
+        draining=max(part.draining for part in parts),
+        unhealthy=max(part.unhealthy for part in parts),
+        dead=max(part.dead for part in parts),
+        total_capacity=max(part.total_capacity for part in parts),
+        used_capacity=sum(part.used_capacity for part in parts),
+        open_circuits=max(part.open_circuits for part in parts),
+    )

@@ -1,0 +1,60 @@
+"""A poll and what it sees: who asks for work, and what one partition would give."""
+
+import secrets
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from tideq.queue_core.engine.checks import MAX_BATCH
+from tideq.queue_core.errors import InvalidRequest
+from tideq.queue_core.task import Stop
+
+AS_DECLARED = "*"
+
+
+class Poll(msgspec.Struct, frozen=True, kw_only=True):
+    worker_id: str
+    poll_id: str = ""
+    assignment_ms: int | None = None
+    capabilities: str = AS_DECLARED
+    token: str = msgspec.field(default_factory=lambda: secrets.token_hex(16))
+    """What the leases of one claim share, however many partitions it takes them from."""
+
+
+class Head(NamedTuple):
+    """A ready task; they go in this order."""
+
+    rank: int
+    task_id: str
+
+
+class Peek(msgspec.Struct, frozen=True, kw_only=True):
+    """What one partition would give, the best first, and all that a claim says besides."""
+
+    now_ms: int
+    retry_at_ms: int | None
+    worker_state: str
+    profile: str
+    stops: tuple[Stop, ...]
+    answer: int
+    """The number of the last answer to this poll id here, 0 for none."""
+    live_count: int
+    """How many tasks of that answer are still assigned under its lease."""
+    heads: tuple[Head, ...]
+
+
+def make_poll(
+    worker_id: str, wanted: int, poll_id: str, assignment_ms: int | None, capabilities: Sequence[str] | None
+) -> Poll:
+    if not 1 <= wanted <= MAX_BATCH:
+        raise InvalidRequest("available_capacity", f"{wanted} lies outside 1 … {MAX_BATCH}")
+    if assignment_ms is not None and not 0 < assignment_ms < 2**42:
+        raise InvalidRequest("assignment_ms", "an assignment takes a positive time")
+    present = AS_DECLARED if capabilities is None else ",".join(sorted(set(capabilities)))
+    return Poll(worker_id=worker_id, poll_id=poll_id, assignment_ms=assignment_ms, capabilities=present)
+
+
+def parse_head(written: str) -> Head:
+    rank, _, task_id = written.partition(" ")
+    return Head(int(rank), task_id)
