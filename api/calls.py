@@ -12,7 +12,7 @@ import msgspec
 from litestar.handlers import BaseRouteHandler
 
 from tideq.queue_core import errors
-from tideq.queue_core.engine.outbox import POSITION
+from tideq.queue_core.engine.places import PLACES
 
 PUBLIC = "public"
 JSON = "application/json"
@@ -136,7 +136,7 @@ TRACEPARENT = Header(
 TRACESTATE = Header("tracestate", "Handed on with `traceparent`.", "vendor=00f067aa0ba902b7")
 BAGGAGE = Header("baggage", "Handed on with `traceparent`.", "tenant=c-118")
 TRACE = (TRACEPARENT, TRACESTATE, BAGGAGE)
-EVENT_ID = {"pattern": f"^({POSITION.pattern})?$"}
+EVENT_ID = {"pattern": f"^({PLACES})?$"}
 """Empty is none."""
 LAST_EVENT_ID = Header(
     "Last-Event-ID", "Go on after this event, where it is still kept.", "1772442900250-0-1", EVENT_ID

@@ -3,9 +3,9 @@
 Never a silent downgrade: what was not reached in time is said so, with the id of the task, which stands.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
-from tideq.persistence.reading.freshness import Freshness
+from tideq.persistence.reading.freshness import Fresh
 from tideq.queue_core.durability import Durability
 from tideq.queue_core.engine.assurance import Assurance
 from tideq.queue_core.errors import DurabilityNotReached, DurabilityUnavailable, Unavailable
@@ -14,7 +14,7 @@ from tideq.queue_core.errors import DurabilityNotReached, DurabilityUnavailable,
 class DurabilityDesk:
     """`freshness` is missing where there is no history."""
 
-    def __init__(self, assurance: Assurance, freshness: Freshness | None, timeout_ms: int) -> None:
+    def __init__(self, assurance: Assurance, freshness: Fresh | None, timeout_ms: int) -> None:
         self._assurance = assurance
         self._freshness = freshness
         self._timeout_ms = timeout_ms
@@ -27,17 +27,17 @@ class DurabilityDesk:
             if level in (Durability.REPLICA, Durability.DISK):
                 await self._assurance.check(level)
 
-    async def reach(self, levels: Collection[Durability], task_id: str) -> None:
-        """After the submission; one task of a batch stands for all of it, which is as safe as each of them."""
+    async def reach(self, levels: Collection[Durability], *task_ids: str) -> None:
+        """After the submission; the first task of a batch stands for all of it."""
         for level in sorted(levels):
-            if level is not Durability.STORE and not await self._reaches(level, task_id):
-                raise DurabilityNotReached(task_id, level, Durability.STORE)
+            if level is not Durability.STORE and not await self._reaches(level, task_ids):
+                raise DurabilityNotReached(task_ids[0], level, Durability.STORE)
 
-    async def _reaches(self, level: Durability, task_id: str) -> bool:
+    async def _reaches(self, level: Durability, task_ids: Sequence[str]) -> bool:
         """The task stands whatever happens now, so its submitter is told its id rather than that something is away."""
         try:
             if level is not Durability.HISTORY:
-                return await self._assurance.reach(level, task_id, self._timeout_ms)
+                return await self._assurance.reach(level, self._timeout_ms, task_ids)
             return self._freshness is not None and await self._freshness.catch_up(self._timeout_ms / 1000)
         except Unavailable:
             return False

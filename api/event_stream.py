@@ -5,7 +5,7 @@ going on from its last event. What the server had written by then stays with the
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -19,8 +19,9 @@ from tideq.api.answers import body_part, encode
 from tideq.api.meters import Meters
 from tideq.api.presence import gone
 from tideq.queue_core.background import end
-from tideq.queue_core.engine.outbox import BEGINNING, Event, Outbox, Position
+from tideq.queue_core.engine.outbox import BEGINNING, Event, Outbox, Page
 from tideq.queue_core.engine.outbox_reader import OutboxReader, Subscription
+from tideq.queue_core.engine.places import Places, beginning, joined
 from tideq.queue_core.errors import QueueError
 
 KEEP_ALIVE_SECONDS = 15.0
@@ -55,47 +56,73 @@ class Listener:
     """`after` is the last event it has, if it goes on from one."""
 
     def __init__(
-        self, outbox: Outbox, reader: OutboxReader, wants: Callable[[Event], bool], after: Position | None
+        self, outboxes: Sequence[Outbox], reader: OutboxReader, wants: Callable[[Event], bool], after: Places | None
     ) -> None:
         self.reader = reader
-        self._outbox = outbox
+        self._outboxes = outboxes
         self._wants = wants
         self._after = after
-        self._told = BEGINNING
+        self._told = beginning(len(outboxes))
 
     async def chunks(self, live: Subscription) -> AsyncGenerator[bytes]:
         """`live` passes nothing on before the listener has caught up: it would only wait there."""
         await self.reader.reading()
         if self._after is None:
-            live.wants, self._told = self._wants, self.reader.newest
+            live.wants, self._told = self._wants, self.reader.places
             yield _comment("listening", self._told)
         else:
             async for chunk in self._catch_up(live, self._after):
                 yield chunk
         while not live.cut_off.is_set():
-            events = [event for event in await live.take(KEEP_ALIVE_SECONDS) if event.position > self._told]
-            if events:
-                self._told = events[-1].position
-                yield _messages(events)
+            if messages := self._tell(await live.take(KEEP_ALIVE_SECONDS)):
+                yield messages
             elif not live.cut_off.is_set():
                 # Nothing waits, so all that was read so far has been told or was not wanted.
-                self._told = max(self._told, self.reader.newest)
+                self._told = self._told.later(self.reader.places)
                 yield _comment("still here", self._told)
 
-    async def _catch_up(self, live: Subscription, place: Position) -> AsyncGenerator[bytes]:
-        """To the end of the stream, then live, then what came in between."""
-        yield _comment("going on", place)
-        while page := await self._outbox.page_after(place):
-            if events := [event for event in page.events if self._wants(event)]:
-                yield _messages(events)
-            if page.end == place and live.wants is self._wants:
-                self._told = place
-                return
-            if page.end == place:
+    def _tell(self, events: Iterable[Event]) -> bytes:
+        """What was not told yet; every message carries the place in all streams that it leads to."""
+        messages: list[bytes] = []
+        for event in events:
+            if event.position > self._told.positions[event.partition]:
+                self._told = self._told.moved(event.partition, event.position)
+                messages.append(_message(event, self._told))
+        return b"".join(messages)
+
+    async def _catch_up(self, live: Subscription, after: Places) -> AsyncGenerator[bytes]:
+        """To the end of each stream, then live, then what came in between."""
+        self._told = after
+        yield _comment("going on", after)
+        for goes_live in (True, False):
+            for outbox in self._outboxes:
+                async for page in self._pages(outbox):
+                    if page is None:
+                        live.wants, self._told = self._wants, beginning(len(self._outboxes))
+                        yield _gap(joined([await each.newest() for each in self._outboxes]))
+                        return
+                    if messages := self._tell(event for event in page.events if self._wants(event)):
+                        yield messages
+                    self._told = self._told.moved(outbox.partition, page.end)
+            if goes_live:
                 live.wants = self._wants
+
+    async def _pages(self, outbox: Outbox) -> AsyncGenerator[Page | None]:
+        """Until nothing follows; None, and no more, where the place is gone."""
+        place = self._told.positions[outbox.partition]
+        if place == BEGINNING and len(self._outboxes) > 1:
+            # The place tells of all partitions, also of those where nothing had happened yet.
+            page = await outbox.first_page()
+            yield page
+            if page is None or page.end == BEGINNING:
+                return
             place = page.end
-        live.wants = self._wants
-        yield _gap(await self._outbox.newest())
+        while page := await outbox.page_after(place):
+            yield page
+            if page.end == place:
+                return
+            place = page.end
+        yield None
 
 
 class EventStream(Response[bytes]):
@@ -143,11 +170,7 @@ class _Streaming:
         await send(body_part(b"", more=False))
 
 
-def _messages(events: Iterable[Event]) -> bytes:
-    return b"".join(map(_message, events))
-
-
-def _message(event: Event) -> bytes:
+def _message(event: Event, places: Places) -> bytes:
     record = event.record
     told = schemas.EventOut(
         task_id=event.task_id,
@@ -160,16 +183,16 @@ def _message(event: Event) -> bytes:
         worker_id=record.text("worker") or None,
         at=schemas.rfc3339(event.now_ms),
     )
-    return b"id: %b\nevent: transition\ndata: %b\n\n" % (str(event.position).encode(), encode(told))
+    return b"id: %b\nevent: transition\ndata: %b\n\n" % (str(places).encode(), encode(told))
 
 
-def _comment(words: str, place: Position) -> bytes:
+def _comment(words: str, place: Places) -> bytes:
     """Carries the place too: who wanted nothing of what happened need not read it again."""
-    known = "" if place == BEGINNING else f"id: {place}\n"
+    known = "" if place.is_beginning else f"id: {place}\n"
     return f": {words}\nretry: {RETRY_MS}\n{known}\n".encode()
 
 
-def _gap(newest: Position) -> bytes:
+def _gap(newest: Places) -> bytes:
     told = encode(schemas.GapOut(detail="events are missing here: read again what you show"))
-    known = b"" if newest == BEGINNING else b"id: %b\n" % str(newest).encode()
+    known = b"" if newest.is_beginning else b"id: %b\n" % str(newest).encode()
     return b"%bevent: gap\ndata: %b\n\n" % (known, told)

@@ -17,20 +17,19 @@ from tideq.api.settings import ServiceSettings
 from tideq.api.siblings import Siblings
 from tideq.api.tracing import tell_received
 from tideq.persistence.archive import Archive
-from tideq.persistence.reading.standing import Watch
+from tideq.persistence.reading.standing import watch_of
 from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store, unconnected
 from tideq.queue_core.engine.access_keys import AccessKeys
-from tideq.queue_core.engine.assurance import Assurance
 from tideq.queue_core.engine.attempts import Held
 from tideq.queue_core.engine.audit import Audit
 from tideq.queue_core.engine.engine import Engine
-from tideq.queue_core.engine.feed import Feed
-from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.outbox import Outbox
-from tideq.queue_core.engine.outbox_reader import OutboxReader
+from tideq.queue_core.engine.partitions.assurance import assurance_of
+from tideq.queue_core.engine.partitions.outbox_reader import outbox_reader
+from tideq.queue_core.engine.partitions.tide import tide_of
 from tideq.queue_core.engine.store import connect_listener
-from tideq.queue_core.engine.tide import Tide
 from tideq.queue_core.engine.waiting_room import Waiter
+from tideq.queue_core.engine.wake_source import WakeSource
 from tideq.queue_core.engine.wakeups import Wakeups
 from tideq.queue_core.readings import Readings
 from tideq.queue_core.task import Claim, Task
@@ -58,25 +57,31 @@ class Service:
         self.store = store
         self.client = client
         self.engine: Engine = store.engine
-        keys = Keys(queue.queue_name, queue.partition)
+        parts, keys = self.engine.parts, self.engine.keys
         self.access_keys = AccessKeys(client, keys)
         self.audit = Audit(client, keys)
-        self.tide = Tide(self.engine.scripts)
+        self.tide = tide_of([part.scripts for part in parts])
         self.gate = Gate(self.access_keys, is_open=settings.auth == "off", allowed_hosts=settings.allowed_hosts)
-        self.wakeups = Wakeups(self.engine.scripts, client, keys, open_listener)
-        self.outbox = Outbox(client, keys)
-        self.outbox_reader = OutboxReader(self.outbox)
+        self.wakeups = Wakeups([WakeSource(part.scripts, client, part.keys) for part in parts], open_listener)
+        self.outboxes = [Outbox(client, part.keys, number) for number, part in enumerate(parts)]
+        self.outbox_reader = outbox_reader(self.outboxes)
         self.history = (
             Archive(store.database, store.engine, client, queue, settings.history) if store.database else None
         )
         freshness = self.history.freshness if self.history else None
-        self.durability = DurabilityDesk(Assurance(client, keys), freshness, settings.durability_timeout_ms)
-        self.watch = Watch(store.database, Feed(client, client, keys), queue.partition) if store.database else None
+        assurance = assurance_of(client, [part.keys for part in parts], queue.partitions)
+        self.durability = DurabilityDesk(assurance, freshness, settings.durability_timeout_ms)
+        self.watch = watch_of(store.database, client, self.engine) if store.database else None
         self.pace = Pace(self.engine.insight)
         self.meters = Meters()
         self.meters.counters.watch("tideq_spans_dropped_total", lambda: tracing.lost_count if tracing else 0)
         self.siblings = Siblings(None, self.readings)
         self.is_closing = False
+
+    @property
+    def outbox(self) -> Outbox:
+        """Of the first partition."""
+        return self.outboxes[0]
 
     async def check_keys(self) -> None:
         if self.settings.auth == "keys" and not self.settings.is_loopback and not await self.gate.has_keys():

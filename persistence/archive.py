@@ -8,7 +8,7 @@ from tideq.persistence.cleanup import Cleanup
 from tideq.persistence.database import Database
 from tideq.persistence.dead_letters.letters import DeadLetters
 from tideq.persistence.dead_letters.replays import Replays
-from tideq.persistence.reading.freshness import Freshness
+from tideq.persistence.reading.freshness import Fresh, Freshness, FreshnessOfAll
 from tideq.persistence.reading.history import History
 from tideq.persistence.reading.listing import Listing
 from tideq.persistence.reading.recall import Recall
@@ -17,6 +17,8 @@ from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.engine.engine import Engine
 from tideq.queue_core.engine.feed import Feed
 from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.engine.partitions.feed import PartitionedFeed
+from tideq.queue_core.engine.partitions.routing import Routing
 from tideq.queue_core.settings import QueueSettings
 
 
@@ -26,11 +28,11 @@ class Archive:
     def __init__(
         self, database: Database, engine: Engine, client: Any, queue: QueueSettings, settings: HistorySettings
     ) -> None:
-        feed = Feed(client, client, Keys(queue.queue_name, queue.partition))
+        feed = feed_of(client, queue)
         self.database = database
         self.searchable: Mapping[str, Sequence[str]] = settings.searchable
         self.checkpoints = Checkpoints(database, queue.partition)
-        self.freshness = Freshness(self.checkpoints, feed, engine.scripts)
+        self.freshness = freshness_of(database, client, engine)
         self.history = History(database)
         self.listing = Listing(database)
         self.timings = Timings(database)
@@ -38,3 +40,18 @@ class Archive:
         self.recall = Recall(self.history, self.freshness, feed, queue.retention.result_ttl_ms)
         self.replays = Replays(database, self.dead_letters, engine.queue, self.freshness)
         self.cleanup = Cleanup(database, self.listing, engine.queue, feed, self.freshness)
+
+
+def freshness_of(database: Database, client: Any, engine: Engine) -> Fresh:
+    parts = [
+        Freshness(Checkpoints(database, part.settings.partition), Feed(client, client, part.keys), part.scripts)
+        for part in engine.parts
+    ]
+    return parts[0] if len(parts) == 1 else FreshnessOfAll(parts)
+
+
+def feed_of(client: Any, queue: QueueSettings) -> Feed:
+    if queue.partition_count == 1:
+        return Feed(client, client, Keys(queue.queue_name, queue.partition))
+    keys = [Keys(queue.queue_name, number) for number in range(queue.partition_count)]
+    return PartitionedFeed(client, keys, Routing(queue.partitions))

@@ -11,7 +11,7 @@ from psycopg import Rollback
 
 from tideq.persistence.database import Connection, Database, statement
 from tideq.persistence.reading.filters import TaskFilter
-from tideq.persistence.reading.freshness import Freshness
+from tideq.persistence.reading.freshness import Fresh
 from tideq.persistence.reading.listing import Listing
 from tideq.persistence.schema.partitions import TABLES, remove_from
 from tideq.queue_core.engine.feed import Feed
@@ -26,7 +26,7 @@ DEPENDENTS = [table for table in TABLES if table != "tasks"]
 
 
 class Cleanup:
-    def __init__(self, database: Database, listing: Listing, queue: Queue, feed: Feed, freshness: Freshness) -> None:
+    def __init__(self, database: Database, listing: Listing, queue: Queue, feed: Feed, freshness: Fresh) -> None:
         self._database = database
         self._listing = listing
         self._queue = queue

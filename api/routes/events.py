@@ -12,7 +12,7 @@ from tideq.api.calls import EVENT_ID, LAST_EVENT_ID, call
 from tideq.api.event_stream import EventFilter, EventStream, Listener
 from tideq.api.problems import ServiceClosing, UnprocessableContent
 from tideq.api.service import InjectedService
-from tideq.queue_core.engine.outbox import Position, parse_position
+from tideq.queue_core.engine.places import Places, parse_places
 from tideq.queue_core.states import TaskState
 
 Http = Request[Caller, Any, Any]
@@ -55,21 +55,21 @@ async def events(
     """
     if service.is_closing:
         raise ServiceClosing("draining")
-    after = _position(request.headers.get("last-event-id") or last_event_id)
+    after = _places(request.headers.get("last-event-id") or last_event_id, len(service.outboxes))
     chosen = EventFilter(*map(_set, (task_id, status, task_type, priority, worker_id)))
-    return EventStream(Listener(service.outbox, service.outbox_reader, chosen.wants, after), service.meters)
+    return EventStream(Listener(service.outboxes, service.outbox_reader, chosen.wants, after), service.meters)
 
 
 def _set(values: Iterable[str] | None) -> frozenset[str]:
     return frozenset(map(str, values or ()))
 
 
-def _position(written: str | None) -> Position | None:
+def _places(written: str | None, count: int) -> Places | None:
     if not written:
         return None
-    if (position := parse_position(written)) is None:
+    if (places := parse_places(written, count)) is None:
         raise UnprocessableContent(f"{written[:40]!r} is no event id of ours")
-    return position
+    return places
 
 
 router = Router("/api/v1/events", route_handlers=[events])

@@ -112,7 +112,7 @@ async def submit_batch(request: Http, service: InjectedService) -> Response[byte
     with sending:
         answers = await recall.submit_many(service, tasks)
         sending.sent([answer.task_id for answer in answers])
-    await service.durability.reach(levels, answers[0].task_id)
+    await service.durability.reach(levels, *(answer.task_id for answer in answers))
     known = await recall.known_tasks(service, answers)
     return created(
         schemas.BatchOut(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tideq.persistence.database import Database
 from tideq.persistence.dead_letters.letters import DeadLetterFilter, DeadLetters, Death
-from tideq.persistence.reading.freshness import Freshness
+from tideq.persistence.reading.freshness import Fresh
 from tideq.persistence.reading.history import hold
 from tideq.queue_core.engine.queue import KeptTask, Queue
 from tideq.queue_core.engine.record import parse_record
@@ -38,7 +38,7 @@ AS_BEFORE = Terms()
 
 
 class Replays:
-    def __init__(self, database: Database, dead_letters: DeadLetters, queue: Queue, freshness: Freshness) -> None:
+    def __init__(self, database: Database, dead_letters: DeadLetters, queue: Queue, freshness: Fresh) -> None:
         self._database = database
         self._dead_letters = dead_letters
         self._queue = queue

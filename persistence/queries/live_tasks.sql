@@ -1,4 +1,6 @@
 -- Everything a rebuild needs of the tasks in these states.
+-- Parameters: the states; which partitions their ids may say, twice, null for any.
 SELECT task_id::text, task_type, parameters, attributes, record, error IS NOT NULL
 FROM tasks
-WHERE state = ANY (%s);
+WHERE state = ANY (%s)
+  AND (%s::int[] IS NULL OR get_byte(uuid_send(task_id), 10) = ANY (%s));

@@ -1,6 +1,8 @@
 """How far history is behind the queue, and waiting for it to catch up."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import Protocol
 
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.queue_core.engine.feed import FIRST_ID, Feed, entry_order
@@ -8,6 +10,27 @@ from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.errors import StoreReplaced
 
 LOOK_AGAIN_SECONDS = 0.01
+
+
+class Fresh(Protocol):
+    """What those who read history want to know of it."""
+
+    async def catch_up(self, seconds: float) -> bool: ...
+
+    async def lag_ms(self, now_ms: int) -> int: ...
+
+
+class FreshnessOfAll:
+    """Of all partitions: history has caught up when it has with each."""
+
+    def __init__(self, parts: Sequence["Freshness"]) -> None:
+        self._parts = parts
+
+    async def catch_up(self, seconds: float) -> bool:
+        return all(await asyncio.gather(*(part.catch_up(seconds) for part in self._parts)))
+
+    async def lag_ms(self, now_ms: int) -> int:
+        return max(await asyncio.gather(*(part.lag_ms(now_ms) for part in self._parts)))
 
 
 class Freshness:

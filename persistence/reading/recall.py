@@ -10,7 +10,7 @@ import uuid
 from collections.abc import AsyncGenerator, Sequence
 from typing import NamedTuple
 
-from tideq.persistence.reading.freshness import Freshness
+from tideq.persistence.reading.freshness import Fresh
 from tideq.persistence.reading.history import History, TransitionRow
 from tideq.persistence.schema.partitions import instant_of
 from tideq.queue_core.engine.feed import Feed
@@ -32,7 +32,7 @@ class Way(NamedTuple):
 
 
 class Recall:
-    def __init__(self, history: History, freshness: Freshness, feed: Feed, result_ttl_ms: int) -> None:
+    def __init__(self, history: History, freshness: Fresh, feed: Feed, result_ttl_ms: int) -> None:
         self._history = history
         self._freshness = freshness
         self._feed = feed

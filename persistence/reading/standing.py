@@ -4,11 +4,14 @@ While the database is away, the lag is reckoned from where history was last seen
 """
 
 import asyncio
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from tideq.persistence.checkpoints import Checkpoint
 from tideq.persistence.database import Database, statement
+from tideq.queue_core.engine.engine import Engine
 from tideq.queue_core.engine.feed import FIRST_ID, Feed
+from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.errors import HistoryUnavailable
 
 MAX_SECONDS = 1.0
@@ -60,3 +63,34 @@ class Watch:
     async def _lag_ms(self, now_ms: int, after: str) -> int:
         entries = await self._feed.read(after, count=1)
         return max(now_ms - int(entries[0].fields[b"now_ms"]), 0) if entries else 0
+
+
+class WatchOfAll(Watch):
+    """Of all partitions: history lags as much as where it lags most, and is of the epoch it has come to everywhere."""
+
+    def __init__(self, database: Database, feed: Feed, parts: Sequence[tuple[Watch, Scripts]]) -> None:
+        super().__init__(database, feed, 0)
+        self._parts = parts
+
+    async def standing(self, now_ms: int, epoch: str) -> Standing:
+        """Each partition has an epoch of its own; the one that is given is the first's."""
+        told = await asyncio.gather(*(watch.standing(now_ms, scripts.epoch) for watch, scripts in self._parts))
+        return Standing(
+            is_up=all(each.is_up for each in told),
+            epoch=_known(min, [each.epoch for each in told]),
+            parked_count=_known(sum, [each.parked_count for each in told]),
+            lag_ms=_known(max, [each.lag_ms for each in told]),
+        )
+
+
+def _known(merge: Callable[[list[int]], int], values: list[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return merge(known) if known else None
+
+
+def watch_of(database: Database, client: Any, engine: Engine) -> Watch:
+    parts = [
+        (Watch(database, Feed(client, client, part.keys), part.settings.partition), part.scripts)
+        for part in engine.parts
+    ]
+    return parts[0][0] if len(parts) == 1 else WatchOfAll(database, Feed(client, client, engine.keys), parts)

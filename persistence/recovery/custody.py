@@ -14,6 +14,7 @@ from functools import partial
 import structlog
 from psycopg import errors
 
+from tideq.persistence.belonging import EVERYTHING, Belonging
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Connection, Database
 from tideq.persistence.recovery.rebuild import Plan, Rebuild
@@ -70,8 +71,10 @@ class Custodian:
         scripts: Scripts,
         identity: StoreIdentity,
         on_progress: Callable[[int, int], None] = lambda done, total: None,
+        belonging: Belonging = EVERYTHING,
     ) -> None:
         self.identity = identity
+        self._belonging = belonging
         self._database = database
         self._restoration = restoration
         self._settings = settings
@@ -237,10 +240,20 @@ class Custodian:
 
     def _rebuild(self, connection: Connection) -> Rebuild:
         drained = partial(drain, self._database, self._restoration.feed, self._settings.partition)
-        return Rebuild(connection, self._restoration, self._checkpoints, self._settings, drained, self._goes_on)
+        return Rebuild(
+            connection,
+            self._restoration,
+            self._checkpoints,
+            self._settings,
+            drained,
+            self._goes_on,
+            self._belonging,
+        )
 
     def _reconciliation(self, connection: Connection) -> Reconciliation:
-        return Reconciliation(connection, self._restoration, self._checkpoints, self._settings, self._goes_on)
+        return Reconciliation(
+            connection, self._restoration, self._checkpoints, self._settings, self._goes_on, self._belonging
+        )
 
     async def _is_unchanged(self) -> bool:
         """History is away, but this very run of the server was found sound before: the queue goes on."""

@@ -14,14 +14,15 @@ import msgspec
 import structlog
 
 from tideq.persistence.database import Database
+from tideq.persistence.recovery.custodians import Custodians, custody_of
 from tideq.persistence.recovery.custody import Custodian
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.background import running
 from tideq.queue_core.engine.engine import Engine, assemble_engine
 from tideq.queue_core.engine.identity import StoreIdentity
-from tideq.queue_core.engine.restoring import SEAL, Restoration
+from tideq.queue_core.engine.restoring import SEAL
 from tideq.queue_core.engine.store import connect
-from tideq.queue_core.errors import HistoryUnavailable, QueueError
+from tideq.queue_core.errors import HistoryUnavailable, QueueError, Unavailable
 from tideq.queue_core.settings import QueueSettings, SettingsError
 
 RETRY_SECONDS = 0.25
@@ -34,7 +35,7 @@ class KeptStore:
     client: Any
     engine: Engine
     database: Database | None
-    custodian: Custodian | None
+    custodian: Custodian | Custodians | None
     plain_client: Any
     """Talks to any server that answers: for looking at what is not trusted yet."""
 
@@ -71,14 +72,22 @@ async def _open_with_history(
         contextlib.aclosing(plain),
         Database(history.database_url, queue.queue_name) as database,
     ):
-        restoration = Restoration(plain, queue)
-        custodian = Custodian(database, restoration, queue, engine.scripts, identity, on_progress)
+        custodian = custody_of(database, plain, queue, engine, identity, on_progress)
         await _settle_or_stay_closed(custodian, identity)
+        await _align(engine)
         async with running(custodian.watch()):
             yield KeptStore(client, engine, database, custodian, plain)
 
 
-async def _settle_or_stay_closed(custodian: Custodian, identity: StoreIdentity) -> None:
+async def _align(engine: Engine) -> None:
+    """Of several partitions new ones learn which pauses and limits there are; who cannot be asked now keeps its own."""
+    try:
+        await engine.controls.align()
+    except Unavailable as error:
+        log.warning("pauses and limits of all partitions could not be compared", error=str(error))
+
+
+async def _settle_or_stay_closed(custodian: Custodian | Custodians, identity: StoreIdentity) -> None:
     """Without history nothing can be compared: the service answers that it is closed, and opens as soon as it can."""
     try:
         await custodian.settle()
@@ -93,7 +102,8 @@ async def _open_without(redis_url: str, queue: QueueSettings) -> AsyncGenerator[
     client = connect(redis_url)
     engine = assemble_engine(client, msgspec.structs.replace(queue, retention=retention))
     doubt = asyncio.Event()
-    engine.scripts.on_replaced = doubt.set
+    for part in engine.parts:
+        part.scripts.on_replaced = doubt.set
     async with contextlib.aclosing(client):
         await _open(engine)
         async with running(_begin_anew_for_ever(engine, doubt)):
@@ -112,14 +122,20 @@ async def _open(engine: Engine, epoch: str | None = None) -> str:
     return found
 
 
+async def _begin_anew(part: Engine) -> None:
+    before = part.scripts.epoch
+    epoch = await _open(part, str(int(before) + 1) if before.isdigit() else None)
+    if epoch != before:
+        log.error("the store was replaced, and there is no history to rebuild it from", epoch=epoch)
+
+
 async def _begin_anew_for_ever(engine: Engine, doubt: asyncio.Event) -> None:
     while True:
         await doubt.wait()
         doubt.clear()
         try:
-            before = engine.scripts.epoch
-            epoch = await _open(engine, str(int(before) + 1) if before.isdigit() else None)
-            log.error("the store was replaced, and there is no history to rebuild it from", epoch=epoch)
+            for part in engine.parts:
+                await _begin_anew(part)
         except (QueueError, SettingsError) as error:
             log.warning("store in doubt", error=str(error))
             await asyncio.sleep(RETRY_SECONDS)

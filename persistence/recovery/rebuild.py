@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from psycopg import AsyncServerCursor
 
+from tideq.persistence.belonging import EVERYTHING, Belonging
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Connection, statement
 from tideq.persistence.definitions import joined, pack_definition, packed_record
@@ -60,7 +61,9 @@ class Rebuild:
         settings: QueueSettings,
         drain: Drain,
         on_progress: Progress = lambda done, total: None,
+        belonging: Belonging = EVERYTHING,
     ) -> None:
+        self._belonging = belonging
         self._connection = connection
         self._restoration = restoration
         self._checkpoints = checkpoints
@@ -69,7 +72,7 @@ class Rebuild:
         self._on_progress = on_progress
 
     async def plan(self) -> Plan:
-        live = dict(await self._rows("live_counts", (LIVE,)))
+        live = dict(await self._rows("live_counts", (LIVE, *(self._belonging.bytes,) * 2)))
         retention = self._settings.retention
         spans = (retention.dead_letter_ttl_ms, retention.idempotency_ttl_ms)
         ((dead, keys, parked),) = await self._rows("other_counts", (*spans, self._settings.partition))
@@ -94,12 +97,12 @@ class Rebuild:
         """While one batch is being put back the next is being read: half of the time is the store's."""
         done = 0
         async with self._connection.transaction(), self._connection.cursor(name="live") as cursor:
-            await cursor.execute(statement("live_tasks"), (LIVE,))
+            await cursor.execute(statement("live_tasks"), (LIVE, *(self._belonging.bytes,) * 2))
             reading = asyncio.create_task(_read(cursor))
             try:
                 while (returning := await reading).tasks:
                     reading = asyncio.create_task(_read(cursor))
-                    await _put(self._connection, self._restoration, returning)
+                    await _put(self._connection, self._restoration, await self._own(returning))
                     done += len(returning.tasks)
                     self._on_progress(done, total)
             finally:
@@ -110,9 +113,16 @@ class Rebuild:
         for tasks in _slices(await parked_tasks(self._connection, self._settings.partition)):
             await self._restoration.put_tasks([task.restored for task in tasks])
 
+    async def _own(self, returning: Returning) -> Returning:
+        own = await self._belonging.own([task.task_id for task in returning.tasks])
+        return Returning(
+            [task for task in returning.tasks if task.task_id in own],
+            [task_id for task_id in returning.failed_ids if task_id in own],
+        )
+
     async def _put_rest(self) -> None:
         """Keys first: nobody can submit yet, and whoever repeats a submission later must meet its key."""
-        await put_keys_and_dead_letters(self._connection, self._restoration, self._settings.retention)
+        await put_keys_and_dead_letters(self._connection, self._restoration, self._settings.retention, self._belonging)
         belongings = dict(await self._rows("belongings", (self._settings.partition,)))
         due_ms = await self._restoration.now_ms() + self._settings.leases.heartbeat_timeout_ms
         await self._restoration.put_belongings(belongings, due_ms)
@@ -125,11 +135,16 @@ async def rows_of(connection: Connection, name: str, parameters: tuple[Any, ...]
     return await (await connection.execute(statement(name), parameters)).fetchall()
 
 
-async def put_keys_and_dead_letters(connection: Connection, restoration: Restoration, retention: Retention) -> None:
-    for keys in _slices(await rows_of(connection, "kept_keys", (retention.idempotency_ttl_ms,))):
+async def put_keys_and_dead_letters(
+    connection: Connection, restoration: Restoration, retention: Retention, belonging: Belonging = EVERYTHING
+) -> None:
+    """Of several partitions each takes all keys that may be looked for there: one too many does no harm."""
+    narrowed = (belonging.bytes,) * 2
+    for keys in _slices(await rows_of(connection, "kept_keys", (retention.idempotency_ttl_ms, *narrowed))):
         await restoration.put_keys([_kept_key(row, retention.idempotency_ttl_ms) for row in keys])
-    for dead in _slices(await rows_of(connection, "dead_ids", (retention.dead_letter_ttl_ms,))):
-        await restoration.put_dead_letters(dict(dead))
+    for dead in _slices(await rows_of(connection, "dead_ids", (retention.dead_letter_ttl_ms, *narrowed))):
+        own = await belonging.own([task_id for task_id, _ in dead])
+        await restoration.put_dead_letters({task_id: died_ms for task_id, died_ms in dead if task_id in own})
 
 
 async def put_back(connection: Connection, restoration: Restoration, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -138,6 +153,8 @@ async def put_back(connection: Connection, restoration: Restoration, rows: Seque
 
 
 async def _put(connection: Connection, restoration: Restoration, returning: Returning) -> None:
+    if not returning.tasks:
+        return
     await restoration.put_tasks(returning.tasks)
     if returning.failed_ids:
         errors: dict[str, dict[int, bytes]] = {}

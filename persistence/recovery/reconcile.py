@@ -8,6 +8,7 @@ not write but keeps parked counts as known.
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 
+from tideq.persistence.belonging import EVERYTHING, Belonging
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Connection, statement
 from tideq.persistence.recovery.parked import ParkedTask, parked_tasks
@@ -38,8 +39,10 @@ class Reconciliation:
         checkpoints: Checkpoints,
         settings: QueueSettings,
         goes_on: Callable[[], None] = lambda: None,
+        belonging: Belonging = EVERYTHING,
     ) -> None:
         """`goes_on` is called after every part of the work."""
+        self._belonging = belonging
         self._connection = connection
         self._restoration = restoration
         self._checkpoints = checkpoints
@@ -69,7 +72,7 @@ class Reconciliation:
         for difference, task in await self._parked():
             on_difference(difference)
             await self._restoration.put_tasks([task.restored])
-        await put_keys_and_dead_letters(self._connection, self._restoration, self._settings.retention)
+        await put_keys_and_dead_letters(self._connection, self._restoration, self._settings.retention, self._belonging)
         await self._restoration.enter(sealed, str(epoch), checkpoint.now_ms)
         return str(epoch)
 
@@ -86,10 +89,12 @@ class Reconciliation:
             ids = known[start : start + FETCH_COUNT]
             rows = await (await self._connection.execute(statement("standings"), (ids,))).fetchall()
             yield [each for each in await self._compare(rows) if each.in_store is not None]
-        rows = await (await self._connection.execute(statement("live_standings"), (LIVE,))).fetchall()
+        narrowed = (self._belonging.bytes,) * 2
+        rows = await (await self._connection.execute(statement("live_standings"), (LIVE, *narrowed))).fetchall()
         for start in range(0, len(rows), FETCH_COUNT):
-            missing = await self._compare(rows[start : start + FETCH_COUNT])
-            yield [each for each in missing if each.in_store is None]
+            missing = [each for each in await self._compare(rows[start : start + FETCH_COUNT]) if each.in_store is None]
+            own = await self._belonging.own([each.task_id for each in missing])
+            yield [each for each in missing if each.task_id in own]
 
     async def _parked(self) -> list[tuple[Difference, ParkedTask]]:
         """Of tasks with parked events, those that the store has an older version of, or should have and has not."""

@@ -1,24 +1,37 @@
 """A replicator with everything it needs, on a store in custody."""
 
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 from tideq.persistence.recovery.kept_store import KeptStore
 from tideq.persistence.replication.replicator import Replicator
 from tideq.persistence.replication.writer import Batch
+from tideq.queue_core.background import together
 from tideq.queue_core.engine.feed import Feed
-from tideq.queue_core.engine.keys import Keys
-from tideq.queue_core.engine.store import connect_listener
+from tideq.queue_core.engine.store import connect_reader
 from tideq.queue_core.settings import QueueSettings
 
 
 @contextlib.asynccontextmanager
 async def replicator_on(
     store: KeptStore, redis_url: str, settings: QueueSettings, on_batch: Callable[[Batch], None] = lambda _: None
-) -> AsyncGenerator[Replicator]:
+) -> AsyncGenerator["Replicator | Replicators"]:
     if store.database is None:
         raise ValueError("without DATABASE_URL there is nowhere to replicate to")
-    listener = connect_listener(redis_url, store.custodian.identity if store.custodian else None)
+    listener = connect_reader(redis_url, store.custodian.identity if store.custodian else None)
     async with contextlib.aclosing(listener):
-        feed = Feed(store.client, listener, Keys(settings.queue_name, settings.partition))
-        yield Replicator(store.database, store.engine, feed, settings.partition, on_batch)
+        replicators = [
+            Replicator(store.database, part, Feed(store.client, listener, part.keys), part.settings.partition, on_batch)
+            for part in store.engine.parts
+        ]
+        yield replicators[0] if len(replicators) == 1 else Replicators(replicators)
+
+
+class Replicators:
+    """One a partition: those of several processes share the partitions, since each works under its own lock."""
+
+    def __init__(self, parts: Sequence[Replicator]) -> None:
+        self._parts = parts
+
+    async def run_for_ever(self) -> None:
+        await together(*(part.run_for_ever() for part in self._parts))

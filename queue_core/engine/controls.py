@@ -73,6 +73,9 @@ class Controls:
         rows = [word for rule in rules.items() for word in rule]
         accepted(await self.scripts.call("control", scope=scope, rows=rows))
 
+    async def align(self) -> None:
+        """One partition agrees with itself."""
+
     async def rules(self) -> dict[str, str]:
         """Everything in force, by kind and scope, as the store keeps it."""
         _, controls, _ = accepted(await self.scripts.call("belongings"))

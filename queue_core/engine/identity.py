@@ -18,17 +18,18 @@ class StoreIdentity:
 
     def __init__(self) -> None:
         self.doubt = asyncio.Event()
-        self._trusted = ""
+        self._trusted: frozenset[str] = frozenset()
 
-    def trust(self, identity: str) -> None:
-        self._trusted = identity
+    def trust(self, *identities: str) -> None:
+        """These and no others."""
+        self._trusted = frozenset(identities)
         self.doubt.clear()
 
     async def check(self, connection: Any) -> None:
         """What the driver calls for every new connection, before any command."""
         await connection.on_connect()
         await connection.send_command("INFO", "server", "replication")
-        if identity_in(text(await connection.read_response())) != self._trusted:
+        if identity_in(text(await connection.read_response())) not in self._trusted:
             self.doubt.set()
             raise StoreConnectionError("the store has restarted and is being compared with history")
 
@@ -41,8 +42,19 @@ class Bearing(NamedTuple):
     """It took over from another server, which may still run and not know."""
 
 
-async def bearing_of(client: Any) -> Bearing:
-    info = await client.info("server", "replication")
+async def bearing_of(client: Any, node: Any = None) -> Bearing:
+    """Of the server, or of one node of a cluster."""
+    return (await bearings_of(client, node))[0]
+
+
+async def bearings_of(client: Any, node: Any = None) -> list[Bearing]:
+    """Of the server, of one node of a cluster or, where none is named, of all of its nodes that answer."""
+    target = {} if node is None else {"target_nodes": node}
+    info = await client.info("server", "replication", **target)
+    return [_bearing(each) for each in ([info] if "run_id" in info else info.values())]
+
+
+def _bearing(info: dict[str, Any]) -> Bearing:
     identity = _identity(str(info.get("run_id", "")), str(info.get("master_replid", "")))
     return Bearing(identity, was_replica=bool(str(info.get("master_replid2", "")).strip("0")))
 

@@ -1,5 +1,6 @@
 """Watching the store's memory, so that submissions are refused before the store must refuse everything."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tideq.queue_core.engine.replies import accepted
@@ -27,7 +28,9 @@ async def read_memory(client: Any) -> Memory:
 
 
 class MemoryWatch:
-    def __init__(self, client: Any, scripts: Scripts, max_ratio: float) -> None:
+    """Of all partitions: which of a cluster's nodes runs short is told to each, since tasks go to any."""
+
+    def __init__(self, client: Any, scripts: Sequence[Scripts], max_ratio: float) -> None:
         self._client = client
         self._scripts = scripts
         self._max_ratio = max_ratio
@@ -35,7 +38,8 @@ class MemoryWatch:
     async def observe(self) -> float:
         """Note whether memory runs short; returns the used share of the limit, 0 where the store has none."""
         ratio = (await read_memory(self._client)).ratio
-        accepted(await self._scripts.call("pressure", is_high=int(ratio >= self._max_ratio)))
+        for scripts in self._scripts:
+            accepted(await scripts.call("pressure", is_high=int(ratio >= self._max_ratio)))
         return ratio
 
 

@@ -61,16 +61,17 @@ class Event(msgspec.Struct, frozen=True):
     task_id: str
     task_type: str
     record: Record
+    partition: int = 0
 
 
-def parse_entry(entry_id: str, fields: Mapping[bytes, bytes], lanes: LaneNames) -> Iterator[Event]:
+def parse_entry(entry_id: str, fields: Mapping[bytes, bytes], lanes: LaneNames, partition: int = 0) -> Iterator[Event]:
     """The events of one stream entry, in the order they happened."""
     now_ms, epoch, place = int(fields[b"now_ms"]), text(fields[b"epoch"]), end_of(entry_id)
     names = (name for name in fields if b":" not in name and name not in (b"now_ms", b"epoch"))
     for number, name in enumerate(names, 1):
         record = parse_record(fields[name])
         task_type = lanes.task_type(record.text("lane"))
-        yield Event(place._replace(number=number), now_ms, epoch, text(name), task_type, record)
+        yield Event(place._replace(number=number), now_ms, epoch, text(name), task_type, record, partition)
 
 
 class Page(NamedTuple):
@@ -83,9 +84,10 @@ Entries = list[tuple[str, Mapping[bytes, bytes]]]
 
 
 class Outbox:
-    """The stream, to be looked into at any place."""
+    """The stream of one partition, to be looked into at any place."""
 
-    def __init__(self, client: Any, keys: Keys) -> None:
+    def __init__(self, client: Any, keys: Keys, partition: int = 0) -> None:
+        self.partition = partition
         self._client = client
         self._stream = keys.key("outbox")
         self._lanes = LaneNames(client, keys)
@@ -109,6 +111,18 @@ class Outbox:
         events = [event for event in await self.parse(entries) if event.position > position]
         return Page(events, end_of(entries[-1][0]))
 
+    async def first_page(self) -> Page | None:
+        """From the first entry there ever was; None where the stream no longer has it."""
+        with store_errors():
+            entries = _texts(await self._client.xrange(self._stream, count=PAGE_ENTRIES))
+        if not entries:
+            return Page([], BEGINNING)
+        with store_errors():
+            stream = await self._client.xinfo_stream(self._stream)
+        if stream["entries-added"] != stream["length"]:
+            return None
+        return Page(await self.parse(entries), end_of(entries[-1][0]))
+
     async def read_after(self, position: Position, count: int, block_ms: int) -> Entries:
         """The next entries as they are, waiting for the first."""
         with store_errors():
@@ -118,7 +132,11 @@ class Outbox:
     async def parse(self, entries: Entries) -> list[Event]:
         with store_errors():
             await self._lanes.refresh()
-        return [event for entry_id, fields in entries for event in parse_entry(entry_id, fields, self._lanes)]
+        return [
+            event
+            for entry_id, fields in entries
+            for event in parse_entry(entry_id, fields, self._lanes, self.partition)
+        ]
 
 
 def _texts(entries: list[tuple[bytes, Mapping[bytes, bytes]]]) -> Entries:

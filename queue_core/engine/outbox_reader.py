@@ -13,6 +13,7 @@ import structlog
 
 from tideq.queue_core.background import end
 from tideq.queue_core.engine.outbox import BEGINNING, Event, Outbox, Position, end_of
+from tideq.queue_core.engine.places import Places
 from tideq.queue_core.errors import StoreUnavailable
 
 BLOCK_MS = 2_000
@@ -95,9 +96,18 @@ class OutboxReader:
         self._wanted.set()
         await self._started.wait()
 
+    @property
+    def places(self) -> Places:
+        return Places((self.newest,))
+
     @contextlib.contextmanager
     def subscribe(self, wants: Callable[[Event], bool], max_waiting: int = 1_000) -> Generator[Subscription]:
-        subscription = Subscription(wants, max_waiting)
+        with self.passing_on(Subscription(wants, max_waiting)) as subscription:
+            yield subscription
+
+    @contextlib.contextmanager
+    def passing_on(self, subscription: Subscription) -> Generator[Subscription]:
+        """To a subscription that may hear others as well."""
         self._subscriptions.add(subscription)
         self._wanted.set()
         if self._is_closed:

@@ -13,9 +13,18 @@ untyped: Any = hiredis
 
 
 def packing(pool: Any) -> Any:
-    """The same pool, whose connections pack in C. A cluster's client makes its connections itself and is left alone."""
+    """The same pool, whose connections pack in C."""
     pool.connection_class = _packing(pool.connection_class)
     return pool
+
+
+def packing_cluster(client: Any, **options: Any) -> Any:
+    """The same client of a cluster, which makes its connections itself: those of all nodes, now and later."""
+    client.connection_kwargs["connection_class"] = _packing(client.connection_kwargs["connection_class"])
+    client.connection_kwargs.update(options)
+    for node in client.nodes_manager.startup_nodes.values():
+        packing(node).connection_kwargs.update(options)
+    return client
 
 
 @functools.cache

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 from tideq.queue_core.engine.belongings import put_belongings
 from tideq.queue_core.engine.feed import Feed, last_entry_id
-from tideq.queue_core.engine.identity import bearing_of
+from tideq.queue_core.engine.identity import Bearing, bearing_of
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.policy import scripts_for
 from tideq.queue_core.engine.reconnecting import connect_anew
 from tideq.queue_core.engine.record import Record, parse_record
 from tideq.queue_core.engine.replies import accepted, text
-from tideq.queue_core.engine.store import store_errors
+from tideq.queue_core.engine.store import node_of, store_errors
 from tideq.queue_core.errors import StoreUnavailable
 from tideq.queue_core.settings import QueueSettings
 
@@ -76,7 +76,7 @@ class Restoration:
     async def facts(self) -> StoreFacts:
         """The server's identity first: should another one answer what follows, entering an epoch will tell."""
         with store_errors():
-            present = await bearing_of(self._client)
+            present = await self._bearing()
             epoch, known = await self._client.hmget(self._keys.key("meta"), "epoch", "identity")
             return StoreFacts(
                 epoch=text(epoch or b""),
@@ -101,7 +101,7 @@ class Restoration:
     async def _enter(self, present: StoreFacts, epoch: str, least_now_ms: int) -> None:
         """A server that restarted meanwhile may have lost what was found or put there: it must be compared anew."""
         with store_errors():
-            identity = (await bearing_of(self._client)).identity
+            identity = (await self._bearing()).identity
         if identity != present.identity:
             raise StoreUnavailable("the store has restarted while it was compared with history")
         reply = await self._scripts.call(
@@ -113,6 +113,9 @@ class Restoration:
             least_lanes_version=(int(epoch) if epoch.isdigit() else 0) * LANES_PER_EPOCH,
         )
         accepted(reply)
+
+    async def _bearing(self) -> Bearing:
+        return await bearing_of(self._client, await node_of(self._client, self._keys.key("meta")))
 
     async def wipe(self) -> None:
         """Everything but the seal; the outbox first, which has been written to history by now."""
@@ -160,7 +163,8 @@ class Restoration:
 
     async def now_ms(self) -> int:
         with store_errors():
-            seconds, microseconds = await self._client.time()
+            node = await node_of(self._client, self._keys.key("meta"))
+            seconds, microseconds = await (self._client.time(target_nodes=node) if node else self._client.time())
         return int(seconds) * 1_000 + int(microseconds) // 1_000
 
     async def records(self, task_ids: Sequence[str]) -> dict[str, Record]:

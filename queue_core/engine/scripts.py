@@ -10,12 +10,14 @@ a Function library (docs/layouts.md): no difference at batch 100, and scripts ne
 
 import asyncio
 import functools
+import hashlib
 import random
 import re
 from collections.abc import Callable, Iterable, Mapping
 from importlib import resources
 from typing import Any, NamedTuple, TypeVar
 
+from redis.asyncio.cluster import RedisCluster
 from redis.exceptions import (
     AskError,
     BusyLoadingError,
@@ -237,6 +239,7 @@ class Scripts:
         self.on_replaced: Callable[[], None] = lambda: None
         """Called whenever the store turns out to be of another epoch."""
         self._client = client
+        self._is_cluster = isinstance(client, RedisCluster)
         self._keys = keys
         self._constants = {"seed": _seed, **constants}
         self._sends_flags = sends_flags
@@ -281,6 +284,8 @@ class Scripts:
                 return await self._client.evalsha(await self._hash(source), key_count, *words)
             except NoScriptError:
                 # Nothing ran, so it is safe to load the script and ask again.
+                if self._is_cluster:
+                    return await self._client.eval(self._shebang(source) + source.text, key_count, *words)
                 self._hashes.pop(source.name, None)
                 return await self._client.evalsha(await self._hash(source), key_count, *words)
         except OutOfMemoryError as error:
@@ -292,6 +297,10 @@ class Scripts:
             raise StoreUnavailable(str(error), is_untouched=is_untouched) from error
 
     async def _hash(self, source: Source) -> str:
+        """Loading goes to every node of a cluster, also to one that is away: there it is sent where it is needed."""
+        if self._is_cluster and source.name not in self._hashes:
+            text = self._shebang(source) + source.text
+            self._hashes[source.name] = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
         if source.name not in self._hashes:
             self._hashes[source.name] = await self._client.script_load(self._shebang(source) + source.text)
         return self._hashes[source.name]

@@ -22,10 +22,11 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisClusterException, RedisError
 
 from tideq.queue_core.engine.identity import StoreIdentity
-from tideq.queue_core.engine.packing import packing
+from tideq.queue_core.engine.packing import packing, packing_cluster
 from tideq.queue_core.errors import StoreUnavailable
 
 COMMAND_TIMEOUT_SECONDS = 5.0
+MAX_NODE_CONNECTIONS = 1_000
 SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 
 
@@ -53,14 +54,16 @@ class SentinelClient(redis.Redis):
 
 
 def connect(url: str, identity: StoreIdentity | None = None) -> Any:
-    """A client for commands: a short timeout, no hidden retries. With an identity it talks to trusted servers only.
-
-    A cluster's client asks each node for itself and takes no such check.
-    """
+    """A client for commands: a short timeout, no hidden retries. With an identity it talks to trusted servers only."""
     options: dict[str, Any] = {"socket_timeout": COMMAND_TIMEOUT_SECONDS}
-    if identity is not None and "cluster" not in urlsplit(url).scheme:
+    if identity is not None:
         options["redis_connect_func"] = identity.check
     return _client(url, **options)
+
+
+def connect_reader(url: str, identity: StoreIdentity | None = None) -> Any:
+    """A client for reads that wait for a second: in a cluster each goes to the node that has its stream."""
+    return connect(url, identity) if "cluster" in urlsplit(url).scheme else connect_listener(url, identity)
 
 
 def connect_listener(url: str, identity: StoreIdentity | None = None) -> Any:
@@ -125,6 +128,29 @@ def _sentinel(parts: SplitResult, options: dict[str, Any]) -> Any:
 
 
 def _cluster(parts: SplitResult, options: dict[str, Any]) -> Any:
+    """Where a slot has moved to is noted; to look at all nodes anew after some moves, as the driver would, it closes
+    connections that other calls wait on."""
     nodes = [ClusterNode(host, port) for host, port in _addresses(parts, 6_379)]
-    retry = options.pop("retry")
-    return RedisCluster(startup_nodes=nodes, retry=retry, **options)
+    own = {"redis_connect_func": options.pop("redis_connect_func")} if "redis_connect_func" in options else {}
+    limits = {"max_connections": MAX_NODE_CONNECTIONS, "reinitialize_steps": 0}
+    client = RedisCluster(startup_nodes=nodes, retry=options.pop("retry"), **limits, **options)
+    return packing_cluster(client, **own)
+
+
+def is_cluster(client: Any) -> bool:
+    return isinstance(client, RedisCluster)
+
+
+async def node_of(client: Any, key: str) -> Any:
+    """For a cluster's client the node that has this key, to be named as a target; else none."""
+    if not is_cluster(client):
+        return None
+    await client.initialize()
+    return client.get_node_from_key(key)
+
+
+def node_client(node: Any) -> Any:
+    """A client for one node of a cluster alone; whoever asks for it closes it."""
+    options = {name: value for name, value in node.connection_kwargs.items() if name != "himport_registry"}
+    pool: Any = redis.ConnectionPool(connection_class=node.connection_class, **options)
+    return redis.Redis.from_pool(pool)

@@ -11,17 +11,16 @@ and go on waiting in their old place.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import structlog
 from redis.exceptions import RedisError
 
 from tideq.queue_core.background import end
-from tideq.queue_core.engine.keys import Keys
-from tideq.queue_core.engine.replies import accepted, instant, number, text
-from tideq.queue_core.engine.scripts import Scripts
+from tideq.queue_core.engine.replies import text
 from tideq.queue_core.engine.waiting_room import Waiter, WaitingRoom
+from tideq.queue_core.engine.wake_source import Survey, WakeSource
 from tideq.queue_core.errors import QueueError
 from tideq.queue_core.task import Claim, Stop
 
@@ -36,14 +35,10 @@ log = structlog.get_logger(__name__)
 class Wakeups:
     """Use as an async context manager; leaving it answers every waiting poll."""
 
-    def __init__(self, scripts: Scripts, client: Any, keys: Keys, open_listener: Callable[[], Any]) -> None:
-        self._scripts = scripts
-        self._client = client
-        self._keys = keys
+    def __init__(self, sources: Sequence[WakeSource], open_listener: Callable[[], Any]) -> None:
+        self._sources = {source.channel: source for source in sources}
         self._open_listener = open_listener
         self._room = WaitingRoom()
-        self._lanes_version = ""
-        self._lane_names: dict[str, str] = {}
         self._due_timer: asyncio.TimerHandle | None = None
         self._due_at = 0.0
         self._jobs: list[asyncio.Task[None]] = []
@@ -127,12 +122,12 @@ class Wakeups:
             listener = self._open_listener()
             try:
                 async with listener.pubsub() as subscription:
-                    await subscription.subscribe(self._keys.wake_channel)
+                    await subscription.subscribe(*self._sources)
                     await self._survey()
                     self._subscribed.set()
                     async for message in subscription.listen():
                         if message["type"] == "message":
-                            await self._hear(text(message["data"]))
+                            await self._hear(self._sources[text(message["channel"])], text(message["data"]))
             except (RedisError, QueueError, OSError) as error:
                 log.warning("wake-up subscription lost", error=str(error))
                 await asyncio.sleep(RECONNECT_SECONDS)
@@ -140,7 +135,7 @@ class Wakeups:
                 with contextlib.suppress(RedisError, OSError):
                     await listener.aclose()
 
-    async def _hear(self, message: str) -> None:
+    async def _hear(self, source: WakeSource, message: str) -> None:
         """`<lanes version> <lane>:<ready> … worker:<id> due:<milliseconds> look:1`, each part optional."""
         version, *parts = message.split(" ")
         for part in parts:
@@ -152,7 +147,7 @@ class Wakeups:
             elif subject == "look":
                 self._should_look.set()
             else:
-                self._room.wake_for(await self._signature(version, subject), int(value))
+                self._room.wake_for(await source.signature(version, subject), int(value))
 
     async def _survey_while_waited_for(self) -> None:
         while True:
@@ -165,11 +160,17 @@ class Wakeups:
             await asyncio.sleep(MIN_SURVEY_GAP_SECONDS)
 
     async def _survey(self) -> None:
-        now, version, next_at, ready = accepted(await self._scripts.call("survey", most=max(len(self._room), 1)))
-        for part in ready:
-            lane, _, count = text(part).partition(":")
-            self._room.wake_for(await self._signature(text(version), lane), int(count))
-        self._note_due(instant(next_at), number(now))
+        """One partition that is away is no reason not to look at the others."""
+        most = max(len(self._room), 1)
+        told = await asyncio.gather(*(each.survey(most) for each in self._sources.values()), return_exceptions=True)
+        for survey in told:
+            if isinstance(survey, Survey):
+                for signature, count in survey.ready:
+                    self._room.wake_for(signature, count)
+                self._note_due(survey.next_at_ms, survey.now_ms)
+        failures = [each for each in told if isinstance(each, BaseException)]
+        if len(failures) == len(told) or any(not isinstance(each, QueueError) for each in failures):
+            raise failures[0]
 
     def _note_due(self, due_ms: int | None, now_ms: int) -> None:
         if due_ms is not None:
@@ -185,13 +186,6 @@ class Wakeups:
             self._due_timer.cancel()
         # The time is kept here: what uvloop returns for a time that is now knows none.
         self._due_timer, self._due_at = loop.call_at(at, self._room.wake_one), at
-
-    async def _signature(self, version: str, lane: str) -> str:
-        if version != self._lanes_version or lane not in self._lane_names:
-            names = await self._client.hgetall(self._keys.key("lane_names"))
-            self._lane_names = {text(number): text(name) for number, name in names.items()}
-            self._lanes_version = version
-        return self._lane_names.get(lane, "")
 
 
 def _report_crash(job: asyncio.Task[None]) -> None:

@@ -17,6 +17,7 @@ from tideq.api import event_stream
 from tideq.api.event_stream import Listener
 from tideq.api.service import Service
 from tideq.queue_core.engine.outbox import Event, Outbox, Page, Position
+from tideq.queue_core.engine.places import Places
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ async def test_a_quiet_stream_is_kept_alive_and_tells_how_far_it_is(
     """A listener that wants nothing of what happens must not fall behind what the stream keeps."""
     monkeypatch.setattr(event_stream, "KEEP_ALIVE_SECONDS", 0.05)
     await service.outbox_reader.reading()
-    listener = Listener(service.outbox, service.outbox_reader, lambda _: False, None)
+    listener = Listener([service.outbox], service.outbox_reader, lambda _: False, None)
     with service.outbox_reader.subscribe(lambda _: False) as live:
         chunks = listener.chunks(live)
         assert await anext(chunks) == b": listening\nretry: 1000\n\n"
@@ -150,7 +151,7 @@ async def test_what_happens_while_a_listener_joins_in_is_told_once(
     monkeypatch.setattr(event_stream, "KEEP_ALIVE_SECONDS", 0.2)
     await kit.submit()
     crossing = Crossing(service, kit)
-    listener = Listener(crossing, service.outbox_reader, _everything, await service.outbox.newest())
+    listener = Listener([crossing], service.outbox_reader, _everything, Places((await service.outbox.newest(),)))
 
     told = b""
     with service.outbox_reader.subscribe(lambda _: False) as live:
@@ -169,7 +170,9 @@ async def test_a_place_survives_in_the_middle_of_an_entry(service: Service, kit:
     newest = await service.outbox.newest()
     middle = Position(newest.milliseconds, newest.sequence, 2)
 
-    greeting, events = await _first(Listener(service.outbox, service.outbox_reader, lambda _: True, middle), service, 2)
+    greeting, events = await _first(
+        Listener([service.outbox], service.outbox_reader, lambda _: True, Places((middle,))), service, 2
+    )
 
     assert f"id: {middle}\n".encode() in greeting
     assert events.count(b"event: transition") == 1

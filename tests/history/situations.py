@@ -10,7 +10,7 @@ from tests.kit import Kit
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Database
 from tideq.persistence.recovery.kept_store import KeptStore, running
-from tideq.persistence.replication.replicating import replicator_on
+from tideq.persistence.replication.replicating import Replicators, replicator_on
 from tideq.persistence.replication.replicator import Replicator
 from tideq.queue_core.engine.belongings import NAMES
 from tideq.queue_core.engine.feed import Feed, last_entry_id
@@ -26,7 +26,7 @@ async def until(condition: Callable[[], Awaitable[object]]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def replicating(kept: KeptStore, redis_url: str, kit: Kit) -> AsyncGenerator[Replicator]:
+async def replicating(kept: KeptStore, redis_url: str, kit: Kit) -> AsyncGenerator[Replicator | Replicators]:
     async with (
         replicator_on(kept, redis_url, kit.settings) as replicator,
         running(replicator.run_for_ever()),

@@ -143,5 +143,5 @@ async def test_a_task_that_the_server_does_not_have_is_not_called_safe_there(
     (stray,) = await submit_count(kit, 1)
     assurance = Assurance(taken.client, kit.keys)
 
-    assert not await assurance.reach(Durability.DISK, stray, WAIT_MS)
-    assert await assurance.reach(Durability.DISK, known, WAIT_MS)
+    assert not await assurance.reach(Durability.DISK, WAIT_MS, [stray])
+    assert await assurance.reach(Durability.DISK, WAIT_MS, [known])

@@ -96,11 +96,11 @@ async def test_memory_near_its_limit_closes_submission_and_frees_it_again(tmp_pa
         client = connect(stores.redis_url)
         kit = await make_kit(client, "default")
 
-        await MemoryWatch(client, kit.engine.scripts, max_ratio=1e-9).observe()
+        await MemoryWatch(client, [kit.engine.scripts], max_ratio=1e-9).observe()
         with pytest.raises(StoreFull):
             await kit.submit()
 
-        ratio = await MemoryWatch(client, kit.engine.scripts, max_ratio=0.9).observe()
+        ratio = await MemoryWatch(client, [kit.engine.scripts], max_ratio=0.9).observe()
         assert 0 < ratio < 0.9
         await kit.submit()
         await client.aclose()

@@ -12,6 +12,7 @@ from tideq.queue_core.engine import wakeups as wakeups_module
 from tideq.queue_core.engine.attempts import Held
 from tideq.queue_core.engine.store import connect_listener
 from tideq.queue_core.engine.waiting_room import Waiter
+from tideq.queue_core.engine.wake_source import WakeSource
 from tideq.queue_core.engine.wakeups import Wakeups
 from tideq.queue_core.lanes import worker_profile
 from tideq.queue_core.task import Claim, NewTask
@@ -50,7 +51,8 @@ class Pollers:
 
 @pytest.fixture
 async def pollers(kit: Kit, store: StoreUnderTest) -> AsyncIterator[Pollers]:
-    async with Wakeups(kit.engine.scripts, kit.client, kit.keys, lambda: connect_listener(store.url)) as wakeups:
+    source = WakeSource(kit.engine.scripts, kit.client, kit.keys)
+    async with Wakeups([source], lambda: connect_listener(store.url)) as wakeups:
         await wakeups.listening()
         yield Pollers(kit, wakeups)
 
@@ -278,8 +280,8 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Set whenever a notification has done its work."""
     heard, hear = asyncio.Event(), Wakeups._hear  # pyright: ignore[reportPrivateUsage]
 
-    async def hear_and_say_so(self: Wakeups, message: str) -> None:
-        await hear(self, message)
+    async def hear_and_say_so(self: Wakeups, source: WakeSource, message: str) -> None:
+        await hear(self, source, message)
         heard.set()
 
     monkeypatch.setattr(Wakeups, "_hear", hear_and_say_so)

@@ -17,6 +17,7 @@ from tideq.cli.endings import USAGE, stop, stop_with
 from tideq.cli.running import environ_with, log_to_stderr, say, settings_from, until_signal
 from tideq.cli.vitals import health_page
 from tideq.persistence.database import Database
+from tideq.persistence.recovery.custodians import Custodians, custody_of
 from tideq.persistence.recovery.custody import Custodian, Verdict
 from tideq.persistence.recovery.kept_store import open_kept_store
 from tideq.persistence.schema.migrations import MigrationError, migrate_when_reachable, missing_when_migrated
@@ -24,7 +25,6 @@ from tideq.persistence.schema.partitions import Partitions
 from tideq.queue_core.background import together
 from tideq.queue_core.engine.engine import assemble_engine
 from tideq.queue_core.engine.identity import StoreIdentity
-from tideq.queue_core.engine.restoring import Restoration
 from tideq.queue_core.engine.store import StoreUrlError, connect
 from tideq.queue_core.errors import QueueError
 from tideq.queue_core.readings import Counters
@@ -175,12 +175,11 @@ def _database(settings: ServiceSettings) -> Database:
 @contextlib.asynccontextmanager
 async def _custodian(
     settings: ServiceSettings, on_progress: OnProgress = lambda done, total: None
-) -> AsyncGenerator[Custodian]:
+) -> AsyncGenerator[Custodian | Custodians]:
     client = connect(settings.redis_url)
     async with contextlib.aclosing(client), _database(settings) as database:
-        scripts = assemble_engine(client, settings.queue).scripts
-        restoration = Restoration(client, settings.queue)
-        yield Custodian(database, restoration, settings.queue, scripts, StoreIdentity(), on_progress)
+        engine = assemble_engine(client, settings.queue)
+        yield custody_of(database, client, settings.queue, engine, StoreIdentity(), on_progress)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ from tideq.persistence.replication.replicating import replicator_on
 from tideq.persistence.schema.partitions import Partitions
 from tideq.queue_core.background import together
 from tideq.queue_core.engine.journal import JournalStore
-from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.memory import MemoryWatch
 from tideq.queue_core.readings import Counters
 from tideq.queue_core.tracing import Tracing
@@ -24,7 +23,8 @@ from tideq.workers.monitor.sweeper import sweep_for_ever
 async def sweep(
     store: KeptStore, settings: ServiceSettings, _counters: Counters, _tracing: Tracing | None = None
 ) -> None:
-    watch = MemoryWatch(store.client, store.engine.scripts, settings.queue.admission.max_memory_ratio)
+    scripts = [part.scripts for part in store.engine.parts]
+    watch = MemoryWatch(store.client, scripts, settings.queue.admission.max_memory_ratio)
     await sweep_for_ever(store.engine.queue, watch)
 
 
@@ -64,12 +64,13 @@ async def _probe(store: KeptStore, settings: ServiceSettings, counters: Counters
 
 async def _follow(store: KeptStore, settings: ServiceSettings, counters: Counters, tracing: Tracing | None) -> None:
     counters.watch("tideq_spans_dropped_total", lambda: tracing.lost_count if tracing else 0)
-    keys = Keys(settings.queue.queue_name, settings.queue.partition)
-    journal = JournalStore(store.client, store.engine.scripts, keys)
     with telling(settings.queue, tracing) as listeners:
-        follower = Follower(journal, [FlowMeter(counters), *listeners])
-        counters.watch("tideq_journal_gaps_total", lambda: follower.gap_count)
-        await follower.follow_for_ever()
+        meters = [FlowMeter(counters), *listeners]
+        followers = [
+            Follower(JournalStore(store.client, part.scripts, part.keys), meters) for part in store.engine.parts
+        ]
+        counters.watch("tideq_journal_gaps_total", lambda: sum(follower.gap_count for follower in followers))
+        await together(*(follower.follow_for_ever() for follower in followers))
 
 
 async def _sound_alarms(store: KeptStore, counters: Counters) -> None:

@@ -19,7 +19,6 @@ from tideq.client.models.tasks import Task
 from tideq.persistence.recovery.kept_store import KeptStore
 from tideq.queue_core.engine.clock import StoreClock
 from tideq.queue_core.engine.engine import assemble_engine
-from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.settings import QueueSettings
 from tideq.testing.inline_worker import InlineWorker
 from tideq.workers.runtime.handlers import Handlers
@@ -36,8 +35,7 @@ class LocalService:
         self.client = Client(url)
         self._service = service
         self._loop = loop
-        queue = service.settings.queue
-        self._clock = StoreClock(service.client, Keys(queue.queue_name, queue.partition))
+        self._clock = StoreClock(service.client, *(part.keys for part in service.engine.parts))
 
     def advance(self, seconds: float) -> None:
         """Let time pass at once: backoffs end, delays fall due, leases lapse, silent workers are given up."""

@@ -20,7 +20,7 @@ Told = TypeVar("Told")
 class Routing:
     def __init__(self, numbers: Sequence[int]) -> None:
         self.count = max(numbers)
-        self._numbers = tuple(numbers)
+        self.numbers = tuple(numbers)
 
     def of_id(self, task_id: str) -> int:
         """Where a task is looked for first: certain for ids made here."""
@@ -28,16 +28,16 @@ class Routing:
 
     def elsewhere(self, task_id: str) -> list[int]:
         """Where else a chosen id may lie: put there by an earlier number, of which 1 is always taken to be one."""
-        places = dict.fromkeys(_byte(task_id) % number for number in (*self._numbers, 1))
+        places = dict.fromkeys(_byte(task_id) % number for number in (*self.numbers, 1))
         return [place for place in places if place != self.of_id(task_id)]
 
     def of_key(self, name: str) -> list[int]:
         """Where a key is put, then where else it may lie. The name is that of `submission.idempotency_name`."""
-        return _unique(int(name[:12], 16) % number for number in self._numbers)
+        return _unique(int(name[:12], 16) % number for number in self.numbers)
 
     def of_chosen_id(self, task_id: str) -> list[int]:
         """Where a task with an id that its submitter chose is put, then where else it may lie."""
-        return _unique(_byte(task_id) % number for number in self._numbers)
+        return _unique(_byte(task_id) % number for number in self.numbers)
 
 
 async def spread(
@@ -79,6 +79,11 @@ async def seek(
         for n, each in zip(left, await spread(parts, places, [rows[n] for n in left], call), strict=True):
             found[n] = found[n] if is_missing(each) else each
     return found
+
+
+def places_of_byte(routing: Routing, byte: int) -> list[int]:
+    """Where tasks may lie whose ids say this partition."""
+    return _unique(byte % number for number in (routing.count, *routing.numbers, 1))
 
 
 def _byte(task_id: str) -> int:

@@ -6,16 +6,13 @@ from collections.abc import AsyncIterator
 
 from tideq.api.settings import ServiceSettings
 from tideq.cli.checks.finding import Finding, fail, ok, warn
-from tideq.persistence.checkpoints import Checkpoints
+from tideq.persistence.archive import freshness_of
 from tideq.persistence.database import Database
-from tideq.persistence.reading.freshness import Freshness
-from tideq.persistence.recovery.custody import Custodian, Verdict
+from tideq.persistence.recovery.custodians import custody_of
+from tideq.persistence.recovery.custody import Verdict
 from tideq.persistence.schema.migrations import MigrationError, missing_migrations
 from tideq.queue_core.engine.engine import assemble_engine
-from tideq.queue_core.engine.feed import Feed
 from tideq.queue_core.engine.identity import StoreIdentity
-from tideq.queue_core.engine.keys import Keys
-from tideq.queue_core.engine.restoring import Restoration
 from tideq.queue_core.engine.store import connect
 from tideq.queue_core.errors import QueueError
 
@@ -79,10 +76,9 @@ async def _check_against_store(database: Database, settings: ServiceSettings) ->
     except ValueError:
         return []
     async with contextlib.aclosing(client):
-        scripts = assemble_engine(client, queue).scripts
-        feed = Feed(client, client, Keys(queue.queue_name, queue.partition))
-        freshness = Freshness(Checkpoints(database, queue.partition), feed, scripts)
-        custodian = Custodian(database, Restoration(client, queue), queue, scripts, StoreIdentity())
+        engine = assemble_engine(client, queue)
+        freshness = freshness_of(database, client, engine)
+        custodian = custody_of(database, client, queue, engine, StoreIdentity())
         try:
             return [
                 check_verdict(await custodian.verdict()),

@@ -115,6 +115,7 @@ async def _check_scripts(client: Any) -> Finding:
 
 
 async def _check_epoch(client: Any, queue: QueueSettings) -> Finding:
+    """Of the first partition: the others are compared with history by the checks of that."""
     facts = await Restoration(client, queue).facts()
     if not facts.epoch:
         return ok("epoch", f"queue {queue.queue_name!r} is new here")

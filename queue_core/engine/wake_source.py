@@ -1,0 +1,41 @@
+"""What one partition tells those who wait: its channel, and a look at what is ready in its lanes."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.engine.replies import accepted, instant, number, text
+from tideq.queue_core.engine.scripts import Scripts
+
+
+class Survey(NamedTuple):
+    now_ms: int
+    next_at_ms: int | None
+    """When the next hidden task or silent worker falls due."""
+    ready: Sequence[tuple[str, int]]
+    """Lane signatures, and how many tasks each has."""
+
+
+class WakeSource:
+    def __init__(self, scripts: Scripts, client: Any, keys: Keys) -> None:
+        self.channel = keys.wake_channel
+        self._scripts = scripts
+        self._client = client
+        self._keys = keys
+        self._lanes_version = ""
+        self._lane_names: dict[str, str] = {}
+
+    async def survey(self, most: int) -> Survey:
+        now, version, next_at, ready = accepted(await self._scripts.call("survey", most=most))
+        found: list[tuple[str, int]] = []
+        for part in ready:
+            lane, _, count = text(part).partition(":")
+            found.append((await self.signature(text(version), lane), int(count)))
+        return Survey(number(now), instant(next_at), found)
+
+    async def signature(self, version: str, lane: str) -> str:
+        if version != self._lanes_version or lane not in self._lane_names:
+            names = await self._client.hgetall(self._keys.key("lane_names"))
+            self._lane_names = {text(number): text(name) for number, name in names.items()}
+            self._lanes_version = version
+        return self._lane_names.get(lane, "")
