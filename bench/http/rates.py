@@ -1,5 +1,6 @@
 """How much one API process takes: submissions by batch size, and whole lives through `sync`."""
 
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple
@@ -9,6 +10,7 @@ import msgspec
 from bench.figures import Figure, Plan, Table, Target, figure, ratio, take_turns
 from bench.http.jobs import SUBMISSION, Lives, Repeat
 from bench.http.processes import ServerProcess, load
+from bench.lifecycle import PAYLOAD
 from bench.server import BenchServer
 
 SUBMIT, BATCH = "/api/v1/tasks", "/api/v1/tasks/batch"
@@ -18,7 +20,10 @@ MAX_CPU_US = 40.0
 MAX_LIFE_CPU_US = 60.0
 """Four transitions in three requests."""
 
-ECHO, SINGLE, BATCH_100, BATCH_1000 = "empty echo", "submit 1", "submit 100", "submit 1 000"
+ECHO, BATCH_100, BATCH_1000 = "empty echo", "submit 100", "submit 1 000"
+FLOOR = "redis-py LPUSH, one by one, no service"
+SINGLES = {"submit 1, one connection": 1, "submit 1": 16, "submit 1, 64 connections": 64}
+"""How many submit at once: what comes together shares a call of the store."""
 LIVES_1, LIVES_2 = "whole lives, one client", "whole lives, two clients"
 
 
@@ -60,7 +65,11 @@ def _variants(
     on_service = partial(measured, store, service)
     return {
         ECHO: partial(measured, store, empty, 1, repeat(empty, "/echo", 0, plan.http_requests)),
-        SINGLE: partial(on_service, 1, repeat(service, SUBMIT, 1, plan.http_requests)),
+        FLOOR: partial(_floor, store, plan.http_requests),
+        **{
+            name: partial(on_service, 1, repeat(service, SUBMIT, 1, plan.http_requests, connections))
+            for name, connections in SINGLES.items()
+        },
         BATCH_100: partial(on_service, 100, repeat(service, BATCH, 100, plan.http_tasks // 100)),
         BATCH_1000: partial(on_service, 1_000, repeat(service, BATCH, 1_000, plan.http_tasks // 1_000)),
         LIVES_1: partial(on_service, LIFE_BATCH, Lives(service.port, rounds)),
@@ -68,10 +77,20 @@ def _variants(
     }
 
 
-def repeat(server: ServerProcess, path: str, batch: int, times: int) -> Repeat:
+async def _floor(store: BenchServer, times: int) -> Round:
+    """What no queue on the same store gets below that is told of one task at a time, by one client."""
+    began, before = time.perf_counter(), await store.cpu()
+    for _ in range(times):
+        await store.client.lpush("floor", PAYLOAD)
+    seconds, store_us = time.perf_counter() - began, (await store.cpu()).main_us - before.main_us
+    await store.client.delete("floor")
+    return Round(times / seconds, times / seconds, 0, 0, store_us / times)
+
+
+def repeat(server: ServerProcess, path: str, batch: int, times: int, connections: int = 0) -> Repeat:
     """Large batches come from fewer connections: as many tasks are under way either way."""
     body = {"tasks": [SUBMISSION] * batch} if path == BATCH else SUBMISSION if batch else {}
-    connections = 16 if batch <= 1 else 8 if batch <= 100 else 4
+    connections = connections or (16 if batch <= 1 else 8 if batch <= 100 else 4)
     return Repeat(server.port, path, msgspec.json.encode(body).decode(), times, connections)
 
 
@@ -86,18 +105,19 @@ async def measured(store: BenchServer, server: ServerProcess, batch: int, *jobs:
 
 
 def _rate_table(samples: dict[str, list[Round]]) -> Table:
-    base = [each.requests_per_second for each in samples[ECHO]]
+    base, floor = ([each.requests_per_second for each in samples[name]] for name in (ECHO, FLOOR))
     rows = tuple(
         (
             name,
             figure([each.requests_per_second for each in rounds]),
             figure([each.items_per_second for each in rounds]),
             ratio([each.items_per_second for each in rounds], base),
+            ratio([each.items_per_second for each in rounds], floor),
         )
         for name, rounds in samples.items()
     )
     note = "A life is three requests for 100 tasks: submit; results and claim; starts. Clients share the machine."
-    columns = ("HTTP on loopback", "requests a second", "tasks a second", "tasks an echo")
+    columns = ("HTTP on loopback", "requests a second", "tasks a second", "tasks an echo", "… an LPUSH")
     return Table("Over HTTP, one API process", columns, rows, note)
 
 

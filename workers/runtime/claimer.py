@@ -1,10 +1,16 @@
-"""The claimer: registers a crew as one worker, and polls for as many tasks as there are slots and tokens."""
+"""The claimer: registers a crew as one worker, and polls for as many tasks as there are slots and tokens.
+
+While there is something to report, few tasks are asked for with the reports, in one request: otherwise tasks that take
+no time came to be polled for, started and told each by itself (docs/workers.md). Many are worth a request of their own,
+which the service answers while the worker tells of the last ones; so is whatever a rate allows.
+"""
 
 import asyncio
 import secrets
 import time
 from collections.abc import Callable
 from typing import Any
+from typing import Protocol as Interface
 
 import structlog
 
@@ -16,6 +22,10 @@ from tideq.workers.runtime.slots import Slots
 
 POLL_SECONDS = 20.0
 MAX_CLAIM = 500
+WITH_REPORTS = 50
+"""As many are asked for with reports."""
+TURNS = 5
+"""Of the loop, from the answer to a start until what takes no time has run and is there to be told."""
 REFUSED_SECONDS = 5.0
 SOON_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 0.5
@@ -29,6 +39,18 @@ class RegistrationRefused(Exception):
     """The service will never take a worker that describes itself like this; the message says why."""
 
 
+class Reports(Interface):
+    """What the claimer has to know about them."""
+
+    @property
+    def unsent_count(self) -> int: ...
+
+    @property
+    def is_busy(self) -> bool: ...
+
+    async def next_delivery(self) -> None: ...
+
+
 class Claimer:
     """Callbacks are given the worker id: when it is new, with what it was answered, when it is known no more."""
 
@@ -38,7 +60,7 @@ class Claimer:
         description: dict[str, Any],
         slots: Slots,
         rate: Rate | None,
-        unsent_count: Callable[[], int],
+        reports: Reports,
         on_registered: Callable[[str], None],
         on_answer: Callable[[str, Answer], None],
         on_unknown: Callable[[str], None],
@@ -50,15 +72,22 @@ class Claimer:
         self._description = description
         self._slots = slots
         self._rate = rate
-        self._unsent_count = unsent_count
+        self._reports = reports
         self._on_registered = on_registered
         self._on_answer = on_answer
         self._on_unknown = on_unknown
         self._patience = Patience()
-        self._poll_id = secrets.token_hex(8)
+        self._poll_id, self._asked_id = secrets.token_hex(8), secrets.token_hex(8)
+        self._asked_count = 0
+        """How many slots are kept for what was asked for with reports; until that is answered."""
+        self._is_polling = False
         self._early_count = 0
         self._may_claim, self._is_interrupted = asyncio.Event(), asyncio.Event()
         self._may_claim.set()
+
+    @property
+    def is_paused(self) -> bool:
+        return not self._may_claim.is_set()
 
     def pause(self) -> None:
         self._may_claim.clear()
@@ -69,8 +98,35 @@ class Claimer:
 
     def forget(self) -> None:
         """The service no longer knows this worker: a poll that waits would wait for nothing."""
-        self.worker_id = ""
+        self._drop_id()
         self._is_interrupted.set()
+
+    def ask(self, worker_id: str, *, is_time: bool) -> dict[str, Any]:
+        """What a request with reports asks for besides. Repeated until it is answered: it may have been heard."""
+        if worker_id != self.worker_id:
+            return {}
+        if is_time and not self._asked_count and self._may_ask():
+            self._asked_count = self._slots.free
+            self._slots.take(self._asked_count)
+        return {"available_capacity": self._asked_count, "poll_id": self._asked_id} if self._asked_count else {}
+
+    def answered(self, worker_id: str, answer: Answer | None) -> None:
+        """None where it was refused."""
+        self._slots.give_back(self._asked_count)
+        self._asked_count, self._asked_id = 0, secrets.token_hex(8)
+        if answer is not None:
+            self._on_answer(worker_id, answer)
+
+    def _may_ask(self) -> bool:
+        if self.is_paused or self._is_polling or self._rate is not None:
+            return False
+        return 0 < self._slots.free <= WITH_REPORTS and self._reports.unsent_count < MAX_UNSENT
+
+    def _drop_id(self) -> str:
+        """Nothing that was asked for under it will be answered."""
+        worker_id, self.worker_id = self.worker_id, ""
+        self.answered(worker_id, None)
+        return worker_id
 
     async def run(self) -> None:
         """Until cancelled. A waiting poll that is broken off the service notices, and claims nothing for it."""
@@ -110,11 +166,26 @@ class Claimer:
         wanted, worker_id = await self._wanted(), self.worker_id
         if not worker_id:
             return
-        if self._unsent_count() >= MAX_UNSENT:
+        if self._reports.unsent_count >= MAX_UNSENT:
             await asyncio.sleep(CLOGGED_SECONDS)
-            return
-        asked_at = time.monotonic()
-        answer = await self._protocol.poll(worker_id, wanted, POLL_SECONDS, self._poll_id)
+        elif wanted <= WITH_REPORTS and self._rate is None and await self._will_report():
+            await self._reports.next_delivery()
+        else:
+            await self._poll(worker_id, wanted)
+
+    async def _will_report(self) -> bool:
+        for _ in range(TURNS):
+            if self._reports.is_busy:
+                return True
+            await asyncio.sleep(0)
+        return False
+
+    async def _poll(self, worker_id: str, wanted: int) -> None:
+        asked_at, self._is_polling = time.monotonic(), True
+        try:
+            answer = await self._protocol.poll(worker_id, wanted, POLL_SECONDS, self._poll_id)
+        finally:
+            self._is_polling = False
         # A new id once an answer has arrived: the old one would be answered with the same tasks.
         self._poll_id = secrets.token_hex(8)
         if self._rate is not None:
@@ -140,8 +211,7 @@ class Claimer:
 
     async def _bear(self, error: Refused) -> None:
         if error.is_unknown_worker:
-            worker_id, self.worker_id = self.worker_id, ""
-            self._on_unknown(worker_id)
+            self._on_unknown(self._drop_id())
             await self._patience.wait()
         else:
             log.error("service refuses to give work", error=str(error))

@@ -57,11 +57,12 @@ class Crew:
             about,
             self._slots,
             rate,
-            lambda: self._reporter.unsent_count,
+            self._reporter,
             self._open_mailbox,
             self._take,
             self._ask_about_all_of,
         )
+        self._reporter.claims = self._claimer
         self._mailbox: Mailbox | None = None
         self._jobs: set[asyncio.Task[None]] = set()
         self._drain_asked = asyncio.Event()
@@ -98,10 +99,12 @@ class Crew:
         self._claimer.pause()
 
     def resume(self) -> None:
-        self._claimer.resume()
+        if not self.is_draining:
+            self._claimer.resume()
 
     def drain(self) -> None:
         """Claim nothing more and come to an end."""
+        self._claimer.pause()
         self._drain_asked.set()
 
     async def run(self, drain_seconds: float) -> None:
@@ -162,9 +165,14 @@ class Crew:
 
     def _take(self, worker_id: str, answer: Answer) -> None:
         self.hear(worker_id, answer)
-        if answer.tasks and self._mailbox is not None:
-            self._slots.take(len(answer.tasks))
-            self._beside(self._start(answer.tasks, self._mailbox))
+        if not answer.tasks or self._mailbox is None:
+            return
+        if self._claimer.is_paused:
+            # Asked for with reports that were on their way: nothing new is begun any more.
+            self._mailbox.release([Held(task.task_id, task.lease) for task in answer.tasks])
+            return
+        self._slots.take(len(answer.tasks))
+        self._beside(self._start(answer.tasks, self._mailbox))
 
     async def _start(self, tasks: Sequence[GivenTask], mailbox: Mailbox) -> None:
         """Only what the service says may begin does: an assignment may have lapsed on its way here."""
@@ -245,6 +253,7 @@ class Crew:
 
     def _hand_back(self) -> None:
         self._is_leaving = True
+        self._claimer.pause()
         runs = list(self.runs.values())
         self.runs.clear()
         for run in runs:

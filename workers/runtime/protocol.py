@@ -1,6 +1,6 @@
 """The worker protocol over HTTP, as far as the runtime speaks it. Answers may have more fields than are read here."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import httptools
@@ -122,7 +122,7 @@ class Protocol:
         body = {"available_capacity": wanted, "wait_seconds": wait_seconds, "poll_id": poll_id}
         return _read(await self._send("POST", f"/{worker_id}/poll", body, wait_seconds), decode_answer)
 
-    async def sync(self, worker_id: str, **parts: Sequence[Any]) -> Answer:
+    async def sync(self, worker_id: str, **parts: Any) -> Answer:
         return _read(await self._send("POST", f"/{worker_id}/sync", parts), decode_answer)
 
     async def say(self, worker_id: str, verb: str, row: Any) -> None:

@@ -8,6 +8,7 @@ claimed under, also after the worker had to register anew.
 import asyncio
 from collections.abc import Callable
 from typing import Any
+from typing import Protocol as Interface
 
 import msgspec
 import structlog
@@ -18,6 +19,14 @@ from tideq.workers.runtime.patience import Patience
 from tideq.workers.runtime.protocol import Answer, Outcome, Protocol, Refused, Unreachable
 
 log = structlog.get_logger("tideq.worker")
+
+
+class Claims(Interface):
+    """Who asks for work with reports. What was asked for is answered, refused with None, or asked again."""
+
+    def ask(self, worker_id: str, *, is_time: bool) -> dict[str, Any]: ...
+
+    def answered(self, worker_id: str, answer: Answer | None) -> None: ...
 
 
 class Reporter:
@@ -39,11 +48,13 @@ class Reporter:
         self._on_lost = on_lost
         self._on_unknown = on_unknown
         self._on_settled = on_settled
+        self.claims: Claims | None = None
         self._patience = Patience()
         self._full: dict[Mailbox, None] = {}
         self._sending: Bundle | None = None
         self._has_mail, self._has_none = asyncio.Event(), asyncio.Event()
         self._has_none.set()
+        self._delivered = asyncio.Event()
 
     def mailbox(self, worker_id: str) -> Mailbox:
         return Mailbox(worker_id, self._note)
@@ -52,6 +63,15 @@ class Reporter:
     def unsent_count(self) -> int:
         under_way = self._sending
         return sum(box.unsent_count for box in list(self._full)) + (len(under_way.results) if under_way else 0)
+
+    @property
+    def is_busy(self) -> bool:
+        return self._has_mail.is_set()
+
+    async def next_delivery(self) -> None:
+        """Returns once a request has been answered, or was given up."""
+        self._delivered.clear()
+        await self._delivered.wait()
 
     async def silent(self) -> None:
         """Returns once everything said so far, and what that brought about, has been accepted or refused."""
@@ -85,6 +105,7 @@ class Reporter:
         finally:
             self._sending = None
         self._rest_if_done(mailbox)
+        self._delivered.set()
 
     def _rest_if_done(self, mailbox: Mailbox) -> None:
         if mailbox.is_empty:
@@ -97,16 +118,24 @@ class Reporter:
         parts = bundle.parts()
         if not parts:
             return
+        # Not beside starts: what runs a moment frees its slot for the next request, which then asks for all at once.
+        is_time = bool(bundle.results) and not bundle.starts
+        asked = self.claims.ask(worker_id, is_time=is_time) if self.claims else {}
         try:
-            answer = await self._protocol.sync(worker_id, **parts)
+            answer = await self._protocol.sync(worker_id, **parts, **asked)
         except Refused as error:
+            if asked and self.claims:
+                self.claims.answered(worker_id, None)
             log.warning("service refused a bundle of reports, telling one by one", error=str(error))
             await self._say_one_by_one(worker_id, bundle)
             if error.is_unknown_worker:
                 self._on_unknown(worker_id)
             return
         self._hear(bundle, answer.outcomes)
-        self._on_answer(worker_id, answer)
+        if asked and self.claims:
+            self.claims.answered(worker_id, answer)
+        else:
+            self._on_answer(worker_id, answer)
 
     def _hear(self, bundle: Bundle, outcomes: list[Outcome]) -> None:
         for start, outcome in zip(bundle.starts, outcomes, strict=False):

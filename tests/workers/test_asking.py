@@ -1,0 +1,128 @@
+"""Asking for work with reports: fewer requests, never more tasks than slots, nothing lost or begun too late."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.workers.scripted import HANG_UP, Json, Reply, ScriptedService, obliging, scripted_service
+from tests.workers.waiting import until
+from tideq.queue_core.background import running
+from tideq.workers.runtime.handlers import Handler, Handlers
+from tideq.workers.runtime.worker import Worker, WorkerSettings
+
+SLOTS = 5
+TASKS = 40
+
+
+class Stock:
+    """A service with so many tasks, which gives as many as it is asked for and counts what it has given away."""
+
+    def __init__(self, count: int) -> None:
+        self.left = [f"{number}" for number in range(count)]
+        self.held: set[str] = set()
+        self.done: list[str] = []
+        self.most = 0
+        """Tasks that one worker could have had to hold at once."""
+        self.lost_answers = 0
+        self._given: dict[str, list[str]] = {}
+        self.before_claim = asyncio.Event()
+        self.before_claim.set()
+
+    async def __call__(self, path: str, body: Json) -> Reply | None:
+        reply = await obliging(path, {**body, "wait_seconds": 0} if self.left else body)
+        self._settle(body)
+        wanted = body.get("available_capacity", 0)
+        if not wanted:
+            return reply
+        if path.endswith("/sync"):
+            await self.before_claim.wait()
+        reply.body["tasks"] = [_given(lease) for lease in self._claim(body["poll_id"], wanted)]
+        if path.endswith("/sync") and self.lost_answers:
+            self.lost_answers -= 1
+            return HANG_UP
+        return reply
+
+    def _settle(self, body: Json) -> None:
+        for row in body.get("results", ()):
+            self.held.discard(row["lease"])
+            self.done.append(row["lease"])
+        for row in body.get("releases", ()):
+            self.held.discard(row["lease"])
+
+    def _claim(self, poll_id: str, wanted: int) -> list[str]:
+        """The same poll again is given the same."""
+        if poll_id not in self._given:
+            self._given[poll_id], self.left = self.left[:wanted], self.left[wanted:]
+            self.held.update(self._given[poll_id])
+        self.most = max(self.most, len(self.held))
+        return self._given[poll_id]
+
+
+def _given(lease: str) -> Json:
+    fields = {"task_id": f"t{lease}", "lease": lease, "attempt": 1, "timeout_seconds": 60.0}
+    return {"task_type": "instant", "parameters": {}, "traceparent": None, **fields}
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[ScriptedService]:
+    async with scripted_service() as service:
+        yield service
+
+
+@pytest.fixture
+def begun() -> list[str]:
+    return []
+
+
+@pytest.fixture
+async def worker(service: ScriptedService, begun: list[str]) -> Worker:
+    async def instant() -> None:
+        begun.append("one")
+
+    handlers = Handlers()
+    handlers.add(Handler("instant", instant))
+    return Worker(WorkerSettings(url=service.url, concurrency=SLOTS), handlers)
+
+
+async def test_tasks_that_take_no_time_are_asked_for_with_the_results_of_the_last(
+    service: ScriptedService, worker: Worker
+) -> None:
+    service.script = stock = Stock(TASKS)
+
+    async with running(worker.run()):
+        await until(lambda: len(stock.done) == TASKS)
+
+    asking = [body for body in service.bodies("sync") if body.get("available_capacity")]
+    assert len(service.bodies("poll")) < TASKS / SLOTS / 2
+    assert all(body["results"] and "starts" not in body for body in asking)
+    assert sorted(map(int, stock.done)) == list(range(TASKS))
+    assert stock.most <= SLOTS
+
+
+async def test_what_was_asked_for_and_not_answered_is_asked_for_again(service: ScriptedService, worker: Worker) -> None:
+    service.script = stock = Stock(TASKS)
+    stock.lost_answers = 2
+
+    async with running(worker.run()):
+        await until(lambda: len(set(stock.done)) == TASKS)
+
+    asking = [body["poll_id"] for body in service.bodies("sync") if body.get("available_capacity")]
+    assert asking[0] == asking[1] == asking[2] != asking[3]
+    assert stock.most <= SLOTS
+
+
+@pytest.mark.parametrize("how", ["stop", "pause"])
+async def test_what_comes_when_nothing_is_to_be_begun_any_more_goes_back(
+    service: ScriptedService, worker: Worker, begun: list[str], how: str
+) -> None:
+    service.script = stock = Stock(2 * SLOTS)
+    stock.before_claim.clear()
+
+    async with running(worker.run()):
+        await until(lambda: bool([body for body in service.bodies("sync") if body.get("available_capacity")]))
+        getattr(worker, how)()
+        stock.before_claim.set()
+        await until(lambda: not stock.held and not stock.left)
+
+    assert len(begun) == len(stock.done) == SLOTS
