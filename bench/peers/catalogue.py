@@ -30,8 +30,11 @@ class Peer(msgspec.Struct, frozen=True):
     processes: bool = True
     """False where only submitting differs from another line."""
 
+    common: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    """What ten at a time needs beside the ten."""
+
     def settings(self, kind: str) -> dict[str, Any]:
-        return {**self.best, **COMMON} if kind == "common" else dict(self.best)
+        return {**self.best, **COMMON, **self.common} if kind == "common" else dict(self.best)
 
 
 def _python(name: str, pins: tuple[str, ...], store: Store = "redis", *, slow: bool = False, **best: Any) -> Peer:
@@ -59,14 +62,15 @@ PEERS = (
     _python("SAQ", ("saq[redis]==0.26.4", "typing-extensions==4.16.0"), concurrency=50, bulk=100),
     _python("arq", ("arq==0.28.0",), slow=True, concurrency=500, batch=2_500, bulk=100, poll_seconds=0.01),
     _python("streaq", ("streaq==7.2.0",), slow=True, concurrency=32, batch=100, bulk=1_000),
-    _python(
+    Peer(
         "Celery",
-        ("celery[redis]==5.7.0",),
-        slow=True,
-        concurrency=1,
-        batch=64,
-        bulk=100,
-        pool="solo",
+        "celery_driver.py",
+        "python",
+        "redis",
+        {"concurrency": 1, "batch": 64, "bulk": 100, "pool": "solo"},
+        ("celery[redis]==5.7.0", *FAST),
+        is_slow=True,
+        common={"pool": "threads", "batch": 1},
     ),
     _python("RQ", ("rq==2.12.0",), slow=True, concurrency=1, bulk=1_000),
     _python("Procrastinate", ("procrastinate==3.10.0",), "postgres", slow=True, concurrency=20, bulk=1_000),

@@ -84,13 +84,10 @@ def _where(run: Run) -> list[str]:
     parts = (*COMMON_PARTS, *OUR_PARTS)
     lines = ["### Where our CPU goes, µs a task", "", *head("", ["total", *parts])]
     for name in (name for name in (OURS, PLAIN, LEAN) if run.results.get(name)):
-        for label, field, total in (
-            ("bulk to done", "cpu_us", "total_us"),
-            ("one submit", "single_cpu_us", "single_us"),
-        ):
-            if run.figure(name, total):
-                cells = [_cell(_cpu(run, name, field, (part,))) for part in parts]
-                lines.append(row(f"{name}: {label}", [_cell(run.figure(name, total)), *cells]))
+        for label, kind in (("submitted in bulk", "bulk"), ("worked off", "work"), ("submitted singly", "single")):
+            if total := run.figure(name, f"{kind}_us"):
+                cells = [_cell(_cpu(run, name, f"{kind}_cpu_us", (part,))) for part in parts]
+                lines.append(row(f"{name}: {label}", [_cell(total), *cells]))
     lag = run.figure(OURS, "caught_up_seconds")
     return [*lines, "", f"History had everything {_cell(lag)} s after the last acknowledgement."] if lag else lines
 

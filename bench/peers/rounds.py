@@ -11,8 +11,9 @@ import msgspec
 from bench.peers.catalogue import Peer
 from bench.peers.environments import CannotInstall, Environments
 from bench.peers.processes import DriverFailed
+from bench.peers.samples import Amount, Sample
 from bench.peers.stores import postgres_server
-from bench.peers.turn import Amount, Place, Sample, take_turn
+from bench.peers.turn import Place, take_turn
 
 Tell = Callable[[str], None]
 BEST, TWO, COMMON = "best", "two", "common"

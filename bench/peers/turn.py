@@ -9,16 +9,15 @@ import asyncio
 import contextlib
 import statistics
 import time
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import msgspec
 
 from bench.peers import processes
 from bench.peers.catalogue import Peer
 from bench.peers.environments import Environments
 from bench.peers.processes import DriverClient, DriverFailed, Worker
+from bench.peers.samples import Amount, Point, Sample, charged, window
 from bench.peers.service import Service, history_has_everything, service
 from bench.peers.stores import Postgres, PostgresServer, Valkey, valkey
 
@@ -29,65 +28,6 @@ WARM_SECONDS = 30.0
 STALL_SECONDS = 30.0
 CAUGHT_UP_SECONDS = 90.0
 PER_SECOND = 200
-
-
-Spent = dict[str, float]
-"""CPU in µs, by the one who spent it."""
-
-
-class Point(NamedTuple):
-    """A look at a queue that is being worked off."""
-
-    at: float
-    left: int
-    spent: Spent
-
-
-def window(points: Sequence[Point]) -> tuple[Point, Point]:
-    """From a twentieth done to the last look that found workers busy: an empty queue tells not when it became so.
-
-    The first and the last look where nothing was seen to be done in between: tasks are done in large batches, too.
-    """
-    busy = [point for point in points if 0 < point.left <= points[0].left * 19 // 20]
-    return (busy[0], busy[-1]) if busy and busy[-1].left < busy[0].left else (points[0], points[-1])
-
-
-class Amount(msgspec.Struct, frozen=True):
-    """How much a turn measures."""
-
-    enqueue_seconds: float
-    process_seconds: float
-    probes: int
-    at_once: int = 32
-    worker_count: int = 1
-    is_whole: bool = True
-    """False leaves out single submissions and latency."""
-
-
-class Sample(msgspec.Struct, kw_only=True):
-    version: str = ""
-    round_number: int = 0
-    single: float | None = None
-    single_at_once: float | None = None
-    bulk: float | None = None
-    processed: float | None = None
-    p50_ms: float | None = None
-    p99_ms: float | None = None
-    bytes_a_task: float | None = None
-    cpu_us: dict[str, float] = msgspec.field(default_factory=dict[str, float])
-    """A task, from bulk submission to acknowledgement: by the one who spent it."""
-    single_cpu_us: dict[str, float] = msgspec.field(default_factory=dict[str, float])
-    """A task submitted by itself, one after the other."""
-    caught_up_seconds: float | None = None
-    """How long after the last acknowledgement history had everything."""
-
-    @property
-    def total_us(self) -> float | None:
-        return sum(self.cpu_us.values()) if "workers" in self.cpu_us else None
-
-    @property
-    def single_us(self) -> float | None:
-        return sum(self.single_cpu_us.values()) or None
 
 
 class Place(NamedTuple):
@@ -168,7 +108,7 @@ class Turn:
         used, before = await self._around.store.used_bytes(), self._spent()
         done = await self._driver.ask("bulk", seconds=self._amount.enqueue_seconds, batch=self._settings["bulk"])
         count = done["count"]
-        self._charge(self.sample.cpu_us, before, self._spent(), count, leave_out="workers")
+        self.sample.bulk_cpu_us = charged(before, self._spent(), count, leave_out="workers")
         self.sample.bulk = count / done["seconds"]
         self.sample.bytes_a_task = (await self._around.store.used_bytes() - used) / count
         return count
@@ -177,7 +117,7 @@ class Turn:
         seconds, before = self._amount.enqueue_seconds / 2, self._spent()
         done = await self._driver.ask("single", seconds=seconds, at_once=1)
         self.sample.single = done["count"] / done["seconds"]
-        self._charge(self.sample.single_cpu_us, before, self._spent(), done["count"], leave_out="workers")
+        self.sample.single_cpu_us = charged(before, self._spent(), done["count"], leave_out="workers")
         if has_async:
             done = await self._driver.ask("single", seconds=seconds, at_once=self._amount.at_once)
             self.sample.single_at_once = done["count"] / done["seconds"]
@@ -209,7 +149,7 @@ class Turn:
         first, last = window(points)
         if last.left >= first.left:
             raise DriverFailed(f"none of {count} tasks was done in {last.at - first.at:.0f} s")
-        self._charge(self.sample.cpu_us, first.spent, last.spent, first.left - last.left, leave_out="client")
+        self.sample.work_cpu_us = charged(first.spent, last.spent, first.left - last.left, leave_out="client")
         self.sample.processed = (first.left - last.left) / (last.at - first.at)
         if self._around.service.replicator and self._amount.is_whole:
             await self._catch_up()
@@ -249,13 +189,6 @@ class Turn:
             "workers": sum(worker.cpu_us() for worker, _ in self._workers),
             **self._around.spent(),
         }
-
-    @staticmethod
-    def _charge(charged: dict[str, float], before: Spent, after: Spent, count: int, leave_out: str) -> None:
-        """What was spent between, to each task; whoever only watched is left out."""
-        for name in after:
-            if name != leave_out:
-                charged[name] = charged.get(name, 0.0) + (after[name] - before[name]) / count
 
 
 @contextlib.asynccontextmanager

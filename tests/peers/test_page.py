@@ -10,7 +10,7 @@ from bench.peers.environments import ROOT
 from bench.peers.goals import goals
 from bench.peers.rounds import BEST, Measured
 from bench.peers.run import Run, read_json, write_json
-from bench.peers.turn import Sample
+from bench.peers.samples import Sample
 
 
 def measured(*samples: Sample) -> Measured:
@@ -20,10 +20,9 @@ def measured(*samples: Sample) -> Measured:
 
 
 def sample(processed: float, single: float = 100.0, p50_ms: float = 2.0) -> Sample:
-    cpu = {"client": 1.0, "workers": 2.0, "store": 3.0}
-    return Sample(
-        version="1.2", processed=processed, single=single, bulk=1_000.0, p50_ms=p50_ms, p99_ms=9.0, cpu_us=cpu
-    )
+    found = Sample(version="1.2", processed=processed, single=single, bulk=1_000.0, p50_ms=p50_ms, p99_ms=9.0)
+    found.bulk_cpu_us, found.work_cpu_us = {"client": 1.0, "store": 1.0}, {"workers": 2.0, "store": 2.0}
+    return found
 
 
 @pytest.fixture
@@ -79,6 +78,8 @@ def test_the_text_has_everybody_and_says_who_is_missing(run: Run) -> None:
     assert "| TideQ | 100.0 ±0 % | – | 1 000 ±0 % | 12 000 ±88 % | 1.00 ±0 % | 2.00 ±0 % / 9.00 ±0 % |" in text
     assert "| RQ | 100.0 | – | 1 000 | 100.0 | 90.0 | 0.50 / 9.00 |" in text
     assert "| BullMQ | 6.00 ±0 % | 1.00 ±0 % | 1.00 ±0 % | 2.00 ±0 % | 3.00 ±0 % | – |" in text
+    assert "| TideQ: submitted in bulk | 2.00 ±0 % | 1.00 ±0 % | – | 1.00 ±0 % |" in text
+    assert "| TideQ: worked off | 4.00 ±0 % | – | 2.00 ±0 % | 2.00 ±0 % |" in text
     assert "| RQ | 1.2 | redis | concurrency 7 |" in text
     assert "- pg-boss: cannot be installed: no network" in text
 

@@ -10,8 +10,9 @@ from bench.peers.catalogue import PEERS, Peer
 from bench.peers.environments import DRIVERS, Environments
 from bench.peers.processes import DriverClient, DriverFailed
 from bench.peers.rounds import BEST, Plan, take_turns
+from bench.peers.samples import Amount
 from bench.peers.stores import PostgresServer
-from bench.peers.turn import Amount, Place
+from bench.peers.turn import Place
 from tests.stores import StoreUnderTest
 
 FLOOR = Peer("floor", "floor.py", "ours", "redis", {"bulk": 100})

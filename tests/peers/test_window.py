@@ -1,6 +1,6 @@
 """Which part of a drain a rate is read off."""
 
-from bench.peers.turn import Point, window
+from bench.peers.samples import Point, window
 
 
 def points(*left: int) -> list[Point]:
