@@ -1,4 +1,4 @@
-"""`python -m bench.peers [--quick] [--only bullmq,dramatiq] [--json FILE] [--write-docs]`."""
+"""`python -m bench.peers [--quick] [--only bullmq,dramatiq] [--install] [--json FILE] [--write-docs]`."""
 
 import argparse
 import asyncio
@@ -16,6 +16,9 @@ from bench.peers.run import Run, machine, write_json
 def main() -> None:
     arguments = _parser().parse_args()
     peers = _chosen(arguments.only)
+    if arguments.install:
+        rounds.install(peers, ROOT / ".peers", rounds.tell_people)
+        return
     plan = TINY if arguments.tiny else QUICK if arguments.quick else FULL
     measuring = rounds.measure(peers, plan, ROOT / ".peers", has_aof=arguments.aof == "on", tell=rounds.tell_people)
     run = Run(machine(), "tiny" if arguments.tiny else "quick" if arguments.quick else "full", arguments.aof)
@@ -32,6 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="about seven minutes: best settings, one worker")
     parser.add_argument("--tiny", action="store_true", help="only to see that everybody runs")
     parser.add_argument("--only", default="", help="names or parts of names, by comma; TideQ is always there")
+    parser.add_argument("--install", action="store_true", help="only make the environments")
     parser.add_argument("--aof", choices=("on", "off"), default="on", help="the append-only file of every Valkey")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
     parser.add_argument("--write-docs", action="store_true", help="put the tables into docs/performance.md")

@@ -73,7 +73,7 @@ def whole_place(peers_folder: Path, *, has_aof: bool) -> Generator[Place]:
 async def take_turns(peers: Sequence[Peer], plan: Plan, place: Place, tell: Tell) -> Results:
     results = {peer.name: Measured() for peer in peers}
     for peer in peers:
-        _install(peer, place, results[peer.name], tell)
+        _install(peer, place.environments, results[peer.name], tell)
     for number in range(plan.rounds):
         first = number % len(peers)
         for peer in (*peers[first:], *peers[:first]):
@@ -98,9 +98,15 @@ async def _round(peer: Peer, number: int, plan: Plan, place: Place, measured: Me
         measured.samples.setdefault(kind, []).append(sample)
 
 
-def _install(peer: Peer, place: Place, measured: Measured, tell: Tell) -> None:
+def install(peers: Sequence[Peer], peers_folder: Path, tell: Tell) -> None:
+    """Ahead of a run, so that it begins at once."""
+    for peer in peers:
+        _install(peer, Environments(peers_folder), Measured(), tell)
+
+
+def _install(peer: Peer, environments: Environments, measured: Measured, tell: Tell) -> None:
     try:
-        place.environments.command(peer)
+        environments.command(peer)
     except CannotInstall as reason:
         tell(f"{peer.name} cannot be installed: {reason}")
         measured.problem, measured.failures = f"cannot be installed: {reason}", MAX_FAILURES
