@@ -17,6 +17,13 @@ class Point(NamedTuple):
     spent: Spent
 
 
+def is_over(points: Sequence[Point], seconds: float) -> bool:
+    """When all but a twentieth is done, or it has been going on for so long: from the first that was done."""
+    count, last = points[0].left, points[-1]
+    began = next((point.at for point in points if point.left < count), last.at)
+    return last.left <= count // 20 or last.at - began >= seconds
+
+
 def window(points: Sequence[Point]) -> tuple[Point, Point]:
     """From a twentieth done to the last look that found workers busy: an empty queue tells not when it became so.
 

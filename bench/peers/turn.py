@@ -17,7 +17,7 @@ from bench.peers import processes
 from bench.peers.catalogue import Peer
 from bench.peers.environments import Environments
 from bench.peers.processes import DriverClient, DriverFailed, Worker
-from bench.peers.samples import Amount, Point, Sample, charged, window
+from bench.peers.samples import Amount, Point, Sample, charged, is_over, window
 from bench.peers.service import Service, history_has_everything, service
 from bench.peers.stores import Postgres, PostgresServer, Valkey, valkey
 
@@ -143,14 +143,15 @@ class Turn:
 
     async def _drain(self, count: int) -> None:
         points = [Point(time.perf_counter(), count, self._spent())]
-        while points[-1].left > count // 20 and points[-1].at - points[0].at < self._amount.process_seconds:
+        while not is_over(points, self._amount.process_seconds):
             left = await self._look()
             points.append(Point(time.perf_counter(), left, self._spent()))
+            if left >= count:
+                self._check(points[0].at, STALL_SECONDS, f"none of {count} tasks was done")
         first, last = window(points)
-        if last.left >= first.left:
-            raise DriverFailed(f"none of {count} tasks was done in {last.at - first.at:.0f} s")
-        self.sample.work_cpu_us = charged(first.spent, last.spent, first.left - last.left, leave_out="client")
-        self.sample.processed = (first.left - last.left) / (last.at - first.at)
+        done = first.left - last.left
+        self.sample.work_cpu_us = charged(first.spent, last.spent, done, leave_out="client")
+        self.sample.processed = done / (last.at - first.at)
         if self._around.service.replicator and self._amount.is_whole:
             await self._catch_up()
 

@@ -1,6 +1,6 @@
 """Which part of a drain a rate is read off."""
 
-from bench.peers.samples import Point, window
+from bench.peers.samples import Point, is_over, window
 
 
 def points(*left: int) -> list[Point]:
@@ -27,3 +27,10 @@ def test_a_drain_that_was_over_before_two_looks_counts_as_a_whole() -> None:
 
 def test_a_drain_in_batches_counts_as_a_whole_when_no_look_saw_one_end() -> None:
     assert ends(4_000, 4_000, 2_000, 2_000) == (0.0, 3.0)
+
+
+def test_a_drain_is_over_so_long_after_its_first_task_was_done() -> None:
+    assert not is_over(points(1_000, 1_000, 1_000, 900, 800), 2.0)
+    assert is_over(points(1_000, 1_000, 1_000, 900, 800, 700), 2.0)
+    assert is_over(points(1_000, 50), 2.0)
+    assert not is_over(points(1_000, 1_000, 1_000, 1_000), 2.0), "it has yet to begin"
