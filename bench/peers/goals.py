@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from bench.figures import Figure
 from bench.peers.catalogue import FLOOR, LEAN, OURS, PEERS
 from bench.peers.run import Run
 
@@ -55,7 +56,7 @@ def _against(
     if ratio is None:
         return None
     known = f"{name} ({best})" if len(names) > 1 else name
-    return Goal(known, f"{wanted:g} ×", f"{ratio} ×", ratio.median >= wanted, is_aim)
+    return Goal(known, f"{wanted:g} ×", f"{_text(ratio)} ×", ratio.median >= wanted, is_aim)
 
 
 def _pickup(run: Run) -> Goal | None:
@@ -66,4 +67,8 @@ def _pickup(run: Run) -> Goal | None:
     best = min(medians, key=lambda name: medians[name])
     wanted = medians[best] + HTTP_TWICE_MS
     name = f"pickup p50 at 200 tasks/s against the best peer's + 2 ms ({best})"
-    return Goal(name, f"at most {wanted:.1f} ms", f"{ours} ms", ours.median <= wanted)
+    return Goal(name, f"at most {wanted:.1f} ms", f"{_text(ours)} ms", ours.median <= wanted)
+
+
+def _text(figure: Figure) -> str:
+    return str(figure).replace("_", " ").replace("%", " %")

@@ -36,8 +36,10 @@ def replaced(page: str, begin: str, end: str, text: str) -> str:
 def _heading(run: Run) -> list[str]:
     when = f"{datetime.now(UTC):%Y-%m-%d}"
     rounds = max((len(each.samples.get(BEST, ())) for each in run.results.values()), default=0)
-    told = f"A {run.size} run of {when} on {run.machine}: the median of {rounds} interleaved rounds, ± half of the"
-    return [f"{told} distance from the", f"lowest to the highest. Append-only file {run.aof} for every Valkey."]
+    return [
+        f"A {run.size} run of {when} on {run.machine}: the median of {rounds} interleaved rounds,",
+        f"± half of the distance from the lowest to the highest. Append-only file {run.aof} for every Valkey.",
+    ]
 
 
 def _goals(run: Run) -> list[str]:
