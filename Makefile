@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install tools up test check format maps schema generate bench peers profile chaos chaos-planted lock clean
+.PHONY: help install tools up test check format maps schema generate bench peers profile chaos chaos-planted sbom audit lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,12 @@ chaos: install ## Half an hour under fire: kills, full disks, lost stores (CHAOS
 
 chaos-planted: install ## Put mistakes into copies of the tree, and see that the chaos harness finds each (20 minutes)
 	$(BIN)/python -m tests.chaos.planted
+
+sbom: install ## Write what the image is made of as CycloneDX, to build/sbom.cdx.json
+	$(BIN)/python deploy/sbom.py build/sbom.cdx.json
+
+audit: install ## Look up known vulnerabilities of everything that is locked (asks a public database)
+	deploy/audit.sh requirements.image.lock requirements.lock
 
 lock: ## Resolve dependencies anew into requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

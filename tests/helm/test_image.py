@@ -35,6 +35,7 @@ print(json.dumps({
     "uid": os.getuid(), "capabilities": int(status["CapEff"], 16), "no_new_privileges": int(status["NoNewPrivs"]),
     "is_writable": is_writable, "compilers": [name for name in ("cc", "gcc", "clang", "make") if shutil.which(name)],
     "has_pip": os.path.exists("/opt/tideq/bin/pip"),
+    "has_bill": "pkg:pypi/litestar@" in open("/opt/tideq/sbom.cdx.json").read(),
     "packages": len(json.load(open("/opt/tideq/packages.json"))["installed"]),
     "has_dashboard": os.path.exists(os.path.dirname(tideq.api.app.__file__) + "/dashboard/static/index.html"),
 }))
@@ -85,6 +86,7 @@ def test_it_runs_restricted_as_itself_and_as_anybody_else(image: Containers) -> 
             "is_writable": False,
             "compilers": [],
             "has_pip": False,
+            "has_bill": True,
         }
 
 

@@ -1,0 +1,79 @@
+"""Guessing keys: every guess costs the same work, whatever is right about it."""
+
+import inspect
+
+import pytest
+
+from tideq.api.auth import Gate
+from tideq.api.problems import Unauthorized
+from tideq.api.service import Service
+from tideq.queue_core.engine import access_keys
+from tideq.queue_core.engine.access_keys import AccessKeys
+from tideq.queue_core.engine.keys import Keys
+
+GUESSES = ("nothing", "no key at all", "unknown id", "right id", "almost right", "another key's secret", "revoked")
+
+
+class Comparing:
+    """`hmac`, and what it was asked to compare."""
+
+    def __init__(self) -> None:
+        self.lengths: list[tuple[int, int]] = []
+
+    def compare_digest(self, one: str, other: str) -> bool:
+        self.lengths.append((len(one), len(other)))
+        return one == other
+
+
+class Counted(AccessKeys):
+    count = 0
+
+    async def all(self) -> list[access_keys.AccessKey]:
+        self.count += 1
+        return await super().all()
+
+
+async def _guess(service: Service, kind: str) -> str:
+    key, other = await service.access_keys.create("a", "admin", 0), await service.access_keys.create("b", "admin", 0)
+    key_id, secret = key.split("_", 2)[1:]
+    if kind == "revoked":
+        await service.access_keys.revoke(key_id)
+    return {
+        "nothing": "",
+        "no key at all": "x" * 500,
+        "unknown id": f"tq_{'0' * 12}_{secret}",
+        "right id": f"tq_{key_id}_{'A' * 43}",
+        "almost right": f"tq_{key_id}_{secret[:-1]}{'A' if secret[-1] != 'A' else 'B'}",
+        "another key's secret": f"tq_{key_id}_{other.split('_', 2)[2]}",
+        "revoked": key,
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", GUESSES)
+async def test_a_guess_costs_one_look_and_one_comparison_of_digests(
+    service: Service, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    guess, comparing = await _guess(service, kind), Comparing()
+    keys = Counted(service.client, Keys(service.settings.queue.queue_name))
+    monkeypatch.setattr(access_keys, "hmac", comparing)
+
+    with pytest.raises(Unauthorized) as refusal:
+        await Gate(keys, is_open=False).caller(f"Bearer {guess}")
+
+    assert str(refusal.value) == "the key is unknown or revoked", "what is wrong about it is not told"
+    assert keys.count == 1
+    assert comparing.lengths == [(64, 64)], "digests, so not even the length of a secret shows"
+
+
+def test_keys_are_compared_by_what_takes_the_same_time() -> None:
+    assert access_keys.hmac.__name__ == "hmac"
+    assert "hmac.compare_digest(" in inspect.getsource(access_keys.matching)
+
+
+async def test_what_is_kept_of_a_key_is_its_digest(service: Service) -> None:
+    key = await service.access_keys.create("a", "admin", 0)
+
+    (kept,) = await service.access_keys.all()
+
+    assert key.split("_", 2)[2] not in repr(kept)
+    assert len(kept.digest) == 64
