@@ -13,7 +13,6 @@ from cyclonedx.validation.json import JsonStrictValidator
 from deploy.sbom import ROOT, bill, npm_components, python_components
 
 LOCKS = ("requirements.lock", "requirements.image.lock")
-REQUIREMENT = re.compile(r"^[A-Za-z0-9]", re.MULTILINE)
 VULNERABLE = """jinja2==2.4.1 \\
     --hash=sha256:b56ecf2e5e4d0d7b8e7b3d1b7e0ee4c7ec1e5f6c1c2d3e4f5a6b7c8d9e0f1a2b
 """
