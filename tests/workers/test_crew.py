@@ -228,11 +228,13 @@ async def test_a_second_stop_hands_back_what_was_claimed_and_not_begun(service: 
     bench.script.special = {"/sync": hold_starts}
     async with bench.working() as job:
         await asked.wait()
+        claimed, begun = bench.worker.held_count, bench.worker.running_count
         bench.worker.stop()
         bench.worker.stop()
         async with asyncio.timeout(60):
             await job
 
+    assert (claimed, begun) == (2, 0)
     assert bench.contexts == {}
     assert sorted({row["lease"] for row in service.rows("releases")}) == ["a", "b"]
     assert service.heard[-1][0].endswith("/w1")
