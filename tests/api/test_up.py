@@ -103,7 +103,7 @@ def test_what_it_prints_works_as_printed_and_its_data_is_kept(tmp_path: Path) ->
         progress = running.said.partition("TideQ answers")[0]
         pids = running.descendants()
         running.process.send_signal(signal.SIGTERM)
-        status = running.process.wait(30)
+        status = running.process.wait(120)
 
     assert answer["status"] == "completed"
     assert answer["result"] == {"greeting": "Hello, tide!"}
@@ -149,7 +149,7 @@ def test_a_port_in_use_is_said_before_anything_starts(tmp_path: Path) -> None:
     with up(tmp_path / "first", "--no-demo") as running:
         port = running.url.rpartition(":")[2]
         command = [TIDEQ, "up", "--port", port, "--data-dir", str(tmp_path / "second")]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
     assert ended.returncode == 1
     assert "in use" in ended.stderr

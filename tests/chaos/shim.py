@@ -48,7 +48,7 @@ class Shim:
 
     def _wrapped(self, compiler: str, valkey: Path, folder: Path) -> Path:
         library, wrapper = folder / "trouble.so", folder / "valkey-in-trouble"
-        subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, SOURCE], check=True, timeout=60)
+        subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, SOURCE], check=True, timeout=180)
         lines = ["#!/bin/sh", f"export TROUBLE_FILE='{self._path}' LD_PRELOAD='{library}'", f"exec '{valkey}' \"$@\""]
         wrapper.write_text("\n".join(lines) + "\n")
         wrapper.chmod(0o755)

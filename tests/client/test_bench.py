@@ -166,7 +166,7 @@ class TestBeingInterrupted:
     def test_it_ends_with_130_and_leaves_nothing(self, url: str) -> None:
         with underway(url) as process, Client(url) as client:
             process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=120)
+            _, said = process.communicate(timeout=200)
 
             assert (process.returncode, "Traceback" in said) == (130, False), said
             assert "clearing away" in said
@@ -189,7 +189,7 @@ class TestBeingInterrupted:
     ) -> None:
         with serving(environ(store.url, task_type), tmp_path) as running, underway(running.url) as process:
             running.process.kill()
-            _, said = process.communicate(timeout=120)
+            _, said = process.communicate(timeout=200)
 
         assert (process.returncode, "Traceback" in said) == (5, False), said
         assert "`tideq bench --clean` removes it" in said

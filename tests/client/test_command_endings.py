@@ -101,7 +101,7 @@ class TestEndings:
         command = f"set -o pipefail; '{TIDEQ}' tasks list --type {task_type} -o jsonl | head -c 10"
 
         done = await asyncio.to_thread(
-            subprocess.run, ["bash", "-c", command], env=environ_for(url), capture_output=True, timeout=60, check=False
+            subprocess.run, ["bash", "-c", command], env=environ_for(url), capture_output=True, timeout=180, check=False
         )
 
         assert (done.returncode, done.stderr, len(done.stdout)) == (0, b"", 10)
@@ -208,7 +208,7 @@ def test_the_page_about_the_command_names_every_one() -> None:
 
 def test_a_shell_learns_what_it_can_complete() -> None:
     command = f"source <('{TIDEQ}' completion bash) && complete -p tideq"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=180, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.rstrip().endswith("tideq")
@@ -218,7 +218,7 @@ def test_help_names_every_command_and_stays_quick() -> None:
     """The heavy parts are imported by the command that needs them."""
     code = "import sys, tideq.cli; sys.argv = ['tideq', '--help']; tideq.cli.app(exit_on_error=False)"
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True, check=True, timeout=180
     )
 
     assert all(noun in done.stdout for noun in ("submit", "tasks", "dlq", "workers", "queue", "top", "doctor"))

@@ -108,4 +108,4 @@ def command(settings: dict[str, str], log: Path, *arguments: str) -> Generator[s
 
 def finished(settings: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     """A `tideq` process that ends by itself."""
-    return subprocess.run([TIDEQ, *arguments], env=settings, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([TIDEQ, *arguments], env=settings, capture_output=True, text=True, timeout=180, check=False)

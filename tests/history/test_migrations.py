@@ -45,7 +45,7 @@ async def test_four_processes_that_migrate_at_once_apply_every_migration_once(
     logs = [tmp_path / f"migrate-{number}.log" for number in range(4)]
     with ExitStack() as running:
         processes = [running.enter_context(command(command_line, log, "migrate")) for log in logs]
-        codes = [process.wait(60) for process in processes]
+        codes = [process.wait(240) for process in processes]
 
     said = [log.read_text() for log in logs]
     assert codes == [0] * 4
@@ -106,7 +106,7 @@ def test_migrate_waits_for_a_database_that_is_still_starting(
             with pytest.raises(subprocess.TimeoutExpired):
                 waiting.wait(3)
             postgres.start()
-            assert waiting.wait(30) == 0
+            assert waiting.wait(120) == 0
 
     assert refused.returncode == 5
     assert refused.stderr.startswith("error: ")

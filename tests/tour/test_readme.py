@@ -48,7 +48,7 @@ def test_the_readmes_worker_in_bash_completes_a_task(store: StoreUnderTest) -> N
         try:
             submitted = httpx.post(f"{address}/api/v1/tasks", json={"task_type": "hello"}).json()
             subprocess.run(
-                ["bash", "-e", "-c", script.replace("http://127.0.0.1:8080", address)], check=True, timeout=60
+                ["bash", "-e", "-c", script.replace("http://127.0.0.1:8080", address)], check=True, timeout=180
             )
             task = httpx.get(f"{address}/api/v1/tasks/{submitted['task_id']}").json()
         finally:
