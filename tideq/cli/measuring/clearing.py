@@ -27,16 +27,24 @@ def cleared(place: Place, plan: Plan, bars: Bars) -> Generator[None]:
 
 
 def clear(place: Place, plan: Plan, bars: Bars) -> None:
+    """Until nothing is left: what was on its way when a process was killed may arrive meanwhile."""
+    is_clear = False
+    while not is_clear:
+        if place.backlog():
+            _do_all(place, plan, bars)
+        if place.whoami().has_history:
+            place.forget_finished()
+        is_clear = not place.backlog()
+
+
+def _do_all(place: Place, plan: Plan, bars: Bars) -> None:
     """With workers of its own: those of the run may be anywhere."""
-    if place.backlog():
-        team = Team(place.target, 0, plan.workers, place.check)
-        try:
-            team.ready()
-            Steps(place, plan, team, bars).clear(place.backlog, "clearing the queue")
-        finally:
-            team.end()
-    if place.whoami().has_history:
-        place.forget_finished()
+    team = Team(place.target, 0, plan.workers, place.check)
+    try:
+        team.ready()
+        Steps(place, plan, team, bars).clear(place.backlog, "clearing the queue")
+    finally:
+        team.end()
 
 
 def _clear_and_tell(place: Place, plan: Plan, bars: Bars) -> None:
