@@ -9,6 +9,8 @@ import pytest
 
 from tests.architecture.maps import MAPS, ROOT, drawn
 
+WITH_README = ("queue_core", "persistence")
+
 
 @pytest.mark.parametrize(("place", "draw"), MAPS.items(), ids=["-".join(place) for place in MAPS])
 def test_a_map_shows_what_the_code_says(place: tuple[str, str], draw: Callable[[], str]) -> None:
@@ -27,7 +29,7 @@ def test_the_readme_names_every_folder_and_only_those() -> None:
 
 
 def test_the_readme_links_only_to_what_exists() -> None:
-    for readme in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "queue_core" / "README.md"):
+    for readme in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / each / "README.md" for each in WITH_README)):
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", readme.read_text()):
             assert (readme.parent / target).exists(), f"{readme.name}: {target}"
 
