@@ -98,9 +98,14 @@ class Database:
             yield connection
 
     async def _configure_reader(self, connection: Connection) -> None:
-        await self._choose_schema(connection)
-        await connection.execute("SELECT set_config('statement_timeout', %s, false)", (READ_TIMEOUT,))
-        await connection.execute(BY_INDEX)
+        """The pool forgets a connection that cannot be made ready, and would leave it open."""
+        try:
+            await self._choose_schema(connection)
+            await connection.execute("SELECT set_config('statement_timeout', %s, false)", (READ_TIMEOUT,))
+            await connection.execute(BY_INDEX)
+        except BaseException:
+            await connection.close()
+            raise
 
     async def _choose_schema(self, connection: Connection) -> None:
         await connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(self.schema)))

@@ -1,6 +1,6 @@
 """How large the tests under load are: enough to see what goes wrong, or with HISTORY_SCALE=full what is promised.
 
-At full size they take minutes, and tell how long things took: run them with `-s`, on a machine that does nothing else.
+At full size they take minutes, and tell how long things took: run them with `-s --timeout 0`, on an idle machine.
 """
 
 import os

@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import psycopg
+import pytest
+
 from tests.history.servers import Server
 from tests.stores import free_port
 from tideq.embedded import PostgresOptions
@@ -26,3 +29,16 @@ async def test_a_client_whose_machine_vanished_loses_its_locks_soon(tmp_path: Pa
         server.stop()
 
     assert 0 < idle + interval * count <= 30
+
+
+async def test_a_connection_that_cannot_be_made_ready_is_closed(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the server goes away in between: the pool tries another, and forgets this one as it is."""
+    monkeypatch.setattr("tideq.persistence.database.BY_INDEX", "SELECT nothing_like_that()")
+    connection = await psycopg.AsyncConnection.connect(database_url, autocommit=True)
+
+    with pytest.raises(psycopg.errors.UndefinedFunction):
+        await Database(database_url)._configure_reader(connection)  # pyright: ignore[reportPrivateUsage]
+
+    assert connection.closed
