@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from bench.figures import Figure, Findings, Plan, Table, Target, figure, ratio, take_turns
-from bench.history.population import CODES, CUSTOMERS, WEEKS, WIDTHS, WORKERS, Span, populate
+from bench.history.population import CODES, WEEKS, WORKERS, Span, populate
 from bench.history.stores import Stores, cpu_us, history_stores
 from bench.server import Servers
 from tideq.persistence.reading.filters import TaskFilter
@@ -44,9 +44,9 @@ FILTERS: dict[str, Draw] = {
     "worker, one of 50": lambda draw, span: TaskFilter(worker_id=f"w{draw.randrange(WORKERS)}"),
     "trace id": lambda draw, span: TaskFilter(trace_id=str(uuid.UUID(int=draw.getrandbits(128)))),
     "tag, 25 %": lambda _, span: TaskFilter(terms=(tag_term("env", "production"),)),
-    "tag, one of 2 000": lambda draw, span: TaskFilter(terms=(_customer(draw),)),
-    "parameter, one of 500": lambda draw, span: TaskFilter(
-        terms=(parameter_term("mail", "width", str(draw.randrange(WIDTHS))),)
+    "tag, a rare one": lambda draw, span: TaskFilter(terms=(_customer(draw, span),)),
+    "parameter, a rare one": lambda draw, span: TaskFilter(
+        terms=(parameter_term("mail", "width", str(draw.randrange(span.widths))),)
     ),
     "word of an error, 2 %": lambda _, span: TaskFilter(terms=tuple(error_terms("upstream"))),
     "an hour of creation": lambda draw, span: _hour(draw, span),
@@ -56,7 +56,7 @@ COMBINED: dict[str, Draw] = {
     "type and worker": lambda draw, span: TaskFilter(task_type="crawl", worker_id=f"w{draw.randrange(WORKERS)}"),
     "priority, type and state": lambda _, span: TaskFilter(priority="high", task_type="mail", states=("completed",)),
     "two words of an error": lambda draw, span: TaskFilter(terms=tuple(error_terms(f"timed e{draw.randrange(CODES)}"))),
-    "tag and state": lambda draw, span: TaskFilter(terms=(_customer(draw),), states=("completed",)),
+    "tag and state": lambda draw, span: TaskFilter(terms=(_customer(draw, span),), states=("completed",)),
     "word of an error, type, a week": lambda draw, span: TaskFilter(
         terms=tuple(error_terms("upstream")), task_type="mail", created_from_ms=span.end_ms - 7 * 86_400_000
     ),
@@ -145,8 +145,9 @@ async def _some_id(stores: Stores, draw: random.Random, span: Span) -> str:
     return str(row[0])
 
 
-def _customer(draw: random.Random) -> str:
-    return tag_term("customer", f"c{draw.randrange(CUSTOMERS)}")
+def _customer(draw: random.Random, span: Span) -> str:
+    """One task in 8 000 has it, of ten million; as many an hour where there are fewer."""
+    return tag_term("customer", f"c{draw.randrange(span.customers)}")
 
 
 def _hour(draw: random.Random, span: Span) -> TaskFilter:

@@ -18,7 +18,9 @@ from tideq.queue_core.engine.record import NAMES
 
 WEEKS = 8
 WEEK_MS = 7 * DAY_MS
-WORKERS, CUSTOMERS, WIDTHS, CODES = 50, 2_000, 500, 100
+WORKERS, CODES = 50, 100
+ROWS_A_CUSTOMER, ROWS_A_WIDTH = 5_000, 20_000
+"""So many tasks for one more value: what is rare is as rare an hour in a small history as in one of ten million."""
 BLOCK = 100_000
 
 RECORD: dict[str, LiteralString] = {
@@ -90,12 +92,15 @@ WRITE: LiteralString = """
 class Span(NamedTuple):
     start_ms: int
     end_ms: int
+    customers: int
+    widths: int
 
 
 async def populate(stores: Stores, count: int) -> Span:
     """Into weeks that have their partitions already. About 30 µs of PostgreSQL a row."""
     end_ms = time.time_ns() // 1_000_000
-    span = Span(end_ms - WEEKS * WEEK_MS, end_ms)
+    values = (max(count // ROWS_A_CUSTOMER, 1), max(count // ROWS_A_WIDTH, 1))
+    span = Span(end_ms - WEEKS * WEEK_MS, end_ms, *values)
     middle = count // 2
     progress = Progress(count)
     await asyncio.gather(
@@ -133,8 +138,8 @@ async def _write_all(stores: Stores, span: Span, numbers: range, progress: Progr
 async def _write(connection: Connection, span: Span, first: int, last: int, count: int) -> None:
     draw = {
         "start_ms": span.start_ms, "span_ms": span.end_ms - span.start_ms, "count": count, "first": first,
-        "last": last, "live_from": count - count // 500, "workers": WORKERS, "customers": CUSTOMERS, "widths": WIDTHS,
-        "codes": CODES,
+        "last": last, "live_from": count - count // 500, "workers": WORKERS, "customers": span.customers,
+        "widths": span.widths, "codes": CODES,
     }  # fmt: skip
     query = sql.SQL(WRITE).format(drawn=sql.SQL(DRAWN), record=_record())
     await connection.execute(query, draw)
