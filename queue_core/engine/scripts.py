@@ -40,6 +40,7 @@ LUA = resources.files("tideq.queue_core.engine") / "lua"
 DIRECTIVE = re.compile(r"^-- @(\w+)\s*(.*)$")
 KINDS = {"int", "text", "number"}
 OOM_RETRY_AFTER_MS = 5_000
+MAX_LOADS = 4
 MAX_CONCURRENT_CALLS = 8
 """The store runs one script at a time; more connections would only wait there instead of here."""
 
@@ -280,14 +281,15 @@ class Scripts:
 
     async def _evaluate(self, source: Source, key_count: int, words: list[Value]) -> list[Any]:
         try:
-            try:
-                return await self._client.evalsha(await self._hash(source), key_count, *words)
-            except NoScriptError:
-                # Nothing ran, so it is safe to load the script and ask again.
-                if self._is_cluster:
-                    return await self._client.eval(self._shebang(source) + source.text, key_count, *words)
-                self._hashes.pop(source.name, None)
-                return await self._client.evalsha(await self._hash(source), key_count, *words)
+            for _ in range(MAX_LOADS):
+                try:
+                    return await self._client.evalsha(await self._hash(source), key_count, *words)
+                except NoScriptError:
+                    # Nothing ran, so it is safe to load the script and ask again; it may be forgotten in between.
+                    if self._is_cluster:
+                        return await self._client.eval(self._shebang(source) + source.text, key_count, *words)
+                    self._hashes.pop(source.name, None)
+            raise StoreUnavailable("the store forgets its scripts as soon as they are loaded")
         except OutOfMemoryError as error:
             raise StoreFull(OOM_RETRY_AFTER_MS) from error
         except (ResponseError, ReadOnlyError) as error:

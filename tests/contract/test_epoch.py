@@ -9,7 +9,7 @@ from tests.kit import Kit, make_kit
 from tests.stores import StoreUnderTest
 from tideq.queue_core.engine.attempts import Extension, ProgressReport
 from tideq.queue_core.engine.tide import Tide
-from tideq.queue_core.errors import StoreReplaced
+from tideq.queue_core.errors import StoreReplaced, StoreUnavailable
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import ClaimedTask
 
@@ -99,3 +99,26 @@ async def test_scripts_the_store_forgot_are_loaded_again(kit: Kit) -> None:
     await kit.client.script_flush()
 
     assert await kit.complete(again) == "completed"
+
+
+@pytest.mark.parametrize("flushes", [2, 1_000])
+async def test_a_script_that_is_forgotten_as_soon_as_it_is_loaded_is_loaded_a_few_times(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch, flushes: int
+) -> None:
+    load, left = kit.client.script_load, [flushes]
+
+    async def load_and_forget(text: str) -> str:
+        loaded = await load(text)
+        if left[0]:
+            left[0] -= 1
+            await kit.client.script_flush()
+        return loaded
+
+    monkeypatch.setattr(kit.client, "script_load", load_and_forget)
+    await kit.client.script_flush()
+
+    if flushes == 2:
+        assert await kit.submit()
+    else:
+        with pytest.raises(StoreUnavailable):
+            await kit.submit()
