@@ -235,7 +235,7 @@ class Custodian:
         closed = await self._checkpoints.read_with(connection) or checkpoint
         if entry_order(facts.last_entry_id) < entry_order(closed.entry_id):
             return await self._mend(connection, Verdict.RECONCILE, facts, closed)
-        await self._restoration.enter(facts, str(epoch))
+        await self._restoration.enter(facts, str(epoch), closed.now_ms, gives_workers_time=True)
         return str(epoch)
 
     def _rebuild(self, connection: Connection) -> Rebuild:

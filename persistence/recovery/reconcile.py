@@ -73,7 +73,7 @@ class Reconciliation:
             on_difference(difference)
             await self._restoration.put_tasks([task.restored])
         await put_keys_and_dead_letters(self._connection, self._restoration, self._settings.retention, self._belonging)
-        await self._restoration.enter(sealed, str(epoch), checkpoint.now_ms)
+        await self._restoration.enter(sealed, str(epoch), checkpoint.now_ms, gives_workers_time=True)
         return str(epoch)
 
     async def _mend(self, task_ids: Sequence[str]) -> None:

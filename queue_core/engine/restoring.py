@@ -86,19 +86,27 @@ class Restoration:
                 last_entry_id=await last_entry_id(self._client, self._keys.key("outbox")),
             )
 
-    async def enter(self, present: StoreFacts, epoch: str, least_now_ms: int = 0) -> None:
-        """Open the store under this epoch, if it is still the one whose facts these are."""
-        await self._enter(present, epoch, least_now_ms)
+    async def enter(
+        self, present: StoreFacts, epoch: str, least_now_ms: int = 0, *, gives_workers_time: bool = False
+    ) -> None:
+        """Open the store under this epoch, if it is still the one whose facts these are.
+
+        Workers' last heartbeats may be among what was lost, and they could not send any since: they can be given time.
+        """
+        due_ms = 0
+        if gives_workers_time:
+            due_ms = max(await self.now_ms(), least_now_ms) + self._settings.leases.heartbeat_timeout_ms
+        await self._enter(present, epoch, least_now_ms, due_ms)
         self._scripts.epoch = epoch
 
     async def seal(self, present: StoreFacts) -> StoreFacts:
         """Close the store to everyone but this process; returns its facts as they are then."""
         sealed = present._replace(epoch=SEAL + secrets.token_hex(8))
-        await self._enter(present, sealed.epoch, 0)
+        await self._enter(present, sealed.epoch, 0, 0)
         self._scripts.epoch = sealed.epoch
         return sealed
 
-    async def _enter(self, present: StoreFacts, epoch: str, least_now_ms: int) -> None:
+    async def _enter(self, present: StoreFacts, epoch: str, least_now_ms: int, least_heartbeat_due_ms: int) -> None:
         """A server that restarted meanwhile may have lost what was found or put there: it must be compared anew."""
         with store_errors():
             identity = (await self._bearing()).identity
@@ -110,6 +118,7 @@ class Restoration:
             next_epoch=epoch,
             identity=identity,
             least_now_ms=least_now_ms,
+            least_heartbeat_due_ms=least_heartbeat_due_ms,
             least_lanes_version=(int(epoch) if epoch.isdigit() else 0) * LANES_PER_EPOCH,
         )
         accepted(reply)

@@ -33,6 +33,11 @@ class Proxy:
         self._serving: set[asyncio.Task[None]] = set()
         self._open: set[asyncio.StreamWriter] = set()
 
+    def lead_to(self, url: str) -> None:
+        """From now on, and for those who are connected too: they have to come again."""
+        self._target = urlsplit(url)
+        self.reset_all()
+
     def hold_answers(self) -> None:
         self._may_answer.clear()
 

@@ -1,5 +1,7 @@
-"""`python -m tests.chaos`: one run, by CHAOS_LEVEL, CHAOS_SEED, CHAOS_SECONDS and CHAOS_FAULT_SECONDS (from one fault to
-the next, on average). Fails when a promise was broken."""
+"""`python -m tests.chaos`: one run, by CHAOS_LEVEL, CHAOS_SEED, CHAOS_SECONDS and CHAOS_FAULT_SECONDS.
+
+The last is the time from one fault to the next, on average. Fails when a promise was broken.
+"""
 
 import dataclasses
 import os

@@ -17,7 +17,7 @@ READY_REASONS = ("submitted", "released", "assignment_lapsed", "retried", "repla
 BACKOFF_SHARE = 0.8
 COMING_BACK_MS = 9_000
 SHAKING = (
-    *("postgres_down", "valkey_restart", "valkey_wiped", "valkey_frozen"),
+    *("postgres_down", "valkey_restart", "valkey_wiped", "failed_over", "valkey_frozen"),
     *("memory_full", "disk_full", "killed_while_slow"),
 )
 

@@ -1,6 +1,6 @@
 """What goes wrong: one function a fault, and a plan of them made of a seed.
 
-A new fault, say a fail-over, is a function in `FAULTS` and a weight in a profile.
+A new fault is a function in `FAULTS` and a weight in a profile.
 """
 
 import asyncio
@@ -10,17 +10,19 @@ import random
 import signal
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import redis.asyncio as redis
 
 from tests.api.proxy import Proxy
 from tests.chaos.notes import wall_ms
-from tests.chaos.site import Site
+from tests.chaos.site import Site, new_valkey
 
 MAX_DOWN_SECONDS = 0.5
 FLOOR_BYTES = 1
 CLOCK_BACK_MS, CLOCK_AHEAD_MS = -2_000, 15_000
 SLOW_SYNC_MS = 1_500
+MAX_UNHEARD_SECONDS = 1.0
 
 
 class Fault(NamedTuple):
@@ -108,6 +110,27 @@ async def valkey_wiped(site: Site, target: str, seconds: float) -> None:
         await _until_rebuilt(site)
 
 
+async def failed_over(site: Site, target: str, seconds: float) -> None:
+    """A replica takes over that has not heard of the primary's last moments, and then the primary is killed."""
+    async with site.store_lock:
+        number = len(list(site.folder.glob("valkey*")))
+        replica = new_valkey(site.folder / f"valkey-{number}", site.shim)
+        await asyncio.to_thread(replica.start)
+        async with client_at(replica.redis_url) as client:
+            await client.replicaof("127.0.0.1", urlsplit(site.valkey.redis_url).port)
+            while (await client.info("replication")).get("master_link_status") != "up":
+                await asyncio.sleep(0.05)
+            await client.replicaof("NO", "ONE")
+        await asyncio.sleep(min(seconds, MAX_UNHEARD_SECONDS))
+        await asyncio.to_thread(site.valkey.kill)
+        site.notebook.note("failed_over")
+        site.valkey = replica
+        for name in site.proxies:
+            if name.endswith(">valkey"):
+                site.proxies[name].lead_to(replica.redis_url)
+        await _until_rebuilt(site)
+
+
 async def valkey_frozen(site: Site, target: str, seconds: float) -> None:
     async with site.store_lock:
         for pid in site.valkey.pids:
@@ -160,12 +183,15 @@ async def _until_rebuilt(site: Site) -> None:
         await site.until_ready()
 
 
-@contextlib.asynccontextmanager
-async def store_client(site: Site) -> AsyncGenerator[Any]:
+def store_client(site: Site) -> contextlib.AbstractAsyncContextManager[Any]:
     """Past the proxies."""
+    return client_at(site.valkey.redis_url)
+
+
+@contextlib.asynccontextmanager
+async def client_at(url: str) -> AsyncGenerator[Any]:
     driver: Any = redis.Redis
-    client = driver.from_url(site.valkey.redis_url)
-    async with contextlib.aclosing(client):
+    async with contextlib.aclosing(driver.from_url(url)) as client:
         yield client
 
 
@@ -173,13 +199,13 @@ FAULTS: dict[str, Act] = {
     act.__name__: act
     for act in (
         *(kill, freeze, reset, lose_replies, delay, half_open),
-        *(postgres_down, valkey_restart, valkey_wiped, valkey_frozen, scripts_forgotten),
+        *(postgres_down, valkey_restart, valkey_wiped, failed_over, valkey_frozen, scripts_forgotten),
         *(memory_full, disk_full, killed_while_slow, clock_ahead, clock_back),
     )
 }
 ON_PROCESSES, ON_PROXIES = ("kill", "freeze"), ("reset", "lose_replies", "delay", "half_open")
 NEED_SHIM = ("disk_full", "killed_while_slow", "clock_ahead", "clock_back")
-KILLING = ("kill", "postgres_down", "valkey_restart", "valkey_wiped", "killed_while_slow")
+KILLING = ("kill", "postgres_down", "valkey_restart", "valkey_wiped", "failed_over", "killed_while_slow")
 
 Profile = dict[str, float]
 MIXED: Profile = {
@@ -192,6 +218,7 @@ MIXED: Profile = {
     "postgres_down": 1.5,
     "valkey_restart": 2,
     "valkey_wiped": 1,
+    "failed_over": 1,
     "valkey_frozen": 1,
     "scripts_forgotten": 1,
     "memory_full": 1,

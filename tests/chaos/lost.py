@@ -1,4 +1,5 @@
-"""What a wiped store may lose: what history had not heard of, and never what was told to be in history.
+"""What a store may lose that is wiped, or replaced by a replica: what history had not heard of, and never what was told
+to be in history.
 
 A store that is killed may lose nothing.
 """
@@ -18,7 +19,7 @@ class Losses:
         instants = sorted(event.at for event in evidence.all_events())
         self._time = time
         self._wipes: list[tuple[int, int]] = []
-        for note in evidence.of("wiped"):
+        for note in evidence.of("wiped", "failed_over"):
             place = bisect.bisect_right(instants, time.latest(note["t1"]))
             self._wipes.append((note["t1"], instants[place - 1] if place else 0))
 

@@ -209,7 +209,7 @@ def figures_of(evidence: Evidence, seconds: float) -> dict[str, Any]:
         "kills": sum(faults[name] for name in KILLING) + sum(note["code"] == -9 for note in crashes),
         "by name": dict(faults),
         "calls": dict(calls),
-        "lost to wipes, not yet in history": len(accepted - evidence.tasks.keys()),
+        "lost to wipes and fail-overs, not yet in history": len(accepted - evidence.tasks.keys()),
         "executions a task": round(begun.total() / max(len(begun), 1), 3),
         "recovered": {
             name: reasons[name] for name in ("assignment_lapsed", "worker_lost", "timed_out") if reasons[name]

@@ -99,7 +99,7 @@ async def _is_ready(http: httpx.AsyncClient, url: str) -> bool:
 async def open_site(folder: Path, notebook: Notebook, staff: Staff, code: Path | None = None) -> AsyncGenerator[Site]:
     """`code` is another tree that the processes run instead of this one."""
     shim = Shim(folder / "shim")
-    valkey = Server(folder / "valkey", valkey=ValkeyOptions(binary=shim.binary), postgres=None)
+    valkey = new_valkey(folder / "valkey", shim)
     postgres = Server(folder / "postgres", valkey=None, postgres=PostgresOptions(flags=("-c", "fsync=off")))
     site = Site(folder, notebook, shim, valkey, postgres, staff)
     try:
@@ -113,8 +113,13 @@ async def open_site(folder: Path, notebook: Notebook, staff: Staff, code: Path |
     finally:
         for process in site.processes.values():
             process.kill()
-        valkey.stop()
+        site.valkey.stop()
         postgres.stop()
+
+
+def new_valkey(folder: Path, shim: Shim) -> Server:
+    """On a port, so that another can replicate it."""
+    return Server(folder, valkey=ValkeyOptions(binary=shim.binary, port=free_port()), postgres=None)
 
 
 async def _open_processes(site: Site, stack: contextlib.AsyncExitStack, code: Path | None) -> None:

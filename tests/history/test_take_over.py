@@ -91,6 +91,36 @@ async def test_a_server_that_takes_over_begins_a_new_epoch_with_all_it_has(
     assert (await kit_on(taken, queue_settings).read(known)).task_id == known
 
 
+async def test_a_server_that_takes_over_with_its_memory_full_is_opened_all_the_same(
+    pair: Pair, known: str, queue_settings: QueueSettings, history_settings: HistorySettings
+) -> None:
+    """Or nobody could work off what fills it."""
+    await pair.promote()
+    client = connect(pair.replica.redis_url)
+    await client.config_set("maxmemory", 1)
+
+    async with open_kept_store(pair.replica.redis_url, queue_settings, history_settings) as taken:
+        assert taken.engine.scripts.epoch == "2"
+    await client.aclose()
+
+
+async def test_a_worker_is_not_given_up_for_heartbeats_that_the_new_server_never_heard(
+    kit: Kit, pair: Pair, known: str, queue_settings: QueueSettings, history_settings: HistorySettings
+) -> None:
+    """Its deadline there is nearly over; from now on it has all of its time."""
+    await kit.worker("w1")
+    await kit.client.zadd(kit.keys.key("workers"), {"w1": 1})
+    await until_replica_has_all(kit.client)
+    await pair.promote()
+
+    async with open_kept_store(pair.replica.redis_url, queue_settings, history_settings) as taken:
+        due_ms = await taken.client.zscore(kit.keys.key("workers"), "w1")
+        seconds, _ = await taken.client.time()
+
+    assert due_ms > seconds * 1000
+    await kit.client.zadd(kit.keys.key("workers"), {"w1": due_ms})
+
+
 async def test_what_an_old_primary_accepts_after_it_was_replaced_does_not_become_history(
     kit: Kit, kept: KeptStore, taken: KeptStore, pair: Pair, known: str, store: StoreUnderTest, migrated: Database
 ) -> None:

@@ -13,8 +13,8 @@ SCRIPTS = sorted(path.name.removesuffix(".lua") for path in LUA.iterdir() if pat
 INCLUDES = sorted(path.name.removesuffix(".lua") for path in (LUA / "include").iterdir())
 
 FREEING = {
-    "acknowledge", "cancel", "claim", "complete", "dismiss", "extend", "fail", "follow", "forget", "heartbeat",
-    "judge", "peek", "pressure", "purge", "release", "start", "sweep", "wipe", "withdraw",
+    "acknowledge", "cancel", "claim", "complete", "dismiss", "enter_epoch", "extend", "fail", "follow", "forget",
+    "heartbeat", "judge", "peek", "pressure", "purge", "release", "start", "sweep", "wipe", "withdraw",
 }  # fmt: skip
 READING = {
     "ahead", "backlog", "belongings", "describe", "explain", "fleet", "known", "read", "snapshot", "stats", "survey",
