@@ -16,10 +16,10 @@ from tideq.persistence.recovery.custody import RETRY_SECONDS, Custodian, Verdict
 from tideq.persistence.recovery.rebuild import Plan
 from tideq.persistence.recovery.reconcile import Difference
 from tideq.queue_core.engine.engine import Engine
-from tideq.queue_core.engine.identity import StoreIdentity, bearings_of
+from tideq.queue_core.engine.identity import StoreIdentity
 from tideq.queue_core.engine.partitions.routing import Routing
 from tideq.queue_core.engine.restoring import Restoration
-from tideq.queue_core.engine.store import is_cluster, store_errors
+from tideq.queue_core.engine.store import identities_of, is_cluster, store_errors
 from tideq.queue_core.errors import QueueError
 from tideq.queue_core.settings import QueueSettings
 
@@ -44,12 +44,12 @@ class Custodians:
     async def settle(self) -> Verdict:
         """Raises where no partition can be settled; what is left over is tried again by `watch`."""
         with store_errors():
-            found = await bearings_of(self._plain)
+            found = await identities_of(self._plain)
         verdicts = await asyncio.gather(*(part.settle() for part in self._parts), return_exceptions=True)
         failures = [each for each in verdicts if isinstance(each, BaseException)]
         if len(failures) == len(verdicts) or any(not isinstance(each, QueueError) for each in failures):
             raise failures[0]
-        self.identity.trust(*(each.identity for each in found))
+        self.identity.trust(*found)
         if failures:
             log.warning("partitions stay closed", count=len(failures), error=str(failures[0]))
             self.identity.doubt.set()

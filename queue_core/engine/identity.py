@@ -44,17 +44,8 @@ class Bearing(NamedTuple):
 
 async def bearing_of(client: Any, node: Any = None) -> Bearing:
     """Of the server, or of one node of a cluster."""
-    return (await bearings_of(client, node))[0]
-
-
-async def bearings_of(client: Any, node: Any = None) -> list[Bearing]:
-    """Of the server, of one node of a cluster or, where none is named, of all of its nodes that answer."""
-    target = {} if node is None else {"target_nodes": node}
-    info = await client.info("server", "replication", **target)
-    return [_bearing(each) for each in ([info] if "run_id" in info else info.values())]
-
-
-def _bearing(info: dict[str, Any]) -> Bearing:
+    told = await client.info("server", "replication", **({} if node is None else {"target_nodes": node}))
+    info = told if "run_id" in told else next(iter(told.values()))
     identity = _identity(str(info.get("run_id", "")), str(info.get("master_replid", "")))
     return Bearing(identity, was_replica=bool(str(info.get("master_replid2", "")).strip("0")))
 

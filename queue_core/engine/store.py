@@ -8,6 +8,7 @@ Commands are never retried by the driver: it would repeat a script whose answer 
 may be repeated are repeated by callers that know so.
 """
 
+import asyncio
 import contextlib
 import random
 from collections.abc import Generator
@@ -21,7 +22,7 @@ from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisClusterException, RedisError
 
-from tideq.queue_core.engine.identity import StoreIdentity
+from tideq.queue_core.engine.identity import Bearing, StoreIdentity, bearing_of
 from tideq.queue_core.engine.packing import packing, packing_cluster
 from tideq.queue_core.errors import StoreUnavailable
 
@@ -154,3 +155,12 @@ def node_client(node: Any) -> Any:
     options = {name: value for name, value in node.connection_kwargs.items() if name != "himport_registry"}
     pool: Any = redis.ConnectionPool(connection_class=node.connection_class, **options)
     return redis.Redis.from_pool(pool)
+
+
+async def identities_of(client: Any) -> list[str]:
+    """Of the server, or of all nodes of a cluster that answer."""
+    if not is_cluster(client):
+        return [(await bearing_of(client)).identity]
+    await client.initialize()
+    told = await asyncio.gather(*(bearing_of(client, node) for node in client.get_nodes()), return_exceptions=True)
+    return [each.identity for each in told if isinstance(each, Bearing)]

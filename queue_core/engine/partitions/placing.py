@@ -26,6 +26,7 @@ class Placing:
         self._parts = parts
         self._routing = routing
         self._health = health
+        self._turn = random.randrange(routing.count)
 
     async def submit(self, tasks: Sequence[NewTask], *, wants_position: bool) -> list[Submitted]:
         groups, free = await self._grouped(tasks)
@@ -58,12 +59,13 @@ class Placing:
         raise refusal
 
     async def _candidates(self) -> list[int]:
-        """Those that are well, in any order. One that was away is asked a question before it is trusted again."""
+        """Those that are well, in turn. One that was away is asked a question before it is trusted again."""
         if rested := self._health.rested():
             await self._health.ask(rested, lambda each: self._parts[each].known([]))
         chosen = self._health.well
-        random.shuffle(chosen)
-        return chosen
+        self._turn += 1
+        first = self._turn % max(len(chosen), 1)
+        return chosen[first:] + chosen[:first]
 
     async def _tell(
         self, partition: int, group: Group, *, wants_position: bool = False, is_rehearsal: bool = False
