@@ -9,7 +9,20 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import history, http, lanes, layouts, lifecycle, memory, reference, report, runtime, telemetry, variants
+from bench import (
+    history,
+    http,
+    lanes,
+    layouts,
+    lifecycle,
+    memory,
+    partitions,
+    reference,
+    report,
+    runtime,
+    telemetry,
+    variants,
+)
 from bench.figures import FULL, QUICK, Findings, Plan
 from bench.http import servers as http_servers
 from bench.server import Servers
@@ -20,6 +33,7 @@ BENCHES: dict[str, Callable[[Servers, Plan], Awaitable[Findings]]] = {
     "memory": memory.measure,
     "lanes": lanes.measure,
     "layouts": layouts.measure,
+    "partitions": partitions.measure,
     "allocators": variants.measure_allocators,
     "http": http.measure,
     "history": history.measure,

@@ -19,7 +19,7 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     assignment_ms: int | None = None
     capabilities: str = AS_DECLARED
     token: str = msgspec.field(default_factory=lambda: secrets.token_hex(16))
-    """What the leases of one claim share, however many partitions it takes them from."""
+    """What the leases of one claim share, in one partition."""
 
 
 class Head(NamedTuple):

@@ -70,6 +70,15 @@ async def test_submissions_spread_over_all_partitions(kit: Kit) -> None:
     assert min(depths) > 0
 
 
+async def test_every_task_of_a_claim_has_a_lease_of_its_own(kit: Kit) -> None:
+    await submit_mixed(kit, 40)
+    await kit.worker(capacity=100)
+
+    claim = await kit.queue.claim("w1", 40)
+
+    assert len({task.lease for task in claim.tasks}) == 40
+
+
 async def test_a_poll_repeated_returns_the_same_tasks_wherever_they_came_from(kit: Kit) -> None:
     await submit_mixed(kit, 40)
     await kit.worker(capacity=100)

@@ -41,7 +41,9 @@ def settings(cluster: Cluster, database_url: str) -> dict[str, str]:
 def beside(settings: dict[str, str], folder: Path, *arguments: str) -> Generator[None]:
     """Another process of the service; killed at the end."""
     with (folder / f"{arguments[0]}.log").open("w") as said:
-        process = subprocess.Popen([TIDEQ, *arguments], env=settings, stdout=said, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            [TIDEQ, *arguments], cwd=Path(__file__).parent, env=settings, stdout=said, stderr=subprocess.STDOUT
+        )
     try:
         yield
     finally:
@@ -120,7 +122,7 @@ async def test_a_life_over_http_is_the_same_on_eight_partitions(
 
     # Half of the events before a listener loses its connection, the rest after it came back.
     await listening.hear(http, lambda: len(listening.states) >= 15)
-    with beside(settings, tmp_path, "worker", "--url", url, "--handlers", "tests/partitions/handlers.py"):
+    with beside(settings, tmp_path, "worker", "--url", url, "--handlers", "handlers"):
         ends = {"completed", "dead_letter", "cancelled", "failed"}
         await listening.hear(http, lambda: sum(states[-1] in ends for states in listening.states.values()) >= 29)
 
@@ -162,4 +164,5 @@ async def test_a_long_poll_is_answered_whatever_partition_the_task_comes_to(http
 
         assert task["task_id"] == task_id
     members = (await http.get("/api/v1/workers")).json()["workers"]
-    assert [member["worker_id"] for member in members] == [registered["worker_id"]]
+    held = {member["worker_id"]: member["held_count"] for member in members}
+    assert held[registered["worker_id"]] == 8

@@ -10,6 +10,8 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from tideq.queue_core.engine.partitions.heads import Share, depth_for, shares
 from tideq.queue_core.engine.partitions.health import Health
 from tideq.queue_core.engine.partitions.membership import Membership
@@ -90,7 +92,7 @@ class Claiming:
 
         async def take(partition: int) -> Claim:
             share = by_partition[partition]
-            return await self._parts[partition].claim_for(poll, share.wanted, share.max_rank, answer)
+            return await self._parts[partition].claim_for(_own(poll, partition), share.wanted, share.max_rank, answer)
 
         return await self._claims(list(by_partition), take)
 
@@ -98,7 +100,9 @@ class Claiming:
         """What the last answer to this poll handed out, wherever it came from."""
 
         async def again(partition: int) -> Claim:
-            return await self._parts[partition].claim_for(poll, peeks[partition].live_count, -1, answer)
+            return await self._parts[partition].claim_for(
+                _own(poll, partition), peeks[partition].live_count, -1, answer
+            )
 
         got = await self._claims([each for each, peek in peeks.items() if peek.live_count], again)
         return Taken([task for claim in got for task in claim.tasks], True, max(claim.now_ms for claim in got))
@@ -113,6 +117,11 @@ class Claiming:
         if failures and len(failures) == len(answers):
             raise failures[0]
         return [each for each in answers.values() if isinstance(each, Claim)]
+
+
+def _own(poll: Poll, partition: int) -> Poll:
+    """Tasks of one claim are numbered in each partition: without a token of its own two would have the same lease."""
+    return msgspec.structs.replace(poll, token=f"{poll.token}{partition:02x}")
 
 
 def next_answer(peeks: Iterable[Peek]) -> int:
