@@ -164,5 +164,5 @@ async def test_a_long_poll_is_answered_whatever_partition_the_task_comes_to(http
 
         assert task["task_id"] == task_id
     members = (await http.get("/api/v1/workers")).json()["workers"]
-    held = {member["worker_id"]: member["held_count"] for member in members}
+    held = {member["worker_id"]: member["held"] for member in members}
     assert held[registered["worker_id"]] == 8
