@@ -130,8 +130,13 @@ async def test_a_life_over_http_is_the_same_on_eight_partitions(
         task_id: ["queued", "assigned", "executing", "completed"] for task_id in doubles
     }
     assert set(listening.states) == set(expected)
-    for number, task_id in enumerate(doubles):
+
+    async def with_history(task_id: str) -> Any:
         task = (await http.get(f"/api/v1/tasks/{task_id}", params={"include_history": "true"})).json()
+        return task if len(task["state_history"]) >= 4 else None
+
+    for number, task_id in enumerate(doubles):
+        task = await until(lambda task_id=task_id: with_history(task_id))
         assert (task["status"], task["result"]) == ("completed", number * 2)
         assert [each["state"] for each in task["state_history"]] == ["queued", "assigned", "executing", "completed"]
 
