@@ -61,6 +61,20 @@ async def test_a_batch_that_lies_in_one_partition_is_claimed_whole(kit: Kit) -> 
     assert [task.task_id for task in claim.tasks] == [answer.task_id for answer in answers[:250]]
 
 
+async def test_a_partition_with_more_of_the_best_than_it_told_of_is_looked_at_again(kit: Kit) -> None:
+    await kit.queue.submit_many([NewTask(task_type="resize", priority="high")] * 60)
+    for _ in range(40):
+        await kit.submit(priority="low")
+    await kit.worker(capacity=1_000)
+
+    claim = await kit.queue.claim("w1", 40)
+
+    priorities = Counter(
+        task.priority for task in await kit.queue.read_many([each.task_id for each in claim.tasks]) if task
+    )
+    assert priorities == {"high": 40}
+
+
 async def test_submissions_spread_over_all_partitions(kit: Kit) -> None:
     for _ in range(160):
         await kit.submit()
