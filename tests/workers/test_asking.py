@@ -8,7 +8,11 @@ import pytest
 from tests.workers.scripted import HANG_UP, Json, Reply, ScriptedService, obliging, scripted_service
 from tests.workers.waiting import until
 from tideq.queue_core.background import running
+from tideq.workers.runtime.claimer import Claimer
 from tideq.workers.runtime.handlers import Handler, Handlers
+from tideq.workers.runtime.protocol import Protocol
+from tideq.workers.runtime.reporter import Reporter
+from tideq.workers.runtime.slots import Slots
 from tideq.workers.runtime.worker import Worker, WorkerSettings
 
 SLOTS = 5
@@ -126,3 +130,18 @@ async def test_what_comes_when_nothing_is_to_be_begun_any_more_goes_back(
         await until(lambda: not stock.held and not stock.left)
 
     assert len(begun) == len(stock.done) == SLOTS
+
+
+async def test_slots_are_kept_for_what_was_asked_for_until_it_is_answered() -> None:
+    protocol, slots = Protocol("http://127.0.0.1:1"), Slots(SLOTS)
+    reporter = Reporter(protocol, lambda _id, _answer: None, lambda _: None, lambda _: None)
+    claimer = Claimer(protocol, {}, slots, None, reporter, lambda _: None, lambda _id, _answer: None, lambda _: None)
+    claimer.worker_id = "w1"
+
+    first, free_meanwhile = claimer.ask("w1", is_time=True), slots.free
+    again = claimer.ask("w1", is_time=False)
+    claimer.answered("w1", None)
+
+    assert (first["available_capacity"], free_meanwhile, slots.free) == (SLOTS, 0, SLOTS)
+    assert again == first
+    assert claimer.ask("w1", is_time=False) == claimer.ask("w2", is_time=True) == {}
