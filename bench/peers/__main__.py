@@ -2,9 +2,11 @@
 
 import argparse
 import asyncio
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 
 from bench.peers import page, rounds
 from bench.peers.catalogue import OURS, PEERS, Peer
@@ -15,6 +17,8 @@ from bench.peers.run import Run, machine, write_json
 
 def main() -> None:
     arguments = _parser().parse_args()
+    # Workers are sessions of their own, so that they stop together: whoever ends this ends them by its way out.
+    signal.signal(signal.SIGTERM, _leave)
     peers = _chosen(arguments.only)
     if arguments.install:
         rounds.install(peers, ROOT / ".peers", rounds.tell_people)
@@ -28,6 +32,10 @@ def main() -> None:
         write_json(arguments.json, run)
     if arguments.write_docs:
         page.write(ROOT / "docs" / "performance.md", run)
+
+
+def _leave(_signal: int, _frame: FrameType | None) -> None:
+    sys.exit(1)
 
 
 def _parser() -> argparse.ArgumentParser:
