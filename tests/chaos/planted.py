@@ -21,6 +21,7 @@ LUA, INCLUDE = "queue_core/engine/lua", "queue_core/engine/lua/include"
 SEEDS = (1, 2, 3)
 WORKERS_DIE: Profile = {"kill:worker": 1}
 WIPES: Profile = {"valkey_wiped": 1}
+FAIL_OVERS: Profile = {"failed_over": 1}
 HISTORY_AWAY: Profile = {"lose_replies:replicate-1>postgres": 1}
 CALM: Profile = {"reset": 1}
 ORDINARY = Level(
@@ -116,6 +117,12 @@ MISTAKES = {
         "return checkpoint.epoch == epoch",
         "return True",
         {"freeze:replicate": 2, "valkey_wiped": 1},
+    ),
+    "a fail-over's lost submissions are not put back": Mistake(
+        "persistence/reconcile.py", "yield [each for each in missing if each.in_store is None]", "yield []", FAIL_OVERS
+    ),
+    "a worker is given no time after a fail-over": Mistake(
+        "persistence/reconcile.py", "gives_workers_time=True", "gives_workers_time=False", FAIL_OVERS
     ),
     "a refusal does not say when to come back": Mistake(
         "api/problems.py",
