@@ -1,6 +1,7 @@
 """The primary dies, or is away for a while, under load: nothing that was said to be safe is lost, and work goes on."""
 
 import asyncio
+import contextlib
 import sys
 import time
 from collections import Counter
@@ -61,11 +62,12 @@ async def settled(scene: Scene) -> None:
     """Nothing is live any more, and history has every end."""
 
     async def is_settled() -> bool:
-        async with httpx.AsyncClient(timeout=20) as http:
-            answer = await http.get(f"{scene.urls[0]}/api/v1/queue/stats")
-        if answer.status_code != 200 or any(answer.json()["queue"]["by_state"].values()):
-            return False
-        return not await asyncio.to_thread(live_count, scene)
+        with contextlib.suppress(httpx.HTTPError):
+            async with httpx.AsyncClient(timeout=20) as http:
+                answer = await http.get(f"{scene.urls[0]}/api/v1/queue/stats")
+            is_empty = answer.status_code == 200 and not any(answer.json()["queue"]["by_state"].values())
+            return is_empty and not await asyncio.to_thread(live_count, scene)
+        return False
 
     await until(is_settled)
 
