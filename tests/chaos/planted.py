@@ -119,10 +119,13 @@ MISTAKES = {
         {"freeze:replicate": 2, "valkey_wiped": 1},
     ),
     "a fail-over's lost submissions are not put back": Mistake(
-        "persistence/reconcile.py", "yield [each for each in missing if each.in_store is None]", "yield []", FAIL_OVERS
+        "persistence/recovery/reconcile.py",
+        "yield [each for each in missing if each.task_id in own]",
+        "yield []",
+        FAIL_OVERS,
     ),
     "a worker is given no time after a fail-over": Mistake(
-        "persistence/reconcile.py", "gives_workers_time=True", "gives_workers_time=False", FAIL_OVERS
+        "persistence/recovery/reconcile.py", "gives_workers_time=True", "gives_workers_time=False", FAIL_OVERS
     ),
     "a refusal does not say when to come back": Mistake(
         "api/problems.py",

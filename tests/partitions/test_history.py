@@ -12,10 +12,10 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.archive import Archive
 from tideq.persistence.database import Database
-from tideq.persistence.kept_store import KeptStore, open_kept_store
-from tideq.persistence.migrations import migrate
-from tideq.persistence.partitions import Partitions
-from tideq.persistence.replicating import replicator_on
+from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
+from tideq.persistence.replication.replicating import replicator_on
+from tideq.persistence.schema.migrations import migrate
+from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.background import running
 from tideq.queue_core.engine.clock import StoreClock
