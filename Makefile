@@ -29,10 +29,10 @@ up: install ## Run everything on this machine, with its data in ./data, until Ct
 	$(BIN)/tideq up --data-dir data
 
 # Tests mostly wait for processes they started: two at a time, files as they are, so that a file's fixtures start once.
-# Thousands of them race real processes against real clocks: a test that fails is tried once more and named as RERUN at the
-# end. Such a line is a defect to mend, in the test or in the code, not noise to live with.
+# Thousands of them race real processes against real clocks: a few that fail are tried once more, by themselves and named.
+# Such a name is a defect to mend, in the test or in the code, not noise to live with.
 test: check tools ## Everything that must pass: check, then every test suite
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --reruns 1 -raR
+	@$(BIN)/python -m tests.everything
 
 check: install ## Lint and type-check
 	$(BIN)/ruff check .
