@@ -33,12 +33,12 @@ def beginning(count: int) -> Places:
 
 
 def parse_places(written: str, count: int) -> Places | None:
-    """Of partitions that came since nothing was read yet."""
+    """Of partitions that came since nothing was read yet; those only other processes know of are left to them."""
     positions = [parse_position(part) for part in written.split(",")]
     found = [position for position in positions if position is not None]
-    if len(found) < len(positions) or len(found) > count:
+    if len(found) < len(positions):
         return None
-    return Places((*found, *beginning(count - len(found)).positions))
+    return Places((*found, *beginning(count - len(found)).positions)[:count])
 
 
 def joined(positions: Sequence[Position]) -> Places:

@@ -68,7 +68,7 @@ class TestAgainstRealServers:
         # Other tests leave tasks behind that nobody works on.
         sound = {check: each for check, each in statuses.items() if check not in ("workers", "dead letters", "port")}
         assert all(each == ["ok"] for each in sound.values()), found
-        assert statuses["workers"].count("warn") == len(waiting)
+        assert statuses["workers"].count("warn") <= len(waiting)
 
     def test_only_a_url_means_only_the_services_checks(self, url: str) -> None:
         statuses, _ = diagnosed(environ_for(url))

@@ -300,11 +300,13 @@ async def test_what_threads_say_is_always_heard(scripted: ScriptedService, desk:
 
 async def test_a_thread_never_touches_the_loop_itself(scripted: ScriptedService, desk: Desk) -> None:
     """A loop that sleeps would not notice; one that looks for it complains in the thread."""
-    asyncio.get_running_loop().set_debug(True)
+    loop = asyncio.get_running_loop()
+    loop.set_debug(True)
 
     await asyncio.to_thread(desk.mailbox.progress, "ta", "a", 1.0, "")
     await asyncio.to_thread(desk.mailbox.extend, "ta", "a", 1.0)
     await until(lambda: scripted.rows("progress") and scripted.rows("extends"))
+    loop.set_debug(False)
 
 
 async def test_a_bundle_stays_below_what_a_request_may_hold(scripted: ScriptedService, desk: Desk) -> None:

@@ -1,5 +1,5 @@
 // The frame around every view: where one can go, what is paused, who is signed in, which keys do what.
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useState } from 'preact/hooks';
 import { forgetKey, isLockedOut } from './api/client';
 import { feed, liveState } from './api/live';
 import { asError } from './hooks';
@@ -207,7 +207,8 @@ function Help({ onClose }: { onClose: () => void }) {
 }
 
 function useShortcuts(onHelp: () => void): void {
-  useEffect(() => {
+  // As soon as the page is there: a key pressed before the next frame would be lost.
+  useLayoutEffect(() => {
     let isGoing = false;
     const pressed = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
