@@ -105,13 +105,13 @@ async def test_what_runs_under_a_forgotten_id_is_asked_about_and_reported_under_
         await until(lambda: bench.script.registered_count == 2)
         bench.may_end.set()
         await until(lambda: any(path.endswith("/w1/result") for path, _ in service.heard))
+        await until(lambda: any(path.endswith("/w2/poll") for path, _ in service.heard))
         bench.worker.stop()
 
     told = [(path.split("/")[-2], body["lease"]) for path, body in service.heard if path.endswith("/result")]
     assert ("w1", "kept") in told
     assert {worker_id for worker_id, _ in told} == {"w1"}
     assert not bench.contexts["tkept"].is_cancelled
-    assert any(path.endswith("/w2/poll") for path, _ in service.heard)
 
 
 async def test_what_still_runs_under_a_forgotten_id_is_handed_back_under_it(service: ScriptedService) -> None:

@@ -15,7 +15,7 @@ from tideq.cli.measuring.jobs import Failed, News, Order, Pace, Progress, Ready,
 from tideq.client import CannotConnect, TideqError
 from tideq.client.refusals import refusal
 
-PATIENCE_SECONDS = 150.0
+PATIENCE_SECONDS = 60.0
 """How long nobody may get on before the run is given up."""
 LOOK_SECONDS = 2.0
 """So long without progress, and the service is asked whether it is there."""
