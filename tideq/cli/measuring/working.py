@@ -52,8 +52,6 @@ async def obey(target: Target, orders: AsyncIterator[Order], teller: Teller) -> 
     no_op, handlers = NoOp(), Handlers()
     handlers.add(Handler(target.task_type, no_op.handle, takes="payload"))
     worker = Worker(_settings(target), handlers)
-    # Before it begins: what it did before the first order would be counted by nobody, and waited for.
-    worker.pause()
     life = asyncio.create_task(worker.run())
     hearing = asyncio.create_task(_follow(worker, no_op, orders, teller))
     await asyncio.wait((life, hearing), return_when=asyncio.FIRST_COMPLETED)
@@ -80,6 +78,7 @@ def _settings(target: Target) -> WorkerSettings:
 async def _follow(worker: Worker, no_op: NoOp, orders: AsyncIterator[Order], teller: Teller) -> None:
     while not worker.is_registered:  # noqa: ASYNC110 - it tells nobody when it is
         await asyncio.sleep(LOOK_SECONDS)
+    worker.pause()
     teller.tell(Ready())
     async for order in orders:
         if isinstance(order, Work):
