@@ -173,7 +173,6 @@ class TestBeingInterrupted:
             assert not [name for name in waiting(client.queue.stats()) if _is_ours(name)]
             assert not working_types(client)
 
-    @pytest.mark.skip(reason="clearing away sometimes waits for tasks that were done before anybody counted")
     def test_killed_its_processes_end_and_the_next_one_cleans_up(self, url: str) -> None:
         with underway(url) as process, Client(url) as client:
             process.kill()
@@ -209,7 +208,6 @@ class TestLimits:
         assert "TIDEQ_SOFT_DEPTH sets its limit" in done.stdout
         assert "no payloads of 2,000 bytes" in done.stdout
 
-    @pytest.mark.skip(reason="clearing away sometimes waits for tasks that were done before anybody counted")
     def test_a_refusal_ends_anything_else_and_is_cleaned_up_after(self, quiet: str) -> None:
         done = runner(quiet)("bench", "--measure", "enqueue", "--tasks", "400", "--batch", "10")
 

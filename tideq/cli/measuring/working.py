@@ -79,6 +79,8 @@ async def _follow(worker: Worker, no_op: NoOp, orders: AsyncIterator[Order], tel
     while not worker.is_registered:  # noqa: ASYNC110 - it tells nobody when it is
         await asyncio.sleep(LOOK_SECONDS)
     worker.pause()
+    # It may have claimed already: done uncounted now, that would be waited for as part of the first order.
+    await _at_rest(worker)
     teller.tell(Ready())
     async for order in orders:
         if isinstance(order, Work):
