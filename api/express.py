@@ -67,6 +67,7 @@ class Express:
         try:
             await self._handle(scope, receive, send)
         except Exception as error:
+            # Whatever it is, as Litestar's own handlers take it; unless a part of an answer has been sent already.
             if IS_ANSWERED in context:
                 raise
             await deliver(self._refuse(Request(scope, receive, send), error), receive, send)

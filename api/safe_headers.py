@@ -30,4 +30,4 @@ class SafeHeaders:
                 message["headers"] = given + [each for each in _RAW if each[0] not in known]
             return send(message)
 
-        await self._app(scope, receive, adding)  # type: ignore[arg-type]
+        await self._app(scope, receive, adding)  # type: ignore[arg-type] - messages of every kind

@@ -75,6 +75,7 @@ class Gathering:
                 each.answer.cancel()
             raise
         except Exception as error:
+            # Whatever it is, everybody who waits is told: nobody else would.
             _fail(together, error)
         else:
             for each, answer in zip(together, answers, strict=True):
