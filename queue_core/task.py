@@ -40,7 +40,10 @@ class NewTask(msgspec.Struct, frozen=True, kw_only=True):
     trace: TraceContext = TraceContext()
     task_id: str | None = None
     batch_size: int = 0
-    """Of a batch that shares one idempotency key: with more or fewer tasks it would be another batch."""
+    """Of a batch that shares one idempotency key: with more or fewer tasks it would be another batch.
+
+    Its tasks' keys are that key and their place, but for the last one's, which is the same whatever the batch.
+    """
     searchable: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     """Parameters by which history can find it, as texts."""
 

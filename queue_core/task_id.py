@@ -42,8 +42,7 @@ class TaskIds:
             first, self._counter = self._counter, self._counter + count - 1
             own = self._partition if partition is None else partition
             example = _compose(self._last_ms, first, own, self._random)
-        head, tail = example[:15], example[23:]
-        return [f"{head}{n >> 14:03x}-{0x8000 | n & 0x3FFF:04x}{tail}" for n in range(first, first + count)]
+        return _counted(example, first, count)
 
     def _advance(self) -> None:
         now_ms = self._clock_ms()
@@ -57,6 +56,12 @@ class TaskIds:
             self._last_ms, self._counter = self._last_ms + 1, 0
 
 
+def made_together(last_id: str, count: int) -> list[str]:
+    """What `many` gave for so many, by the last of them."""
+    counter = int(last_id[15:18], 16) << 14 | int(last_id[19:23], 16) & 0x3FFF
+    return _counted(last_id, counter - count + 1, count)
+
+
 def partition_of(task_id: str) -> int:
     return (uuid.UUID(task_id).int >> 40) & 0xFF
 
@@ -68,6 +73,12 @@ def is_task_id(text: str) -> bool:
     except ValueError:
         return False
     return str(parsed) == text and parsed.version == 7
+
+
+def _counted(example: str, first: int, count: int) -> list[str]:
+    """Ids that differ from the example by their counter alone."""
+    head, tail = example[:15], example[23:]
+    return [f"{head}{n >> 14:03x}-{0x8000 | n & 0x3FFF:04x}{tail}" for n in range(first, first + count)]
 
 
 def _compose(now_ms: int, counter: int, partition: int, random: int) -> str:

@@ -1,5 +1,6 @@
 """Producers' calls: submit, look, wait, explain, cancel, retry."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -98,15 +99,17 @@ async def submit(request: Http, service: InjectedService) -> Response[bytes]:
 async def submit_batch(request: Http, service: InjectedService) -> Response[bytes]:
     """Submit up to 1 000 tasks, all or none.
 
-    An `Idempotency-Key` stands for the whole batch: it gives each task without a key of its own one made of it and the
-    task's place. The same batch again is answered with the same tasks; another one, longer or shorter, is refused.
+    An `Idempotency-Key` stands for the whole batch, but for tasks that have a key of their own. The same batch again is
+    answered with the same tasks; another one, longer or shorter, is refused.
     """
     batch, key = decode(await request.body(), schemas.BatchIn), _header_key(request, MAX_BATCH_KEY_LENGTH)
     sending = _sending(request, service)
     trace = sending.trace
-    tasks = [_new_task(request, service, task, trace, None, f"tasks/{row}/") for row, task in enumerate(batch.tasks)]
-    if key is not None:
-        tasks = [_keyed(task, key, row, len(tasks)) for row, task in enumerate(tasks)]
+    keys, size = _places_of(key, batch.tasks), len(batch.tasks) if key else 0
+    tasks = [
+        _new_task(request, service, task, trace, own_key, f"tasks/{row}/", size)
+        for row, (task, own_key) in enumerate(zip(batch.tasks, keys, strict=True))
+    ]
     levels = {task.durability for task in batch.tasks}
     await service.durability.check(levels)
     with sending:
@@ -246,12 +249,13 @@ def _new_task(
     trace: TraceContext,
     header_key: str | None,
     place: str = "",
+    batch_size: int = 0,
 ) -> NewTask:
     field = f"{place}parameters"
     parameters = check_document(field, bytes(submission.parameters))
     if not parameters.startswith(b"{"):
         raise UnprocessableContent("parameters must be an object", pointer=f"/{field}")
-    task = submission.to_domain(parameters, request.user.name, header_key, trace)
+    task = submission.to_domain(parameters, request.user.name, header_key, trace, batch_size)
     names = service.history.searchable.get(task.task_type) if service.history else None
     return msgspec.structs.replace(task, searchable=searchable_in(parameters, names)) if names else task
 
@@ -266,11 +270,12 @@ def _header_key(request: Http, max_length: int = MAX_KEY_LENGTH) -> str | None:
     return key
 
 
-def _keyed(task: NewTask, key: str, row: int, count: int) -> NewTask:
-    """How many there are is part of what the key stands for: a part of the batch is not the batch."""
-    if task.idempotency_key is not None:
-        return task
-    return msgspec.structs.replace(task, idempotency_key=f"{key}/{row}", batch_size=count)
+def _places_of(key: str | None, tasks: Sequence[schemas.SubmitIn]) -> list[str | None]:
+    """The batch's key with the place of each task; that of the last is met by whatever else comes under the key."""
+    if key is None:
+        return [None] * len(tasks)
+    last = max((row for row, task in enumerate(tasks) if task.idempotency_key is None), default=0)
+    return [f"{key}/" if row == last else f"{key}/{row}" for row in range(len(tasks))]
 
 
 def _sending(request: Http, service: Service) -> Sending:

@@ -86,7 +86,10 @@ class SubmitIn(Request, kw_only=True):
         }
     }
 
-    def to_domain(self, parameters: bytes, client_id: str, key: str | None, trace: TraceContext) -> NewTask:
+    def to_domain(
+        self, parameters: bytes, client_id: str, key: str | None, trace: TraceContext, batch_size: int
+    ) -> NewTask:
+        """The body's own key goes before any other."""
         return NewTask(
             task_type=self.task_type,
             parameters=parameters,
@@ -103,6 +106,7 @@ class SubmitIn(Request, kw_only=True):
             client_id=client_id if self.client_id is None else self.client_id,
             trace=trace,
             task_id=self.task_id,
+            batch_size=batch_size if self.idempotency_key is None else 0,
         )
 
 

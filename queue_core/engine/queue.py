@@ -15,13 +15,13 @@ from tideq.queue_core.engine.polls import Peek, Poll, make_poll, parse_head
 from tideq.queue_core.engine.record import NAMES
 from tideq.queue_core.engine.replies import Outcome, accepted, instant, number, outcomes, text
 from tideq.queue_core.engine.scripts import Scripts
-from tideq.queue_core.engine.submission import Prepared, Submissions, in_rows, unpack_definition
+from tideq.queue_core.engine.submission import Prepared, Submissions, in_rows, share_one_key, unpack_definition
 from tideq.queue_core.engine.views import task_view
 from tideq.queue_core.errors import InvalidTask, TaskNotFound
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.states import Reason
 from tideq.queue_core.task import Bucket, Claim, ClaimedTask, NewTask, Stop, Submitted, Task
-from tideq.queue_core.task_id import TaskIds
+from tideq.queue_core.task_id import TaskIds, made_together
 from tideq.queue_core.transitions import transition
 
 SWEEP_LIMIT = 100
@@ -57,21 +57,29 @@ class Queue:
 
     async def submit_many(self, tasks: Sequence[NewTask], *, wants_position: bool = False) -> list[Submitted]:
         """All or none. The tasks of one call come from one client."""
-        return await self._submit(*self._checked(tasks), wants_position=wants_position)
+        client_id, prepared = self._checked(tasks)
+        return await self._submit(client_id, prepared, wants_position=wants_position, is_one=share_one_key(tasks))
 
     async def rehearse(self, tasks: Sequence[NewTask]) -> None:
         """Raises what submitting these would be refused for, and submits nothing."""
-        await self._submit(*self._checked(tasks), wants_position=False, is_rehearsal=True)
+        client_id, prepared = self._checked(tasks)
+        await self._submit(client_id, prepared, is_one=share_one_key(tasks), is_rehearsal=True)
 
     def _checked(self, tasks: Sequence[NewTask]) -> tuple[str, list[Prepared]]:
         check_batch(tasks)
         client_id = tasks[0].client_id
         if any(task.client_id != client_id for task in tasks):
             raise InvalidTask("client_id", "one submission speaks for one client")
-        return client_id, self._submissions.prepare(tasks)
+        return client_id, self._submissions.prepare(tasks, as_one=share_one_key(tasks))
 
     async def _submit(
-        self, client_id: str, prepared: Sequence[Prepared], *, wants_position: bool = True, is_rehearsal: bool = False
+        self,
+        client_id: str,
+        prepared: Sequence[Prepared],
+        *,
+        wants_position: bool = True,
+        is_one: bool = False,
+        is_rehearsal: bool = False,
     ) -> list[Submitted]:
         batch = in_rows(prepared)
         reply = await self._scripts.call(
@@ -81,12 +89,14 @@ class Queue:
             wants_position=int(wants_position),
             is_rehearsal=int(is_rehearsal),
             has_own_ids=int(batch.has_own_ids),
+            is_one=int(is_one),
             kinds=batch.kinds,
             rows=batch.rows,
         )
         now, held, *answers = accepted(reply)
         bucket = Bucket(*map(number, held)) if held else None
-        return _submitted(answers, number(now), bucket)
+        submitted = _submitted(answers, number(now), bucket)
+        return _all_of(submitted) if is_one and not is_rehearsal and not submitted[-1].is_new else submitted
 
     async def claim(
         self,
@@ -266,6 +276,12 @@ def _submitted(answers: Sequence[Any], now_ms: int, bucket: Bucket | None) -> li
         rank, visible_at, position = places[placed]
         submitted.append(Submitted(task_id, bool(placed), rank, visible_at, position, now_ms, bucket))
     return submitted
+
+
+def _all_of(known: Sequence[Submitted]) -> list[Submitted]:
+    """Tasks that were submitted as one before: the script knows the last of them."""
+    ids = made_together(known[-1].task_id, len(known))
+    return [msgspec.structs.replace(each, task_id=own_id) for each, own_id in zip(known, ids, strict=True)]
 
 
 def _ranked(parts: Sequence[Any]) -> ClaimedTask:

@@ -66,8 +66,12 @@ class Submissions:
         self._top_offset = min(offsets.values())
         self._default_offset = offsets[settings.default_priority]
 
-    def prepare(self, tasks: Sequence[NewTask]) -> list[Prepared]:
-        """Refuses what no store should see, with its place."""
+    def prepare(self, tasks: Sequence[NewTask], *, as_one: bool = False) -> list[Prepared]:
+        """Refuses what no store should see, with its place.
+
+        `as_one` are tasks that share a key, and only the last one has it: a key for each costs the store 21 µs and 950
+        bytes a task, one for all of them 7 and 480.
+        """
         prepared: list[Prepared] = []
         max_payload_bytes = self._settings.admission.max_payload_bytes
         ids = self._ids.many(len(tasks), self._settings.partition)
@@ -78,7 +82,9 @@ class Submissions:
             except InvalidTask as error:
                 error.row = number
                 raise
-            prepared.append(_prepared(task, ids[number], kind))
+            prepared.append(_prepared(task, ids[number], kind, None if as_one else task.idempotency_key))
+        if as_one:
+            prepared[-1] = prepared[-1]._replace(idempotency=_shared_idempotency(tasks))
         return prepared
 
     def _known_kind(self, task: NewTask) -> Kind:
@@ -130,6 +136,11 @@ class Submissions:
         return 1 if level.offset_ms < self._default_offset else 2
 
 
+def share_one_key(tasks: Sequence[NewTask]) -> bool:
+    """Whether they are the whole of a batch that has one idempotency key and no other."""
+    return all(task.batch_size == len(tasks) and task.task_id is None for task in tasks)
+
+
 def in_rows(prepared: Sequence[Prepared]) -> Batch:
     """As the script takes them: what they share is written once."""
     numbers: dict[Kind, int] = {}
@@ -158,18 +169,18 @@ def idempotency_name(client_id: str, key: str) -> str:
     return hashlib.sha256(f"{client_id}\0{key}".encode()).hexdigest()[:32]
 
 
-def _prepared(task: NewTask, new_id: str, kind: Kind) -> Prepared:
+def _prepared(task: NewTask, new_id: str, kind: Kind, key: str | None) -> Prepared:
     return Prepared(
         task.task_id or new_id,
         kind,
         _schedule(task),
-        "" if task.idempotency_key is None else _idempotency(task, task.idempotency_key),
-        _packed(_definition(task)),
+        "" if key is None else f"{idempotency_name(task.client_id, key)} {_fingerprint(_content(task))}",
+        _packed(_definition(task, key)),
         task.task_id is not None,
     )
 
 
-def _definition(task: NewTask) -> tuple[Any, ...]:
+def _definition(task: NewTask, key: str | None) -> tuple[Any, ...]:
     """The values of a `Definition`, in its order, as a test compares: making the struct first takes twice as long."""
     wanted = task.required_capabilities
     return (
@@ -179,7 +190,7 @@ def _definition(task: NewTask) -> tuple[Any, ...]:
         dict(task.tags) if task.tags else None,
         None if task.trace == NO_TRACE else task.trace,
         task.client_id,
-        task.idempotency_key,
+        key,
         task.run_at_ms,
         task.head_start_ms,
         task.backoff,
@@ -198,9 +209,30 @@ def _schedule(task: NewTask) -> str:
     return "" if task.run_at_ms is None else str(task.run_at_ms)
 
 
-def _idempotency(task: NewTask, key: str) -> str:
-    """The key's name, and a fingerprint of everything asked for, but not of the trace it was asked in."""
-    wanted = tuple(sorted(set(task.required_capabilities)))
-    content = msgspec.structs.replace(task, trace=NO_TRACE, task_id=None, required_capabilities=wanted, searchable={})
-    fingerprint = hashlib.sha256(msgspec.msgpack.encode(content, order="sorted")).hexdigest()[:32]
-    return f"{idempotency_name(task.client_id, key)} {fingerprint}"
+def _shared_idempotency(tasks: Sequence[NewTask]) -> str:
+    """The star says that it stands for more than the task that has it."""
+    name = idempotency_name(tasks[-1].client_id, tasks[-1].idempotency_key or "")
+    return f"{name} *{_fingerprint([_content(task) for task in tasks])}"
+
+
+def _content(task: NewTask) -> tuple[Any, ...]:
+    """Everything asked for, but not the trace it was asked in."""
+    return (
+        task.task_type,
+        task.parameters,
+        task.priority,
+        sorted(set(task.required_capabilities)) if task.required_capabilities else (),
+        task.timeout_ms,
+        task.max_retries,
+        task.run_at_ms,
+        task.delay_ms,
+        task.idempotency_key,
+        task.tags,
+        task.backoff,
+        task.head_start_ms,
+        task.batch_size,
+    )
+
+
+def _fingerprint(content: Any) -> str:
+    return hashlib.sha256(msgspec.msgpack.encode(content, order="sorted")).hexdigest()[:32]

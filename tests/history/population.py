@@ -13,6 +13,7 @@ from tideq.queue_core.task import ClaimedTask, NewTask
 
 ROOMY = QueueSettings(admission=Admission(soft_depth=10**7, high_only_depth=10**7, max_depth=10**7))
 KEYED = [NewTask(task_type="keyed", idempotency_key=f"key-{number}") for number in range(20)]
+SHARED = [NewTask(task_type="keyed", idempotency_key=f"batch/{place}", batch_size=5) for place in (0, 1, 2, 3, "")]
 ERROR = b'{"message":"not yet"}'
 BATCH = 1_000
 
@@ -20,6 +21,8 @@ BATCH = 1_000
 @dataclass(frozen=True)
 class Population:
     keyed: list[str]
+    shared: list[str]
+    """A batch with one key."""
     assigned: tuple[ClaimedTask, ...]
     executing: tuple[ClaimedTask, ...]
     retrying: tuple[ClaimedTask, ...]
@@ -32,7 +35,8 @@ class Population:
 async def populate(kit: Kit, live_count: int) -> Population:
     """Tasks in every state and of every kind; workers, keys, pauses and limits beside them."""
     keyed = [each.task_id for each in await kit.queue.submit_many(KEYED)]
-    for start in range(0, live_count - len(keyed) + 50, BATCH):
+    shared = [each.task_id for each in await kit.queue.submit_many(SHARED)]
+    for start in range(0, live_count - len(keyed) - len(shared) + 50, BATCH):
         await kit.queue.submit_many([_waiting(number) for number in range(start, start + BATCH)])
     await kit.queue.submit_many([NewTask(task_type="held", priority="high") for _ in range(200)])
     await kit.worker("w1", task_types=("held",), capacity=500)
@@ -48,7 +52,7 @@ async def populate(kit: Kit, live_count: int) -> Population:
     await kit.controls.limit(tasks_per_second=1_000, max_executing=5_000)
     await AccessKeys(kit.client, kit.keys).create("ann", "admin", 1)
     before = await kit.insight.snapshot()
-    return Population(keyed, assigned, executing, retrying, dead, before, standing(before))
+    return Population(keyed, shared, assigned, executing, retrying, dead, before, standing(before))
 
 
 def _waiting(number: int) -> NewTask:

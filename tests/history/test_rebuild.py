@@ -9,7 +9,7 @@ import pytest
 from tests.api.running import environ
 from tests.contract.situations import held
 from tests.history.conftest import kit_on
-from tests.history.population import ERROR, KEYED, ROOMY, Population, claim_order, line_up, populate, standing
+from tests.history.population import ERROR, KEYED, ROOMY, SHARED, Population, claim_order, line_up, populate, standing
 from tests.history.servers import Server, command, finished, own_valkey
 from tests.history.situations import replicate_all, rows, until, until_open
 from tests.kit import Kit
@@ -113,9 +113,10 @@ async def test_earlier_errors_can_be_read_and_retries_wait_out_their_backoff(kit
 
 
 async def test_a_key_stands_for_its_task_as_before(kit: Kit, population: Population) -> None:
-    again = await kit.queue.submit_many(KEYED)
+    again = [*await kit.queue.submit_many(KEYED), *await kit.queue.submit_many(SHARED)]
 
-    assert [(each.task_id, each.is_new) for each in again] == [(task_id, False) for task_id in population.keyed]
+    before = (*population.keyed, *population.shared)
+    assert [(each.task_id, each.is_new) for each in again] == [(task_id, False) for task_id in before]
 
 
 async def test_dead_letters_keys_pauses_limits_and_the_fleet_are_back(kit: Kit, population: Population) -> None:
@@ -219,7 +220,7 @@ async def test_the_rebuild_command_says_what_it_would_do_does_it_once_and_all_ov
     counted = f"history: {live} live tasks (50 assigned, 50 executing, {live - 100} queued)"
     assert "nothing to do" in sound.stdout
     assert counted in sound.stdout
-    assert "30 dead letters, 20 idempotency keys" in sound.stdout
+    assert "30 dead letters, 21 idempotency keys" in sound.stdout
     assert "rebuilt under epoch 2" in forced.stdout
     assert standing(await kit.insight.snapshot()) == population.live
 

@@ -128,13 +128,21 @@ async def test_a_batch_of_many_keys_that_is_refused_leaves_no_trace(client: Any,
 
 
 async def test_a_batch_that_shares_a_key_lies_in_one_partition(client: Any, queue_name: str) -> None:
-    kit = await grown(client, queue_name, 8)
+    """And is found there when there are more partitions."""
+    batches = [
+        [NewTask(task_type="resize", idempotency_key=f"{key}/{n or ''}", batch_size=5) for n in range(4, -1, -1)]
+        for key in "abcdefgh"
+    ]
+    small, large = await grown(client, queue_name, 2), await grown(client, queue_name, 2, 8)
+    first = [await small.queue.submit_many(batch) for batch in batches]
 
-    answers = await kit.queue.submit_many(
-        [NewTask(task_type="resize", idempotency_key=f"k/{n}", batch_size=20) for n in range(20)]
-    )
+    again = [await large.queue.submit_many(batch) for batch in batches]
 
-    assert len({partition_of(answer.task_id) for answer in answers}) == 1
+    assert all(len({partition_of(each.task_id) for each in answers}) == 1 for answers in first)
+    assert [[each.task_id for each in answers] for answers in again] == [
+        [each.task_id for each in answers] for answers in first
+    ]
+    assert (await large.insight.stats()).total_depth == 40
 
 
 async def test_an_id_that_lies_elsewhere_than_its_key_is_refused(client: Any, queue_name: str) -> None:

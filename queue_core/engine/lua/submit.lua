@@ -4,6 +4,8 @@
 --
 -- Tasks of one batch are mostly alike, so what they share is sent once, as a kind, and the record, the score and the
 -- answer of those that are ready at once and have no key are made once a kind (20 µs a task before, 8 µs so).
+-- For the same reason a key that stands for a whole batch is its last row's, and the ids of the others follow from that
+-- one's. History hears of all of them in one outbox entry, so whoever knows the last knows every one.
 --
 -- @key   counts   hash
 -- @key   buckets  hash
@@ -15,6 +17,7 @@
 -- @arg   wants_position      int
 -- @arg   is_rehearsal        int     whether to tell only what would be refused
 -- @arg   has_own_ids         int     whether any id was chosen by the client, and so may be known already
+-- @arg   is_one              int     whether the last row's key stands for all rows
 -- @arg   kinds               text    a line each: signature priority urgency offset_ms max_retries timeout_ms backoff
 -- @arg   soft_depth          int
 -- @arg   high_only_depth     int
@@ -68,9 +71,16 @@ local function known_task(task_id, idempotency)
   return id_is_known(task_id) and task_id or nil, false
 end
 
+local known_as_one, differs_as_one
+if is_one == 1 then
+  local task_id, _, _, idempotency = row(row_count)
+  known_as_one, differs_as_one = known_task(task_id, idempotency)
+end
+
 for i = 1, row_count do
   local task_id, kind_number, schedule, idempotency = row(i)
-  local known_id, differs = known_task(task_id, idempotency)
+  local known_id, differs = known_as_one, differs_as_one
+  if is_one == 0 then known_id, differs = known_task(task_id, idempotency) end
   if differs then return {'IDEMPOTENCY_CONFLICT', known_id} end
   known[i] = known_id
   if not known_id then

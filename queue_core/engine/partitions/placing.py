@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from tideq.queue_core.engine.partitions.health import Health, is_untouched
 from tideq.queue_core.engine.partitions.routing import Routing
 from tideq.queue_core.engine.queue import Queue
-from tideq.queue_core.engine.submission import idempotency_name
+from tideq.queue_core.engine.submission import idempotency_name, share_one_key
 from tideq.queue_core.errors import InvalidTask, Overloaded, QueueError, StoreUnavailable, Unavailable
 from tideq.queue_core.task import NewTask, Submitted
 
@@ -86,6 +86,9 @@ class Placing:
 
     async def _grouped(self, tasks: Sequence[NewTask]) -> tuple[list[tuple[int, Group]], Group]:
         """Tasks that belong to a partition, by it, the largest group last; and those that do not."""
+        if share_one_key(tasks):
+            (place,) = await self._places([(0, tasks[-1], self._homes(tasks[-1]))])
+            return [(place, list(enumerate(tasks)))], []
         free: Group = []
         homes: list[tuple[int, NewTask, list[int]]] = []
         for number, task in enumerate(tasks):
