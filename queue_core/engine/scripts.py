@@ -32,6 +32,7 @@ from redis.exceptions import (
 )
 
 from tideq.queue_core.engine.keys import KEYS, PREFIXES, Keys
+from tideq.queue_core.engine.line import StoreClient
 from tideq.queue_core.engine.reconnecting import connect_anew
 from tideq.queue_core.engine.record import lua_codec
 from tideq.queue_core.errors import StoreFull, StoreUnavailable
@@ -220,6 +221,18 @@ def _row_reader(start: int, width: int) -> list[str]:
     ]
 
 
+class Form(NamedTuple):
+    """What is the same in every call of one script."""
+
+    source: Source
+    key_count: int
+    head: tuple[str, ...]
+    """Keys, then prefixes."""
+    order: tuple[str, ...]
+    """Of the arguments."""
+    names: frozenset[str]
+
+
 class Reply(NamedTuple):
     word: str
     details: list[Any]
@@ -244,16 +257,19 @@ class Scripts:
         self._keys = keys
         self._constants = {"seed": _seed, **constants}
         self._sends_flags = sends_flags
+        self._ask = client.ask if isinstance(client, StoreClient) else client.execute_command
+        self._forms: dict[str, Form] = {}
         self._hashes: dict[str, str] = {}
         self._turns = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
 
     async def call(self, name: str, /, rows: Iterable[Value] = (), **arguments: Value) -> Reply:
         """Run a script. `rows` is flat: as many values a row as the header has columns."""
-        source = assemble(name)
-        values = self._values(source, arguments)
-        words = [*(self._keys.key(key) for key in source.header.keys), *values, *rows]
+        form = self._forms.get(name) or self._form(name)
+        if not form.names.issuperset(arguments):
+            raise TypeError(f"{name} takes no argument {min(arguments.keys() - form.names)!r}")
+        words: list[Value] = [*form.head, *(self._value(name, each, arguments) for each in form.order), *rows]
         async with self._turns:
-            reply = await self._evaluate(source, len(source.header.keys), words)
+            reply = await self._evaluate(form.source, form.key_count, words)
         word = reply[0].decode() if isinstance(reply[0], bytes) else reply[0]
         if word == "EPOCH_MISMATCH":
             self.on_replaced()
@@ -262,12 +278,12 @@ class Scripts:
     async def connect_anew(self) -> None:
         await connect_anew(self._client)
 
-    def _values(self, source: Source, arguments: Mapping[str, Value]) -> list[Value]:
-        values: list[Value] = [self._keys.prefix(prefix) for prefix in source.header.prefixes]
-        values += [self._value(source.name, argument.name, arguments) for argument in source.header.arguments]
-        if unknown := arguments.keys() - {argument.name for argument in source.header.arguments}:
-            raise TypeError(f"{source.name} takes no argument {min(unknown)!r}")
-        return values
+    def _form(self, name: str) -> "Form":
+        source = assemble(name)
+        header, order = source.header, tuple(argument.name for argument in source.header.arguments)
+        head = (*map(self._keys.key, header.keys), *map(self._keys.prefix, header.prefixes))
+        form = self._forms[name] = Form(source, len(header.keys), head, order, frozenset(order))
+        return form
 
     def _value(self, script: str, name: str, arguments: Mapping[str, Value]) -> Value:
         if name in arguments:
@@ -283,7 +299,7 @@ class Scripts:
         try:
             for _ in range(MAX_LOADS):
                 try:
-                    return await self._client.evalsha(await self._hash(source), key_count, *words)
+                    return await self._ask("EVALSHA", await self._hash(source), key_count, *words)
                 except NoScriptError:
                     # Nothing ran, so it is safe to load the script and ask again; it may be forgotten in between.
                     if self._is_cluster:

@@ -23,6 +23,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisClusterException, RedisError
 
 from tideq.queue_core.engine.identity import Bearing, StoreIdentity, bearing_of
+from tideq.queue_core.engine.line import StoreClient
 from tideq.queue_core.engine.packing import packing, packing_cluster
 from tideq.queue_core.errors import StoreUnavailable
 
@@ -44,7 +45,7 @@ def store_errors() -> Generator[None]:
         raise StoreUnavailable(str(error)) from error
 
 
-class SentinelClient(redis.Redis):
+class SentinelClient(StoreClient):
     """Follows the primary, and closes its connections to the sentinels with its own, which the driver does not."""
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
@@ -89,7 +90,7 @@ def _client(url: str, **options: Any) -> Any:
     options = {"retry": Retry(NoBackoff(), 0), "socket_connect_timeout": COMMAND_TIMEOUT_SECONDS, **options}
     if parts.scheme in ("redis", "rediss", "unix"):
         pools: Any = redis.ConnectionPool
-        return redis.Redis.from_pool(packing(pools.from_url(url, **options)))
+        return StoreClient.from_pool(packing(pools.from_url(url, **options)))
     if parts.scheme not in SCHEMES:
         raise StoreUrlError(f"REDIS_URL: scheme {parts.scheme!r} is not one of {', '.join(SCHEMES)}")
     options |= _credentials(parts) | dict(parse_qsl(parts.query))

@@ -82,9 +82,8 @@ MISTAKES = {
     "a key is not kept": Mistake(f"{LUA}/submit.lua", "if name ~= '' then redis.call", "if false then redis.call"),
     "a script is sent twice": Mistake(
         "queue_core/engine/scripts.py",
-        "        except RedisError as error:\n            raise StoreUnavailable(str(error)) from error\n",
-        "        except RedisError:\n            sha = await self._hash(source)\n"
-        "            return await self._client.evalsha(sha, key_count, *words)\n",
+        "            raise StoreUnavailable(str(error), is_untouched=is_untouched) from error\n",
+        '            return await self._ask("EVALSHA", await self._hash(source), key_count, *words)\n',
         {"lose_replies:api-1>valkey": 1},
     ),
     "a finished task is forgotten before history has it": Mistake(
