@@ -5,10 +5,30 @@ Whether a task exists is never guessed: if the store does not have it and histor
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from tideq.api import schemas
 from tideq.api.service import Service
 from tideq.persistence.archive import Archive
-from tideq.queue_core.errors import HistoryUnavailable, TaskNotFound, WrongState
+from tideq.queue_core.errors import (
+    HistoryUnavailable,
+    LanesExhausted,
+    RankOutOfRange,
+    TaskNotFound,
+    TooManyNewLanes,
+    UnknownPriority,
+    WrongState,
+)
 from tideq.queue_core.task import NewTask, Submitted, Task
+
+REVIVAL = (
+    TaskNotFound,
+    WrongState,
+    UnknownPriority,
+    RankOutOfRange,
+    TooManyNewLanes,
+    LanesExhausted,
+    HistoryUnavailable,
+)
+"""What `revive` may raise."""
 
 
 def archive_of(service: Service) -> Archive:
@@ -56,18 +76,19 @@ async def purge(service: Service, task_id: str) -> None:
 
 
 async def revive(
-    service: Service, verb: Callable[..., Awaitable[int]], task_id: str, *, keeps_budgets: bool, priority: str | None
-) -> int:
-    """By the queue's `retry` or `replay`; returns the new version."""
+    service: Service, verb: Callable[..., Awaitable[int]], task_id: str, asked: schemas.RetryIn
+) -> schemas.RetryOut:
+    """By the queue's `retry` or `replay`."""
+    options = {"keeps_budgets": not asked.reset_retry_count, "priority": asked.new_priority}
     try:
-        return await verb(task_id, keeps_budgets=keeps_budgets, priority=priority)
+        return schemas.RetryOut(task_id=task_id, version=await verb(task_id, **options))
     except TaskNotFound:
         if service.history is None:
             raise
     async with service.history.recall.holding(task_id) as kept:
         if kept is None:
             raise TaskNotFound(task_id)
-        return await verb(task_id, keeps_budgets=keeps_budgets, priority=priority, kept=kept)
+        return schemas.RetryOut(task_id=task_id, version=await verb(task_id, **options, kept=kept))
 
 
 async def submit(service: Service, task: NewTask) -> Submitted:

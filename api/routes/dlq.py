@@ -19,15 +19,7 @@ from tideq.api.service import InjectedService
 from tideq.persistence.dead_letters.letters import DeadLetterFilter
 from tideq.persistence.dead_letters.replays import Terms
 from tideq.persistence.reading.listing import DEFAULT_LIMIT
-from tideq.queue_core.errors import (
-    HistoryUnavailable,
-    LanesExhausted,
-    RankOutOfRange,
-    TaskNotFound,
-    TooManyNewLanes,
-    UnknownPriority,
-    WrongState,
-)
+from tideq.queue_core.errors import HistoryUnavailable, UnknownPriority
 from tideq.queue_core.states import Reason
 
 Http = Request[Caller, Any, Any]
@@ -90,29 +82,14 @@ async def patterns(service: InjectedService) -> Response[bytes]:
         body=schemas.RetryIn,
         needs_body=False,
         answer=schemas.RetryOut,
-        refuses=(
-            TaskNotFound,
-            WrongState,
-            UnknownPriority,
-            RankOutOfRange,
-            TooManyNewLanes,
-            LanesExhausted,
-            HistoryUnavailable,
-        ),
+        refuses=recall.REVIVAL,
         links=leads_to("tasks_read", "tasks_cancel", task_id="/task_id"),
     ),
 )
 async def replay(request: Http, task_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Send one dead letter back to the queue."""
     asked = decode(await request.body() or b"{}", schemas.RetryIn)
-    version = await recall.revive(
-        service,
-        service.engine.queue.replay,
-        task_id,
-        keeps_budgets=not asked.reset_retry_count,
-        priority=asked.new_priority,
-    )
-    return json_answer(schemas.RetryOut(task_id=task_id, version=version))
+    return json_answer(await recall.revive(service, service.engine.queue.replay, task_id, asked))
 
 
 @post(

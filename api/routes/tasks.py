@@ -31,15 +31,7 @@ from tideq.api.service import InjectedService, Service
 from tideq.api.settings import MAX_BULK_BODY_BYTES
 from tideq.api.tracing import Sending
 from tideq.queue_core.engine.checks import MAX_KEY_LENGTH
-from tideq.queue_core.errors import (
-    HistoryUnavailable,
-    LanesExhausted,
-    RankOutOfRange,
-    TaskNotFound,
-    TooManyNewLanes,
-    UnknownPriority,
-    WrongState,
-)
+from tideq.queue_core.errors import HistoryUnavailable, TaskNotFound, WrongState
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import NewTask, TraceContext
 from tideq.queue_core.trace_context import is_traceparent
@@ -217,29 +209,14 @@ async def cancel(
         body=schemas.RetryIn,
         needs_body=False,
         answer=schemas.RetryOut,
-        refuses=(
-            TaskNotFound,
-            WrongState,
-            UnknownPriority,
-            RankOutOfRange,
-            TooManyNewLanes,
-            LanesExhausted,
-            HistoryUnavailable,
-        ),
+        refuses=recall.REVIVAL,
         links=TO_THE_TASK,
     ),
 )
 async def retry(request: Http, task_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Run a failed, dead or cancelled task again."""
-    options = decode(await request.body() or b"{}", schemas.RetryIn)
-    version = await recall.revive(
-        service,
-        service.engine.queue.retry,
-        task_id,
-        keeps_budgets=not options.reset_retry_count,
-        priority=options.new_priority,
-    )
-    return json_answer(schemas.RetryOut(task_id=task_id, version=version))
+    asked = decode(await request.body() or b"{}", schemas.RetryIn)
+    return json_answer(await recall.revive(service, service.engine.queue.retry, task_id, asked))
 
 
 def _new_task(
