@@ -13,7 +13,7 @@ import functools
 import hashlib
 import random
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib import resources
 from typing import Any, NamedTuple, TypeVar
 
@@ -257,7 +257,6 @@ class Scripts:
         self._keys = keys
         self._constants = {"seed": _seed, **constants}
         self._sends_flags = sends_flags
-        self._ask = client.ask if isinstance(client, StoreClient) else client.execute_command
         self._forms: dict[str, Form] = {}
         self._hashes: dict[str, str] = {}
         self._turns = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
@@ -313,6 +312,11 @@ class Scripts:
         except (RedisError, RedisClusterException) as error:
             is_untouched = isinstance(error, UNSENT) or "connecting to" in str(error)
             raise StoreUnavailable(str(error), is_untouched=is_untouched) from error
+
+    def _ask(self, *words: Any) -> Awaitable[Any]:
+        """A cluster's nodes, and a store that is only made believe, are asked by the driver's own way."""
+        client = self._client
+        return client.ask(*words) if isinstance(client, StoreClient) else client.execute_command(*words)
 
     async def _hash(self, source: Source) -> str:
         """Loading goes to every node of a cluster, also to one that is away: there it is sent where it is needed."""
