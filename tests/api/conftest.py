@@ -3,7 +3,6 @@
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import msgspec
@@ -12,9 +11,9 @@ import pytest
 from tests.api.bench import Bench
 from tests.api.replication import Replication
 from tests.api.running import Running, environ, serving
+from tests.api.seats import Seats
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.api.app import create_app
 from tideq.api.service import Service, open_service
 from tideq.api.settings import Auth, ServiceSettings
 from tideq.persistence.database import Database
@@ -90,10 +89,15 @@ async def kit(service: Service) -> AsyncIterator[Kit]:
     await kit.assert_sound()
 
 
+@pytest.fixture(scope="session")
+def seats() -> Seats:
+    return Seats()
+
+
 @pytest.fixture
-async def http(service: Service) -> AsyncIterator[httpx.AsyncClient]:
-    app: Any = create_app(service)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://tideq") as client:
+async def http(service: Service, seats: Seats) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(seats.app_of(service))
+    async with httpx.AsyncClient(transport=transport, base_url="http://tideq") as client:
         yield client
 
 

@@ -173,7 +173,7 @@ def test_no_child_is_left_when_all_is_over(begun: Path) -> None:
 
 
 def test_a_thread_that_ends_after_the_loop_says_nothing() -> None:
-    may_end, complaints = threading.Event(), list[Any]()
+    may_end, complaints, others = threading.Event(), list[Any](), threading.enumerate()
     before, threading.excepthook = threading.excepthook, complaints.append
 
     async def main() -> Execution:
@@ -185,9 +185,8 @@ def test_a_thread_that_ends_after_the_loop_says_nothing() -> None:
         execution = asyncio.run(main())
         execution.end()
         may_end.set()
-        for thread in threading.enumerate():
-            if thread.name.startswith("tideq-"):
-                thread.join(10)
+        for thread in (thread for thread in threading.enumerate() if thread not in others):
+            thread.join(10)
     finally:
         threading.excepthook = before
 

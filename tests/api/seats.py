@@ -1,0 +1,39 @@
+"""One application for many tests: building it is 56 ms of the processor and the same work every time, so each test
+only puts its own service into it. What a service counts, knows and forbids is the test's own."""
+
+from typing import Any
+
+import msgspec
+
+from tideq.api.app import create_app
+from tideq.api.service import Service, offline_service
+from tideq.api.settings import ServiceSettings
+
+
+class Seat:
+    """An application and the three objects it was built around, which become those of whoever sits here."""
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        service = offline_service(settings)
+        self._built_around = (service, service.meters, service.gate)
+        self.app: Any = create_app(service)
+
+    def take(self, service: Service) -> None:
+        """Shared, not copied: what the test changes in its service later is changed in the application too."""
+        for own, theirs in zip(self._built_around, (service, service.meters, service.gate), strict=True):
+            own.__dict__ = theirs.__dict__
+
+
+class Seats:
+    """One for each kind of settings that the routes and their description are built from."""
+
+    def __init__(self) -> None:
+        self._seats: dict[bytes, Seat] = {}
+
+    def app_of(self, service: Service) -> Any:
+        assert service.tracing is None, "what traces is built in; a traced service needs an application of its own"
+        kind = msgspec.json.encode(msgspec.structs.replace(service.settings.queue, queue_name="anyone's"))
+        if kind not in self._seats:
+            self._seats[kind] = Seat(service.settings)
+        self._seats[kind].take(service)
+        return self._seats[kind].app
