@@ -31,7 +31,9 @@ up: install ## Run everything on this machine, with its data in ./data, until Ct
 # Tests mostly wait for processes they started: two at a time, files as they are, so that a file's fixtures start once.
 # Thousands of them race real processes against real clocks: a few that fail are tried once more, by themselves and named.
 # Such a name is a defect to mend, in the test or in the code, not noise to live with.
-test: check tools ## Everything that must pass: check, then every test suite
+# Checking computes and tools are fetched: side by side, on two cores.
+test: ## Everything that must pass: check, then every test suite
+	@$(MAKE) --no-print-directory --jobs=2 check tools
 	@$(BIN)/python -m tests.everything
 
 check: install ## Lint and type-check

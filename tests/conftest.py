@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tests.kit import Kit, make_kit
+from tests.schedule import place
 from tests.stores import STORES, StoreUnderTest, missing
 from tideq.embedded import EmbeddedStores, PostgresOptions
 from tideq.queue_core.settings import QueueSettings
@@ -71,6 +72,12 @@ async def kit(client: Any, store: StoreUnderTest, settings: QueueSettings) -> As
     kit = await make_kit(client, uuid.uuid4().hex[:12], settings, sends_flags=store.sends_flags)
     yield kit
     await kit.assert_sound()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Only where files are shared out: by oneself, the order of the suites tells a story."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: place(item.nodeid))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

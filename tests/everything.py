@@ -13,7 +13,7 @@ MOST = 5
 
 def main() -> int:
     FAILED.unlink(missing_ok=True)
-    status = pytest("--numprocesses", "2", "--dist", "loadfile")
+    status = pytest("--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder")
     failed = sorted(json.loads(FAILED.read_text())) if status == SOME_TESTS_FAILED and FAILED.exists() else []
     if not 0 < len(failed) <= MOST:
         return status
