@@ -18,7 +18,7 @@ from tests.kit import Kit, make_kit
 from tests.stores import StoreUnderTest
 from tests.workers.workshop import Workshop, workshop
 
-HEARTBEAT_SECONDS = 2
+HEARTBEAT_SECONDS = 3
 SHORT = {
     "TIDEQ_ASSIGNMENT_TIMEOUT_SECONDS": "2",
     "TIDEQ_HEARTBEAT_TIMEOUT_SECONDS": str(HEARTBEAT_SECONDS),
@@ -27,6 +27,13 @@ SHORT = {
     "TIDEQ_CIRCUIT_FAILURES": "10000",
 }
 """Thirty, ninety and ten seconds outside of tests."""
+SHARED_HEARTBEAT_SECONDS = 5
+SHARED = {
+    **SHORT,
+    "TIDEQ_ASSIGNMENT_TIMEOUT_SECONDS": "30",
+    "TIDEQ_HEARTBEAT_TIMEOUT_SECONDS": str(SHARED_HEARTBEAT_SECONDS),
+}
+"""Nobody has to be given up here, and on a busy machine nobody may be."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,7 @@ class Site:
 
 @pytest.fixture(scope="session")
 def shared_site(running_stores: Callable[[str], StoreUnderTest], tmp_path_factory: pytest.TempPathFactory) -> Site:
-    settings = environ(running_stores("valkey").url, uuid.uuid4().hex[:12], **SHORT)
+    settings = environ(running_stores("valkey").url, uuid.uuid4().hex[:12], **SHARED)
     return Site(settings, tmp_path_factory.mktemp("service"))
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import httpx
 import pytest
@@ -10,11 +10,12 @@ import pytest
 from tests.api.bench import Bench, Json
 from tests.api.running import Running
 from tests.kit import Kit
-from tests.workers.conftest import HEARTBEAT_SECONDS
-from tests.workers.waiting import done, ended, registrations, until
+from tests.workers.waiting import all_ended, done, ended, registrations, until
 from tests.workers.workshop import Hand, Workshop, workshop
 
 LONG, LONGER = 60.0, 90.0
+HEARD = 2
+"""The first may have been on its way before the handlers began."""
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +169,7 @@ async def test_a_hung_handler_times_out_is_told_and_its_late_result_changes_noth
     assert (well.status_code, well.json()["checks"]["stuck_threads"]["ok"]) == (200, True)
     assert unwell.json()["checks"]["stuck_threads"] == {"ok": False, "value": 1, "limit": 0}
     assert [name for name, check in unwell.json()["checks"].items() if not check["ok"]] == ["stuck_threads"]
-    # Six seconds and more, with a heartbeat timeout of two: it went on beating, under the same ids.
+    # Six seconds and more, with a heartbeat timeout of five: it went on beating, under the same ids.
     assert {worker["state"] for worker in workers} == {"active"}
     assert (timed_out["status"], timed_out["retry_count"], timed_out["losses"]) == ("queued", 1, 0)
     assert timed_out["error"]["code"] == "TIMEOUT"
@@ -185,10 +186,34 @@ async def test_a_hung_handler_times_out_is_told_and_its_late_result_changes_noth
 async def test_handlers_that_take_all_the_time_do_not_starve_heartbeats(
     bench: Bench, kit: Kit, hand: Hand, shop: Workshop
 ) -> None:
-    """Twice the heartbeat timeout: threads that never rest, and one handler that blocks the loop itself."""
-    kinds = ("hog", "hog", "hog", "block")
+    """Threads that never rest and a handler that blocks the loop itself go on until heartbeats were heard: only these
+    can have been, as the loop does nothing else meanwhile."""
+    may_end = shop.new_file()
+    ids: list[str] = []
+    # One after the other: a loop that is blocked begins no other.
+    for kind in ("hog", "hog", "hog", "block"):
+        ids.append(task_id := await bench.submit(kind, parameters={"path": str(may_end)}))
+        await until(lambda task_id=task_id: shop.ledger.count("start", task_id=task_id))
 
-    tasks = await asyncio.gather(*(done(bench, kind, {"seconds": 2 * HEARTBEAT_SECONDS}) for kind in kinds))
+    for _ in range(HEARD):
+        await until(await _beats_again(bench, hand))
+    may_end.touch()
+    tasks = await all_ended(bench, ids)
 
     assert {(task["status"], task["attempt"], task["losses"]) for task in tasks} == {("completed", 1, 0)}
     assert {worker["state"] for worker in await registrations(bench, hand)} == {"active"}
+
+
+async def _beats_again(bench: Bench, hand: Hand) -> Callable[[], Awaitable[bool]]:
+    """True once every crew of the worker was heard of later than it was by now."""
+
+    async def heard() -> dict[str, str]:
+        return {worker["worker_id"]: worker["last_heartbeat_at"] for worker in await registrations(bench, hand)}
+
+    before = await heard()
+
+    async def has_beaten() -> bool:
+        now = await heard()
+        return all(now[worker_id] > at for worker_id, at in before.items())
+
+    return has_beaten

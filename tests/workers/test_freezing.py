@@ -4,12 +4,25 @@ import asyncio
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.api.bench import Bench, Json
 from tests.api.running import Running
 from tests.kit import Kit
-from tests.workers.conftest import HEARTBEAT_SECONDS
+from tests.workers.conftest import HEARTBEAT_SECONDS, Site
 from tests.workers.waiting import all_ended, ended, live_count, registrations, submitted, until
 from tests.workers.workshop import Hand, Workshop
+
+
+@pytest.fixture
+def site(own_site: Site) -> Site:
+    return own_site
+
+
+@pytest.fixture
+def service(own_service: Running) -> Running:
+    """One that gives workers up soon."""
+    return own_service
 
 
 async def test_a_frozen_worker_is_done_without_and_its_late_result_changes_nothing(
