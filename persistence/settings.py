@@ -15,6 +15,8 @@ class HistorySettings(msgspec.Struct, frozen=True):
     """How much time a partition holds. A query without a time range opens every partition there is."""
     searchable: dict[str, tuple[str, ...]] = {}
     """Parameters that tasks of a type can be found by."""
+    linger_ms: int = 50
+    """How long a replicator lets events gather before it writes them; 0 for not at all. Who asks need not wait."""
 
 
 def _days(text: str) -> int:
@@ -22,6 +24,13 @@ def _days(text: str) -> int:
     if not 0 < days < 36_500:
         raise ValueError("must be a positive number of days")
     return round(days * DAY_MS)
+
+
+def _linger_ms(text: str) -> int:
+    linger_ms = int(text)
+    if not 0 <= linger_ms <= 60_000:
+        raise ValueError("must be milliseconds, a minute at most")
+    return linger_ms
 
 
 def _searchable(text: str) -> dict[str, tuple[str, ...]]:
@@ -39,5 +48,6 @@ HISTORY_SETTINGS: dict[str, Setting] = {
     "DATABASE_URL": Setting("history", "database_url", str),
     "TIDEQ_HISTORY_RETENTION_DAYS": Setting("history", "retention_ms", _days),
     "TIDEQ_HISTORY_PARTITION_DAYS": Setting("history", "partition_ms", _days),
+    "TIDEQ_REPLICATION_LINGER_MS": Setting("history", "linger_ms", _linger_ms),
     "TIDEQ_SEARCHABLE_PARAMETERS": Setting("history", "searchable", _searchable),
 }

@@ -1,13 +1,14 @@
 """How far history is behind the queue, and waiting for it to catch up."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Protocol
 
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.queue_core.engine.feed import FIRST_ID, Feed, entry_order
 from tideq.queue_core.engine.scripts import Scripts
-from tideq.queue_core.errors import StoreReplaced
+from tideq.queue_core.errors import StoreReplaced, Unavailable
 
 LOOK_AGAIN_SECONDS = 0.01
 
@@ -39,6 +40,7 @@ class Freshness:
         self._feed = feed
         self._scripts = scripts
         self._looking: asyncio.Task[Checkpoint | None] | None = None
+        self._hurrying: asyncio.Task[None] | None = None
 
     async def catch_up(self, seconds: float) -> bool:
         """Whether history has everything that had happened when this was asked, waiting for it if need be.
@@ -50,11 +52,27 @@ class Freshness:
             raise StoreReplaced(self._scripts.epoch)
         epoch = int(self._scripts.epoch)
         end = (epoch, *entry_order(await self._feed.last_id()))
+        is_hurried = False
         while (checkpoint := await self._look()) is None or checkpoint.order < end:
+            if not is_hurried:
+                await self._hurry()
+                is_hurried = True
             if asyncio.get_running_loop().time() >= deadline:
                 return False
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
         return checkpoint.epoch == epoch
+
+    async def _hurry(self) -> None:
+        """One word for everybody who began to wait before it went out."""
+        if self._hurrying is None:
+            self._hurrying = asyncio.create_task(self._ask_for_haste())
+        await asyncio.shield(self._hurrying)
+
+    async def _ask_for_haste(self) -> None:
+        """A store that cannot take the word has a replicator that lingers its time: later, and no less certain."""
+        self._hurrying = None
+        with contextlib.suppress(Unavailable):
+            await self._feed.hurry()
 
     async def lag_ms(self, now_ms: int) -> int:
         """How old the oldest transition is that history does not have yet."""

@@ -1,7 +1,7 @@
 """From the stream to batches: entries are read, become changes and rows, and get the definitions they need."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from tideq.persistence.checkpoints import Checkpoint, CheckpointMoved
@@ -14,6 +14,10 @@ MAX_EVENTS = 20_000
 """Of one batch. More would only wait longer for their commit."""
 SLICE = 1_000
 """Events that are looked at in one go, in a millisecond: PostgreSQL has so much to read until it must be fed again."""
+
+
+Linger = Callable[[], Awaitable[None]]
+"""Returns when it is time for a batch to be written although more may come."""
 
 
 class Gathered(NamedTuple):
@@ -71,14 +75,18 @@ class Gathering:
         return list(dict.fromkeys((*self.rows.born, *(death.task_id for death in self.rows.deaths))))
 
 
-async def gather(feed: Feed, after: str, block_ms: int | None = None) -> Gathered:
-    """Waits for a first entry, if told to, then takes all there are, up to a batch."""
+async def gather(feed: Feed, after: str, block_ms: int | None = None, linger: Linger | None = None) -> Gathered:
+    """Waits for a first entry, if told to, then takes all there are, up to a batch, and all that come meanwhile."""
     entries, gathering = await feed.read(after, block_ms), Gathering()
     await gathering.add(entries)
-    while entries and len(entries) % READ_COUNT == 0 and len(gathering.changes) < MAX_EVENTS:
+    more = entries
+    while more and len(gathering.changes) < MAX_EVENTS:
+        if len(more) < READ_COUNT:
+            if linger is None:
+                break
+            await linger()
+            linger = None
         more = await feed.read(entries[-1].entry_id)
-        if not more:
-            break
         entries += more
         await gathering.add(more)
     return await _with_definitions(feed, entries, gathering)

@@ -14,14 +14,25 @@ from tideq.queue_core.settings import QueueSettings
 
 @contextlib.asynccontextmanager
 async def replicator_on(
-    store: KeptStore, redis_url: str, settings: QueueSettings, on_batch: Callable[[Batch], None] = lambda _: None
+    store: KeptStore,
+    redis_url: str,
+    settings: QueueSettings,
+    on_batch: Callable[[Batch], None] = lambda _: None,
+    linger_ms: int = 0,
 ) -> AsyncGenerator["Replicator | Replicators"]:
     if store.database is None:
         raise ValueError("without DATABASE_URL there is nowhere to replicate to")
     listener = connect_reader(redis_url, store.custodian.identity if store.custodian else None)
     async with contextlib.aclosing(listener):
         replicators = [
-            Replicator(store.database, part, Feed(store.client, listener, part.keys), part.settings.partition, on_batch)
+            Replicator(
+                store.database,
+                part,
+                Feed(store.client, listener, part.keys),
+                part.settings.partition,
+                on_batch,
+                linger_ms,
+            )
             for part in store.engine.parts
         ]
         yield replicators[0] if len(replicators) == 1 else Replicators(replicators)

@@ -7,6 +7,7 @@ and only from where it was. Any number may run; one at a time has the lock and w
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import structlog
 
@@ -15,6 +16,7 @@ from tideq.persistence.database import Connection, Database, statement
 from tideq.persistence.replication.changes import Change, changes_in
 from tideq.persistence.replication.gathering import Gathered, gather
 from tideq.persistence.replication.learning import Learning
+from tideq.persistence.replication.lingering import linger_over
 from tideq.persistence.replication.rows import finished_in
 from tideq.persistence.replication.writer import Batch, Writer
 from tideq.queue_core.background import end
@@ -42,6 +44,7 @@ class Replicator:
         feed: Feed,
         partition: int = 0,
         on_batch: Callable[[Batch], None] = lambda _: None,
+        linger_ms: int = 0,
     ) -> None:
         self._database = database
         self._queue = engine.queue
@@ -51,6 +54,7 @@ class Replicator:
         self._lock_name = f"{database.schema}:{partition}"
         self._checkpoints = Checkpoints(database, partition)
         self._on_batch = on_batch
+        self._linger = partial(linger_over, feed, linger_ms) if linger_ms else None
         self._kept: deque[str] = deque(maxlen=KEPT_ENTRIES)
         self._copied: dict[str, bytes] = {}
 
@@ -95,16 +99,17 @@ class Replicator:
     async def _work(self, connection: Connection, writer: Writer, checkpoint: Checkpoint) -> None:
         """While a full batch is being written the next is being read, and the store is told of the last.
 
-        After any other the stream is empty: what is read once history has that batch is more, and as early.
+        After any other the stream is empty: what is read once history has that batch is more, and as early. A batch
+        that does not fill lingers for more.
         """
         copied_at = 0.0
-        gathering = asyncio.create_task(gather(self._feed, checkpoint.entry_id, BLOCK_MS))
+        gathering = self._gathering(checkpoint.entry_id)
         telling = asyncio.create_task(asyncio.sleep(0))
         try:
             while True:
                 gathered = await gathering
                 if gathered.is_full:
-                    gathering = asyncio.create_task(gather(self._feed, gathered.entries[-1].entry_id, BLOCK_MS))
+                    gathering = self._gathering(gathered.entries[-1].entry_id)
                 if gathered.entries:
                     batch = gathered.batch(checkpoint)
                     await writer.write(batch)
@@ -112,13 +117,16 @@ class Replicator:
                     await telling
                     telling = asyncio.create_task(self._tell(batch, gathered, writer))
                 if not gathered.is_full:
-                    gathering = asyncio.create_task(gather(self._feed, checkpoint.entry_id, BLOCK_MS))
+                    gathering = self._gathering(checkpoint.entry_id)
                     await telling
                 if asyncio.get_running_loop().time() - copied_at > COPY_SECONDS:
                     await self._copy_belongings(connection)
                     copied_at = asyncio.get_running_loop().time()
         finally:
             await end(gathering, telling)
+
+    def _gathering(self, after: str) -> asyncio.Task[Gathered]:
+        return asyncio.create_task(gather(self._feed, after, BLOCK_MS, self._linger))
 
     async def _tell(self, batch: Batch, gathered: Gathered, writer: Writer) -> None:
         await self._acknowledge(gathered.entries, gathered.latest, writer)

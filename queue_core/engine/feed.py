@@ -35,11 +35,14 @@ class Feed:
         self._client = client
         self._listener = listener
         self._stream = keys.key("outbox")
+        self._haste = keys.key("haste")
+        self._last_haste = FIRST_ID
         self._definitions = keys.key("definitions")
         self._records = keys.key("records")
         self._results = keys.key("results")
 
     async def listen_anew(self) -> None:
+        self._last_haste = FIRST_ID
         await connect_anew(self._listener)
 
     async def read(self, after: str, block_ms: int | None = None, count: int = READ_COUNT) -> list[Entry]:
@@ -48,6 +51,19 @@ class Feed:
             reader = self._client if block_ms is None else self._listener
             answer = await reader.xread({self._stream: after}, count=count, block=block_ms)
         return [Entry(text(entry_id), fields) for _, entries in answer or () for entry_id, fields in entries]
+
+    async def hurry(self) -> None:
+        """Whoever lingers over this stream, or is about to, is told that somebody waits for what is in it."""
+        with store_errors():
+            await self._client.xadd(self._haste, {b"": b""}, maxlen=1, approximate=False)
+
+    async def is_hurried(self, wait_ms: int) -> bool:
+        """Whether anybody was in a hurry since the last time, or is before this much time is over."""
+        with store_errors():
+            answer = await self._listener.xread({self._haste: self._last_haste}, block=wait_ms)
+        for _, entries in answer or ():
+            self._last_haste = text(entries[-1][0])
+        return bool(answer)
 
     async def read_up_to(self, last: str) -> list[Entry]:
         """What is still there although history has it: the entries up to and including this one."""

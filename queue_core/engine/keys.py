@@ -42,6 +42,7 @@ KEYS: dict[str, KeyDoc] = {
     "buckets": KeyDoc("buckets", "hash", "rate limits: theoretical arrival time by task type or client"),
     "dead": KeyDoc("dead", "zset", "dead letters, by when they died"),
     "outbox": KeyDoc("outbox", "stream", "every transition, until history has it"),
+    "haste": KeyDoc("haste", "stream", "the latest word of somebody who waits for history"),
     "journal": KeyDoc("journal", "hash", "how far the monitors have told what happened"),
     "backoffs": KeyDoc("backoffs", "zset", "retries whose wait the journal has not told yet, by when it ends"),
     "workers": KeyDoc("workers", "zset", "workers, by the instant their heartbeat is due"),

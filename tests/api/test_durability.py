@@ -1,5 +1,6 @@
 """How safe a submission is when it is answered: the level that was asked for, or a clear no."""
 
+import asyncio
 import os
 import signal
 import uuid
@@ -21,10 +22,13 @@ from tideq.api.settings import ServiceSettings
 from tideq.embedded import EmbeddedStores, ValkeyOptions, bundled_valkey, find_running
 from tideq.persistence.database import Database
 from tideq.persistence.replication.replicating import replicator_on
+from tideq.persistence.replication.writer import Batch
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.background import running
 from tideq.queue_core.settings import QueueSettings
+
+HOUR_MS = 3_600_000
 
 
 async def submit(http: httpx.AsyncClient, level: str) -> httpx.Response:
@@ -123,14 +127,33 @@ async def test_history_has_what_was_answered_with_it(store: StoreUnderTest, data
     assert {task_id for (task_id,) in rows} == {late.json()["task_id"], answer.json()["task_id"]}
 
 
+async def test_whoever_asks_for_history_does_not_wait_until_a_replicator_has_lingered(
+    store: StoreUnderTest, database_url: str
+) -> None:
+    batches: list[Batch] = []
+    async with (
+        _service_with_history(store, database_url, timeout_ms=45_000) as service,
+        _http(service) as http,
+        replicator_on(service.store, store.url, service.settings.queue, batches.append, HOUR_MS) as replicator,
+        running(replicator.run_for_ever()),
+    ):
+        answers = [await submit(http, "history") for _ in range(3)]
+        together = await asyncio.gather(*(submit(http, "history") for _ in range(20)))
+
+    assert {answer.json()["durability"] for answer in (*answers, *together)} == {"history"}
+    assert len(batches) < 3 + 20, "those who waited together were written together"
+
+
 @asynccontextmanager
-async def _service_with_history(store: StoreUnderTest, database_url: str) -> AsyncGenerator[Service]:
+async def _service_with_history(
+    store: StoreUnderTest, database_url: str, timeout_ms: int = 1_000
+) -> AsyncGenerator[Service]:
     queue = QueueSettings(queue_name=uuid.uuid4().hex[:12])
     async with Database(database_url, queue.queue_name) as database:
         await migrate(database)
     history = HistorySettings(database_url=database_url)
     settings = ServiceSettings(auth="off", redis_url=store.url, history=history, queue=queue)
-    async with open_service(msgspec.structs.replace(settings, durability_timeout_ms=1_000)) as service:
+    async with open_service(msgspec.structs.replace(settings, durability_timeout_ms=timeout_ms)) as service:
         yield service
 
 

@@ -23,6 +23,7 @@ from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.task_id import partition_of
 
 PATIENCE_SECONDS = 60
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture
@@ -32,10 +33,13 @@ def queue_settings() -> QueueSettings:
 
 @contextlib.asynccontextmanager
 async def opened(url: str, settings: QueueSettings, database_url: str) -> AsyncGenerator[tuple[KeptStore, Kit]]:
-    """The store in custody, with replicators at work."""
+    """The store in custody, with replicators at work, which linger until somebody waits for them."""
     async with open_kept_store(url, settings, HistorySettings(database_url=database_url)) as kept:
         clock = StoreClock(kept.client, *(part.keys for part in kept.engine.parts))
-        async with replicator_on(kept, url, settings) as replicator, running(replicator.run_for_ever()):
+        async with (
+            replicator_on(kept, url, settings, linger_ms=HOUR_MS) as replicator,
+            running(replicator.run_for_ever()),
+        ):
             yield kept, Kit(kept.client, settings, kept.engine.keys, kept.engine, clock)
 
 

@@ -42,7 +42,8 @@ async def monitor(
 
 async def replicate(store: KeptStore, settings: ServiceSettings, counters: Counters) -> None:
     meter = BatchMeter(counters)
-    async with replicator_on(store, settings.redis_url, settings.queue, meter.note) as replicator:
+    linger_ms = settings.history.linger_ms
+    async with replicator_on(store, settings.redis_url, settings.queue, meter.note, linger_ms) as replicator:
         await replicator.run_for_ever()
 
 
