@@ -38,6 +38,7 @@ class DurabilityDesk:
         try:
             if level is not Durability.HISTORY:
                 return await self._assurance.reach(level, self._timeout_ms, task_ids)
-            return self._freshness is not None and await self._freshness.catch_up(self._timeout_ms / 1000)
+            seconds = self._timeout_ms / 1000
+            return self._freshness is not None and await self._freshness.catch_up(seconds, has_written=True)
         except Unavailable:
             return False

@@ -15,7 +15,7 @@ class HistorySettings(msgspec.Struct, frozen=True):
     """How much time a partition holds. A query without a time range opens every partition there is."""
     searchable: dict[str, tuple[str, ...]] = {}
     """Parameters that tasks of a type can be found by."""
-    linger_ms: int = 50
+    linger_ms: int = 100
     """How long a replicator lets events gather before it writes them; 0 for not at all. Who asks need not wait."""
 
 

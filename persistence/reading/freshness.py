@@ -10,13 +10,13 @@ from tideq.queue_core.engine.feed import FIRST_ID, Feed, entry_order
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.errors import StoreReplaced, Unavailable
 
-LOOK_AGAIN_SECONDS = 0.01
+LOOK_AGAIN_SECONDS = 0.005
 
 
 class Fresh(Protocol):
     """What those who read history want to know of it."""
 
-    async def catch_up(self, seconds: float) -> bool: ...
+    async def catch_up(self, seconds: float, *, has_written: bool = False) -> bool: ...
 
     async def lag_ms(self, now_ms: int) -> int: ...
 
@@ -27,7 +27,8 @@ class FreshnessOfAll:
     def __init__(self, parts: Sequence["Freshness"]) -> None:
         self._parts = parts
 
-    async def catch_up(self, seconds: float) -> bool:
+    async def catch_up(self, seconds: float, *, has_written: bool = False) -> bool:
+        """Only one of them has what was written: the others are hurried when they are seen to be behind."""
         return all(await asyncio.gather(*(part.catch_up(seconds) for part in self._parts)))
 
     async def lag_ms(self, now_ms: int) -> int:
@@ -42,31 +43,31 @@ class Freshness:
         self._looking: asyncio.Task[Checkpoint | None] | None = None
         self._hurrying: asyncio.Task[None] | None = None
 
-    async def catch_up(self, seconds: float) -> bool:
+    async def catch_up(self, seconds: float, *, has_written: bool = False) -> bool:
         """Whether history has everything that had happened when this was asked, waiting for it if need be.
 
-        Not if the store has entered another epoch meanwhile: what history had not heard of by then is lost.
+        Not if the store has entered another epoch meanwhile: what history had not heard of by then is lost. History is
+        certain to be behind for someone who has just written something: it is hurried before it is looked at.
         """
         deadline = asyncio.get_running_loop().time() + seconds
         if not self._scripts.epoch.isdigit():
             raise StoreReplaced(self._scripts.epoch)
         epoch = int(self._scripts.epoch)
+        hurrying = self._hurry() if has_written else None
         end = (epoch, *entry_order(await self._feed.last_id()))
-        is_hurried = False
         while (checkpoint := await self._look()) is None or checkpoint.order < end:
-            if not is_hurried:
-                await self._hurry()
-                is_hurried = True
+            hurrying = hurrying or self._hurry()
+            await asyncio.shield(hurrying)
             if asyncio.get_running_loop().time() >= deadline:
                 return False
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
         return checkpoint.epoch == epoch
 
-    async def _hurry(self) -> None:
+    def _hurry(self) -> asyncio.Task[None]:
         """One word for everybody who began to wait before it went out."""
         if self._hurrying is None:
             self._hurrying = asyncio.create_task(self._ask_for_haste())
-        await asyncio.shield(self._hurrying)
+        return self._hurrying
 
     async def _ask_for_haste(self) -> None:
         """A store that cannot take the word has a replicator that lingers its time: later, and no less certain."""

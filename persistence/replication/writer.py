@@ -35,6 +35,7 @@ REFUSALS = (
 BY_KEY = "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off"
 """Staged rows meet their tasks by primary key: the planner knows nothing of what is staged, and any other plan would
 read every task there is. Whatever it chooses is kept as long as the connection, however the tables grow."""
+MAX_STAGED = 20_000
 COPY_TASKS: LiteralString = f"COPY tasks ({TASK_COLUMNS}) FROM STDIN (FORMAT binary)"
 COPY_EVENTS: LiteralString = f"COPY task_events ({EVENT_COLUMNS}) FROM STDIN (FORMAT binary)"
 FindDefinitions = Callable[[Sequence[bytes]], Awaitable[dict[bytes, bytes]]]
@@ -62,6 +63,8 @@ class Writer:
         self._partition = partition
         self._find_definitions = find_definitions
         self.parked: set[bytes] = set()
+        self._staged_count = 0
+        """Rows that the staging table has had since it was last truncated."""
 
     async def prepare(self) -> None:
         await self._connection.execute(statement("stage"))
@@ -184,7 +187,10 @@ class Writer:
             await self._connection.execute(remove_from(table), (ids,))
 
     async def _change(self, rows: Rows) -> None:
-        """What is staged is deleted: truncating makes a new file and has the update planned anew, 4 ms a batch."""
+        """What is staged is deleted: truncating makes a new file and has the update planned anew, 4 ms a batch.
+
+        Nobody vacuums a temporary table, so now and then it is truncated all the same.
+        """
         changed = rows.changed()
         if not changed:
             return
@@ -192,7 +198,10 @@ class Writer:
         applied = await self._connection.execute(statement("apply_staged"))
         if applied.rowcount < len(changed):
             await self._add_missing(rows)
-        await self._connection.execute("DELETE FROM staged")
+        self._staged_count += len(changed)
+        is_large = self._staged_count > MAX_STAGED
+        await self._connection.execute("TRUNCATE staged" if is_large else "DELETE FROM staged")
+        self._staged_count = 0 if is_large else self._staged_count
 
     async def _add_missing(self, rows: Rows) -> None:
         """A task whose row was cleaned away while it was being revived is written anew, from what the store has of it.
