@@ -73,15 +73,14 @@ class Custodians:
         return ", ".join([await part.rebuild() for part in self._parts])
 
     async def reconcile(self) -> str:
-        return ", ".join([await part.reconcile() for part in self._parts])
+        """From the last on: a chosen id may lie in the first as well, and goes back where it says itself."""
+        epochs = [await part.reconcile() for part in reversed(self._parts)]
+        return ", ".join(reversed(epochs))
 
     async def plan(self) -> Plan:
-        """Live tasks of all; letters and keys are counted for the whole queue by each."""
+        """Any task may lie in the first partition, which therefore counts for all; only parked events are its own."""
         plans = [await part.plan() for part in self._parts]
-        states = {state for plan in plans for state in plan.live_by_state}
-        live = {state: sum(plan.live_by_state.get(state, 0) for plan in plans) for state in states}
-        parked_count = sum(plan.parked_count for plan in plans)
-        return Plan(live, plans[0].dead_letter_count, plans[0].key_count, parked_count)
+        return plans[0]._replace(parked_count=sum(plan.parked_count for plan in plans))
 
     async def verdict(self) -> Verdict:
         return _gravest([await part.verdict() for part in self._parts])
@@ -90,9 +89,13 @@ class Custodians:
         return any([await part.is_behind() for part in self._parts])
 
     async def differences(self) -> AsyncGenerator[Difference]:
-        for part in self._parts:
+        """A task that none of them has is missed by all that may have it: it is told of once."""
+        told: set[str] = set()
+        for part in reversed(self._parts):
             async for each in part.differences():
-                yield each
+                if each.task_id not in told:
+                    told.add(each.task_id)
+                    yield each
 
 
 def custody_of(

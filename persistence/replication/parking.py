@@ -14,6 +14,7 @@ from tideq.persistence.definitions import packed
 from tideq.persistence.replication.changes import Change
 from tideq.persistence.replication.rows import finished_in
 from tideq.persistence.replication.writer import Writer
+from tideq.queue_core.engine.engine import Engine
 from tideq.queue_core.engine.feed import FIRST_ID, Feed, entry_order
 from tideq.queue_core.engine.queue import Queue
 
@@ -92,6 +93,33 @@ class Parking:
         finished = finished_in(changes, ())
         if finished:
             await self._queue.acknowledge(FIRST_ID, finished)
+
+
+class ParkingOfAll:
+    """Of all partitions: a task's events are parked in the one that has it."""
+
+    def __init__(self, parts: Sequence[Parking]) -> None:
+        self._parts = parts
+
+    async def tasks(self, limit: int = MAX_LISTED) -> list[ParkedTask]:
+        found = [task for part in self._parts for task in await part.tasks(limit)]
+        return sorted(found, key=lambda task: task.parked_ms)[:limit]
+
+    async def retry(self, task_id: str) -> bool | None:
+        outcomes = [outcome for part in self._parts if (outcome := await part.retry(task_id)) is not None]
+        return all(outcomes) if outcomes else None
+
+    async def discard(self, task_id: str) -> int:
+        return sum([await part.discard(task_id) for part in self._parts])
+
+
+def parking_of(database: Database, client: Any, engine: Engine) -> ParkingOfAll:
+    return ParkingOfAll(
+        [
+            Parking(database, part.queue, Feed(client, client, part.keys), part.settings.partition)
+            for part in engine.parts
+        ]
+    )
 
 
 def _change(

@@ -12,9 +12,7 @@ from tideq.cli.history import history_settings, run_command
 from tideq.cli.output import Format, say, show
 from tideq.cli.session import Several, Switch
 from tideq.persistence.recovery.kept_store import open_kept_store
-from tideq.persistence.replication.parking import Parking
-from tideq.queue_core.engine.feed import Feed
-from tideq.queue_core.engine.keys import Keys
+from tideq.persistence.replication.parking import ParkingOfAll, parking_of
 
 COLUMNS = {
     "task": "task_id",
@@ -67,7 +65,7 @@ def retry(
     if bool(task_ids) == every:
         stop("name tasks, or say --all", USAGE)
 
-    async def try_again(parking: Parking, task_id: str) -> str | None:
+    async def try_again(parking: ParkingOfAll, task_id: str) -> str | None:
         outcome = await parking.retry(task_id)
         return None if outcome is None else "written" if outcome else "still parked"
 
@@ -87,14 +85,14 @@ def discard(task_ids: Annotated[list[str], Several], *, yes: Annotated[bool, Swi
     if not yes:
         stop("what is discarded is gone for good: say --yes", USAGE)
 
-    async def give_up(parking: Parking, task_id: str) -> str | None:
+    async def give_up(parking: ParkingOfAll, task_id: str) -> str | None:
         count = await parking.discard(task_id)
         return f"{count} events given up" if count else None
 
     return run_command(_for_each(task_ids, give_up))
 
 
-async def _for_each(task_ids: list[str] | None, deal: Callable[[Parking, str], Awaitable[str | None]]) -> int:
+async def _for_each(task_ids: list[str] | None, deal: Callable[[ParkingOfAll, str], Awaitable[str | None]]) -> int:
     """One line a task; the worst outcome is the command's."""
     code = OK
     async with _parking() as parking:
@@ -106,10 +104,8 @@ async def _for_each(task_ids: list[str] | None, deal: Callable[[Parking, str], A
 
 
 @contextlib.asynccontextmanager
-async def _parking() -> AsyncGenerator[Parking]:
+async def _parking() -> AsyncGenerator[ParkingOfAll]:
     settings = history_settings()
-    queue = settings.queue
-    async with open_kept_store(settings.redis_url, queue, settings.history) as store:
+    async with open_kept_store(settings.redis_url, settings.queue, settings.history) as store:
         assert store.database is not None
-        feed = Feed(store.client, store.client, Keys(queue.queue_name, queue.partition))
-        yield Parking(store.database, store.engine.queue, feed, queue.partition)
+        yield parking_of(store.database, store.client, store.engine)
