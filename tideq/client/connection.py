@@ -3,30 +3,17 @@
 import importlib.metadata
 import os
 import ssl
-import urllib.request
 from collections.abc import Mapping
 
-import httpx
 import msgspec
 
 from tideq.client.errors import BadAnswer, CannotConnect, NoAnswer, TideqError, UntrustedServer
+from tideq.client.http.address import address_of
+from tideq.client.http.failures import Failure, Lost, Unsent
+from tideq.client.http.proxies import has_proxy
+from tideq.client.http.timeouts import Timeouts
 
 DEFAULT_URL = "http://127.0.0.1:8080"
-OUR_FAULT = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
-"""Asking again in the same way would not help."""
-NOTHING_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-
-
-class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds. `read` is for one silence in an answer; calls that wait on purpose add their own time to it."""
-
-    connect: float = 5.0
-    read: float = 20.0
-    write: float = 20.0
-    pool: float = 60.0
-
-    def for_call(self, waits_seconds: float) -> httpx.Timeout:
-        return httpx.Timeout(connect=self.connect, read=self.read + waits_seconds, write=self.write, pool=self.pool)
 
 
 class Connection(msgspec.Struct, frozen=True):
@@ -35,16 +22,18 @@ class Connection(msgspec.Struct, frozen=True):
     url: str
     headers: dict[str, str]
     timeouts: Timeouts
-    limits: httpx.Limits
+    max_connections: int
     verify: ssl.SSLContext | bool
+    has_proxy: bool
+    """Whether the environment names one for this URL."""
 
-    def unreachable(self, error: httpx.RequestError) -> TideqError:
+    def unreachable(self, error: Failure) -> TideqError:
         """What a failed exchange means to a caller."""
         why = str(error) or type(error).__name__
-        if isinstance(error, NOTHING_SENT):
+        if isinstance(error, Unsent):
             kind = UntrustedServer if _is_about_trust(error) else CannotConnect
             return kind(f"no TideQ service can be reached at {self.url}: {why}. Is the URL right, and does it run?")
-        if isinstance(error, httpx.TransportError) and not isinstance(error, OUR_FAULT):
+        if isinstance(error, Lost):
             return NoAnswer(f"{self.url} did not answer: {why}")
         return BadAnswer(f"{self.url} and this client do not understand each other: {why}")
 
@@ -60,12 +49,14 @@ def connection_from(
     key = checked_key(environ.get("TIDEQ_API_KEY", "") if api_key is None else api_key)
     headers = {"User-Agent": f"tideq-python/{importlib.metadata.version('tideq')}"}
     address = checked_url(url or environ.get("TIDEQ_URL") or DEFAULT_URL)
+    proxied = has_proxy(address, environ)
     return Connection(
         url=address,
         headers={**headers, "Authorization": f"Bearer {key}"} if key else headers,
         timeouts=timeouts or Timeouts(),
-        limits=httpx.Limits(max_connections=max_connections, max_keepalive_connections=20),
-        verify=_cheap_trust() if verify is True and _is_plain(address) else verify,
+        max_connections=max_connections,
+        verify=_cheap_trust() if verify is True and address.startswith("http://") and not proxied else verify,
+        has_proxy=proxied,
     )
 
 
@@ -84,14 +75,10 @@ def checked_key(key: str) -> str:
 
 def _is_http(url: str) -> bool:
     try:
-        parts = httpx.URL(url)
-    except httpx.InvalidURL:
+        address_of(url, {})
+    except ValueError:
         return False
-    return parts.scheme in ("http", "https") and bool(parts.host) and " " not in url
-
-
-def _is_plain(url: str) -> bool:
-    return url.startswith("http://") and not urllib.request.getproxies()
+    return True
 
 
 def _cheap_trust() -> ssl.SSLContext:
@@ -100,7 +87,7 @@ def _cheap_trust() -> ssl.SSLContext:
 
 
 def _is_about_trust(error: BaseException) -> bool:
-    """httpx tells of the certificate only in the error's ancestry."""
+    """Of the certificate only the error's ancestry tells."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLError):
         cause = cause.__cause__ or cause.__context__

@@ -4,14 +4,16 @@ import time
 from collections.abc import Callable, Iterator
 from email.utils import parsedate_to_datetime
 from typing import Literal
+from urllib.parse import urlsplit
 
-import httpx
 import msgspec
 
 from tideq.cli.checks.finding import Finding, fail, ok, warn
 from tideq.cli.live.readings import Reading, read
 from tideq.cli.live.view import type_rows
 from tideq.client import Client, Forbidden, TideqError, Unauthorized
+from tideq.client.calls.base import get
+from tideq.client.http.answers import Answer
 from tideq.client.refusals import refusal
 
 MAX_SKEW_SECONDS = 5.0
@@ -33,7 +35,7 @@ def check_service(client: Client, *, is_expected: bool) -> Iterator[Finding]:
     """`is_expected` is whether somebody said where it should be."""
     try:
         answer, skew = _look(client, "/livez")
-        msgspec.json.decode(answer.content, type=Health)
+        msgspec.json.decode(answer.body, type=Health)
     except (TideqError, msgspec.DecodeError) as error:
         is_silent = isinstance(error, TideqError)
         found = str(error) if is_silent else f"{client.transport.connection.url} is no TideQ service"
@@ -49,8 +51,8 @@ def check_service(client: Client, *, is_expected: bool) -> Iterator[Finding]:
 
 def answers_at(client: Client, host: str, port: int) -> bool:
     """Whether the service that was asked is the one that has this port."""
-    url = httpx.URL(client.transport.connection.url)
-    return url.host in (host, "localhost") and (url.port or 80) == port
+    url = urlsplit(client.transport.connection.url)
+    return url.hostname in (host, "localhost") and (url.port or 80) == port
 
 
 def check_clock(skew: float | None) -> Iterator[Finding]:
@@ -71,7 +73,7 @@ def _check_ready(client: Client) -> Finding:
     except TideqError as error:
         return fail("ready", str(error), "look at the service's log, and at the store's checks below")
     if not answer.is_success:
-        error = refusal(answer.status_code, answer.content, None)
+        error = refusal(answer.status, answer.body, None)
         return fail("ready", f"it takes no work: {error}", "look at its log, and run the doctor where REDIS_URL is set")
     return ok("ready", "takes work")
 
@@ -180,14 +182,10 @@ def _check_backlogs(reading: Reading) -> Iterator[Finding]:
         yield warn("dead letters", f"{stats.dead_letters} were given up", "`tideq dlq patterns` shows how they died")
 
 
-def _look(client: Client, path: str) -> tuple[httpx.Response, float | None]:
+def _look(client: Client, path: str) -> tuple[Answer, float | None]:
     """The answer, whatever it is, and how far this clock is ahead of the service's; the header has whole seconds."""
-    connection = client.transport.connection
-    try:
-        before = time.time()
-        answer = httpx.get(connection.url + path, timeout=connection.timeouts.for_call(0), verify=connection.verify)
-        local = (before + time.time()) / 2
-    except httpx.RequestError as error:
-        raise connection.unreachable(error) from error
-    stamp = answer.headers.get("Date")
+    before = time.time()
+    answer = client.transport.exchange(get(path, bytes))
+    local = (before + time.time()) / 2
+    stamp = answer.header("Date")
     return answer, local - (parsedate_to_datetime(stamp).timestamp() + 0.5) if stamp else None

@@ -2,18 +2,21 @@
 
 import random
 from collections import deque
-from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 import anyio
-import httpx
 
 from tideq.client._async.transport import AsyncTransport
 from tideq.client.calls.base import Params
 from tideq.client.calls.events import BEGINNING, EVENTS, SILENCE_SECONDS, event_in
 from tideq.client.errors import BadAnswer, NoAnswer, TideqError
+from tideq.client.http.failures import Failure
 from tideq.client.models.events import Event
 from tideq.client.retrying import Attempts
 from tideq.client.sse import Message, SseParser
+
+if TYPE_CHECKING:
+    from tideq.client._async.through_httpx import AsyncLongAnswer
 
 
 class AsyncEventStream:
@@ -29,13 +32,12 @@ class AsyncEventStream:
         self._wanted = wanted
         self._last_id = after
         self._retry_ms = 0
-        self._response: httpx.Response | None = None
-        self._chunks: AsyncIterator[bytes] | None = None
+        self._answer: AsyncLongAnswer | None = None
         self._parser = SseParser()
         self._ready: deque[Event] = deque()
 
     async def __aenter__(self) -> "AsyncEventStream":
-        if self._response is None:
+        if self._answer is None:
             await self._connect()
         return self
 
@@ -47,16 +49,16 @@ class AsyncEventStream:
 
     async def __anext__(self) -> Event:
         while not self._ready:
-            if self._chunks is None:
+            if self._answer is None:
                 await self._connect()
             else:
-                await self._read_on(self._chunks)
+                await self._read_on(self._answer)
         return self._ready.popleft()
 
     async def aclose(self) -> None:
-        response, self._response, self._chunks = self._response, None, None
-        if response is not None:
-            await response.aclose()
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            await answer.aclose()
 
     async def _connect(self) -> None:
         attempts = Attempts(self._transport.policy)
@@ -74,25 +76,24 @@ class AsyncEventStream:
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
         if self._last_id is not None:
             headers["Last-Event-ID"] = self._last_id
-        self._response = await self._transport.listen(EVENTS, self._wanted, headers, SILENCE_SECONDS)
-        if not self._response.headers.get("Content-Type", "").startswith("text/event-stream"):
+        self._answer = answer = await self._transport.listen(EVENTS, self._wanted, headers, SILENCE_SECONDS)
+        if not answer.content_type.startswith("text/event-stream"):
             await self.aclose()
             raise BadAnswer(f"{self._transport.connection.url} tells no events: it is no TideQ service")
-        self._chunks = self._response.aiter_bytes()
         self._parser = SseParser()
         try:
-            while not self._take(self._parser.feed(await anext(self._chunks))):
+            while not self._take(self._parser.feed(await answer.more())):
                 pass
-        except (httpx.TransportError, StopAsyncIteration) as error:
+        except Failure as error:
             await self.aclose()
-            raise NoAnswer(f"{self._transport.connection.url} told no events: {error!r}") from error
+            raise NoAnswer(f"{self._transport.connection.url} told no events: {error}") from error
         # Nothing has happened yet, so whatever is lost from now on is all there is.
         self._last_id = self._last_id or BEGINNING
 
-    async def _read_on(self, chunks: AsyncIterator[bytes]) -> None:
+    async def _read_on(self, answer: "AsyncLongAnswer") -> None:
         try:
-            self._take(self._parser.feed(await anext(chunks)))
-        except (httpx.TransportError, StopAsyncIteration):
+            self._take(self._parser.feed(await answer.more()))
+        except Failure:
             await self.aclose()
             # Whoever else listened to that service comes back now, too.
             await anyio.sleep(random.uniform(0, self._retry_ms / 1000))

@@ -4,17 +4,19 @@
 import random
 import time
 from collections import deque
-from collections.abc import Iterator
-
-import httpx
+from typing import TYPE_CHECKING
 
 from tideq.client._sync.transport import Transport
 from tideq.client.calls.base import Params
 from tideq.client.calls.events import BEGINNING, EVENTS, SILENCE_SECONDS, event_in
 from tideq.client.errors import BadAnswer, NoAnswer, TideqError
+from tideq.client.http.failures import Failure
 from tideq.client.models.events import Event
 from tideq.client.retrying import Attempts
 from tideq.client.sse import Message, SseParser
+
+if TYPE_CHECKING:
+    from tideq.client._sync.through_httpx import LongAnswer
 
 
 class EventStream:
@@ -30,13 +32,12 @@ class EventStream:
         self._wanted = wanted
         self._last_id = after
         self._retry_ms = 0
-        self._response: httpx.Response | None = None
-        self._chunks: Iterator[bytes] | None = None
+        self._answer: LongAnswer | None = None
         self._parser = SseParser()
         self._ready: deque[Event] = deque()
 
     def __enter__(self) -> "EventStream":
-        if self._response is None:
+        if self._answer is None:
             self._connect()
         return self
 
@@ -48,16 +49,16 @@ class EventStream:
 
     def __next__(self) -> Event:
         while not self._ready:
-            if self._chunks is None:
+            if self._answer is None:
                 self._connect()
             else:
-                self._read_on(self._chunks)
+                self._read_on(self._answer)
         return self._ready.popleft()
 
     def close(self) -> None:
-        response, self._response, self._chunks = self._response, None, None
-        if response is not None:
-            response.close()
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            answer.close()
 
     def _connect(self) -> None:
         attempts = Attempts(self._transport.policy)
@@ -75,25 +76,24 @@ class EventStream:
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
         if self._last_id is not None:
             headers["Last-Event-ID"] = self._last_id
-        self._response = self._transport.listen(EVENTS, self._wanted, headers, SILENCE_SECONDS)
-        if not self._response.headers.get("Content-Type", "").startswith("text/event-stream"):
+        self._answer = answer = self._transport.listen(EVENTS, self._wanted, headers, SILENCE_SECONDS)
+        if not answer.content_type.startswith("text/event-stream"):
             self.close()
             raise BadAnswer(f"{self._transport.connection.url} tells no events: it is no TideQ service")
-        self._chunks = self._response.iter_bytes()
         self._parser = SseParser()
         try:
-            while not self._take(self._parser.feed(next(self._chunks))):
+            while not self._take(self._parser.feed(answer.more())):
                 pass
-        except (httpx.TransportError, StopIteration) as error:
+        except Failure as error:
             self.close()
-            raise NoAnswer(f"{self._transport.connection.url} told no events: {error!r}") from error
+            raise NoAnswer(f"{self._transport.connection.url} told no events: {error}") from error
         # Nothing has happened yet, so whatever is lost from now on is all there is.
         self._last_id = self._last_id or BEGINNING
 
-    def _read_on(self, chunks: Iterator[bytes]) -> None:
+    def _read_on(self, answer: "LongAnswer") -> None:
         try:
-            self._take(self._parser.feed(next(chunks)))
-        except (httpx.TransportError, StopIteration):
+            self._take(self._parser.feed(answer.more()))
+        except Failure:
             self.close()
             # Whoever else listened to that service comes back now, too.
             time.sleep(random.uniform(0, self._retry_ms / 1000))
