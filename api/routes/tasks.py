@@ -105,19 +105,18 @@ async def submit_batch(request: Http, service: InjectedService) -> Response[byte
     levels = {task.durability for task in batch.tasks}
     await service.durability.check(levels)
     with sending:
-        answers = await recall.submit_many(service, tasks)
+        answers = await recall.submit_many(service, tasks, wants_position=batch.wants_positions)
         sending.sent([answer.task_id for answer in answers])
     await service.durability.reach(levels, *(answer.task_id for answer in answers))
     known = await recall.known_tasks(service, answers)
-    return created(
-        schemas.BatchOut(
-            tasks=[
-                schemas.submitted_out(answer, known.get(answer.task_id), None, asked.durability)
-                for asked, answer in zip(batch.tasks, answers, strict=True)
-            ]
-        ),
-        headers=rate_limit_headers(answers[0].bucket),
-    )
+    rows = [
+        schemas.submitted_out(answer, known.get(answer.task_id), None, asked.durability)
+        for asked, answer in zip(batch.tasks, answers, strict=True)
+    ]
+    if batch.wants_positions:
+        for row in rows:
+            row.estimated_wait_seconds = await service.pace.estimate(row.queue_position)
+    return created(schemas.BatchOut(tasks=rows), headers=rate_limit_headers(answers[0].bucket))
 
 
 @get(

@@ -114,6 +114,9 @@ class BatchIn(Request, kw_only=True):
     """Tasks of one client, taken all or none."""
 
     tasks: Annotated[list[SubmitIn], msgspec.Meta(min_length=1, max_length=1000), about("In the order they rank.")]
+    wants_positions: Annotated[
+        bool, about("Whether to tell each one's position and estimate, as for a task submitted by itself.", True)
+    ] = False
 
 
 class SubmittedOut(Answer, kw_only=True):

@@ -4,10 +4,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
-import httptools
 import pytest
 
-from tideq.workers.runtime.http import Http, Response
+from tideq.client.http.answers import Answer
+from tideq.workers.runtime.http import Http
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 PLAIN = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -51,7 +51,7 @@ def answering(*pieces: bytes) -> Serve:
     return serve
 
 
-async def ask(http: Http, seconds: float = 10) -> Response:
+async def ask(http: Http, seconds: float = 10) -> Answer:
     return await http.request("POST", "/x", b"{}", seconds)
 
 
@@ -104,7 +104,7 @@ async def test_an_answer_may_end_with_its_connection() -> None:
     async with serving(serve) as http:
         answer = await ask(http)
 
-    assert (answer.status, answer.headers["retry-after"], answer.body) == (503, "7", b"later")
+    assert (answer.status, answer.header("retry-after"), answer.body) == (503, "7", b"later")
 
 
 async def test_a_kept_connection_that_died_meanwhile_is_replaced() -> None:
@@ -145,7 +145,7 @@ async def test_half_an_answer_is_none(answer: bytes) -> None:
 
 async def test_what_is_no_http_is_refused() -> None:
     async with serving(answering(b"220 mail.example.org ESMTP\r\n\r\n")) as http:
-        with pytest.raises(httptools.HttpParserError):
+        with pytest.raises(OSError, match="no HTTP"):
             await ask(http)
 
 
@@ -159,7 +159,7 @@ async def test_a_request_broken_off_takes_its_connection_with_it() -> None:
         ended.set()
 
     async with serving(serve) as http:
-        with pytest.raises(TimeoutError):
+        with pytest.raises(OSError, match="did not answer within"):
             await ask(http, seconds=0.05)
         async with asyncio.timeout(60):
             await ended.wait()

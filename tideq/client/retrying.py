@@ -65,16 +65,17 @@ class Attempts:
         self._chance = chance
         self._began = now()
         self._count = 0
-        self._may_be_done = False
+        self.may_be_done = False
+        """By one of them."""
 
     def settled(self, call: Call[T], error: TideqError) -> T | None:
         """The answer, where this refusal shows that an earlier attempt was carried out."""
-        return call.settled(error) if self._may_be_done and isinstance(error, Refusal) else None
+        return call.settled(error) if self.may_be_done and isinstance(error, Refusal) else None
 
     def delay(self, error: TideqError, *, is_repeatable: bool = True) -> float | None:
         """Seconds until the next one, or None: there is none."""
         self._count += 1
-        self._may_be_done |= error.may_be_done
+        self.may_be_done |= error.may_be_done
         elapsed = self._now() - self._began
         delay = self._policy.delay(
             error, attempts=self._count, elapsed=elapsed, chance=self._chance(), is_repeatable=is_repeatable

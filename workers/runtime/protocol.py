@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-import httptools
 import msgspec
 
 from tideq.workers.runtime.http import Http
@@ -136,11 +135,11 @@ class Protocol:
         content = b"" if body is None else encode(body)
         try:
             response = await self._http.request(method, path, content, ANSWER_SECONDS + wait_seconds)
-        except (OSError, TimeoutError, httptools.HttpParserError) as error:
+        except (OSError, TimeoutError) as error:
             raise Unreachable(f"{type(error).__name__}: {error}") from error
         if 200 <= response.status < 300:
             return response.body
-        raise refusal(response.status, response.body, response.headers.get("retry-after"))
+        raise refusal(response.status, response.body, response.header("retry-after"))
 
 
 def _read(body: bytes, decode: Callable[[bytes], T]) -> T:

@@ -10,13 +10,12 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
-import httptools
 import msgspec
 import structlog
 
 from tideq.cli.measuring.jobs import Failed, News, Order, Progress, Target
+from tideq.client.http.answers import Answer
 from tideq.queue_core.background import loop_factory
-from tideq.workers.runtime.http import Response
 
 PROGRESS_SECONDS = 0.1
 MAX_LINE = 2**26
@@ -27,12 +26,12 @@ T = TypeVar("T")
 class Refused(Exception):
     """The service did not do what it was asked to; what is measured after this means nothing."""
 
-    def __init__(self, response: Response) -> None:
+    def __init__(self, response: Answer) -> None:
         super().__init__(response.status)
         self.response = response
 
 
-NO_SUCCESS = (Refused, OSError, TimeoutError, httptools.HttpParserError)
+NO_SUCCESS = (Refused, OSError, TimeoutError)
 
 
 class Teller:
@@ -56,7 +55,7 @@ class Teller:
             self.tell(Progress(count))
 
 
-def successful(response: Response) -> Response:
+def successful(response: Answer) -> Answer:
     if not 200 <= response.status < 300:
         raise Refused(response)
     return response

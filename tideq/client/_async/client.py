@@ -19,6 +19,7 @@ from tideq.client.calls.events import EventFilter, filter_params
 from tideq.client.calls.listing import TaskFilter, several
 from tideq.client.connection import Timeouts, connection_from
 from tideq.client.errors import InvalidRequest, TideqError
+from tideq.client.gathering import AsyncSubmissions
 from tideq.client.models.tasks import Cancelled, Explanation, NewTask, Retried, Status, Submitted, Task, TaskOptions
 from tideq.client.patience import Patience
 from tideq.client.retrying import RetryPolicy
@@ -54,6 +55,7 @@ class AsyncClient:
     ) -> None:
         connection = connection_from(url, api_key, timeouts, max_connections, verify)
         self.transport = AsyncTransport(connection, retries or RetryPolicy())
+        self._submissions = AsyncSubmissions(self.transport)
         self.queue = AsyncQueue(self.transport)
         self.dlq = AsyncDlq(self.transport)
         self.workers = AsyncWorkers(self.transport)
@@ -78,7 +80,7 @@ class AsyncClient:
         'queued'
         """
         task = NewTask(task_type, {} if parameters is None else parameters, **options)
-        return await self.transport.ask(submission.submit(task, trace_headers()))
+        return await self._submissions.submit(task, trace_headers())
 
     async def submit_many(
         self, tasks: Iterable[NewTask], *, idempotency_key: str | None = None

@@ -13,7 +13,7 @@ from tideq.client.http.trust import trust
 
 class AsyncLean:
     def __init__(self, connection: Connection) -> None:
-        self._address = address_of(connection.url, connection.headers)
+        self._address = address_of(connection.url, {"accept-encoding": "gzip", **connection.headers})
         self._pool = AsyncPool(self._address, lambda: trust(connection.verify), connection.max_connections)
 
     async def aclose(self) -> None:

@@ -19,6 +19,7 @@ from tideq.client.calls.events import EventFilter, filter_params
 from tideq.client.calls.listing import TaskFilter, several
 from tideq.client.connection import Timeouts, connection_from
 from tideq.client.errors import InvalidRequest, TideqError
+from tideq.client.gathering import Submissions
 from tideq.client.models.tasks import Cancelled, Explanation, NewTask, Retried, Status, Submitted, Task, TaskOptions
 from tideq.client.patience import Patience
 from tideq.client.retrying import RetryPolicy
@@ -54,6 +55,7 @@ class Client:
     ) -> None:
         connection = connection_from(url, api_key, timeouts, max_connections, verify)
         self.transport = Transport(connection, retries or RetryPolicy())
+        self._submissions = Submissions(self.transport)
         self.queue = Queue(self.transport)
         self.dlq = Dlq(self.transport)
         self.workers = Workers(self.transport)
@@ -78,7 +80,7 @@ class Client:
         'queued'
         """
         task = NewTask(task_type, {} if parameters is None else parameters, **options)
-        return self.transport.ask(submission.submit(task, trace_headers()))
+        return self._submissions.submit(task, trace_headers())
 
     def submit_many(self, tasks: Iterable[NewTask], *, idempotency_key: str | None = None) -> tuple[Submitted, ...]:
         """Hand in any number of tasks, in as few calls as can be; answers come in the same order.

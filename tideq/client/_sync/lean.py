@@ -14,7 +14,7 @@ from tideq.client.http.trust import trust
 
 class Lean:
     def __init__(self, connection: Connection) -> None:
-        self._address = address_of(connection.url, connection.headers)
+        self._address = address_of(connection.url, {"accept-encoding": "gzip", **connection.headers})
         self._pool = Pool(self._address, lambda: trust(connection.verify), connection.max_connections)
 
     def close(self) -> None:

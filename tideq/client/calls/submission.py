@@ -51,6 +51,17 @@ def submit_batch(batch: Batch, key: str, trace: Mapping[str, str]) -> Call[tuple
     )
 
 
+def submit_gathered(bodies: list[bytes], trace: Mapping[str, str]) -> Call[tuple[Submitted, ...]]:
+    """Tasks that were submitted one by one, and are answered as such; the same call again makes none of them twice."""
+    return Call(
+        method="POST",
+        path=f"{TASKS}/batch",
+        read=then(answers(SubmittedBatch), lambda answer: answer.tasks),
+        body=b'{"wants_positions":true,"tasks":[%b]}' % b",".join(bodies),
+        headers={**trace, **key_header(new_key())},
+    )
+
+
 def batches(tasks: Iterable[NewTask]) -> Iterator[Batch]:
     """As few as can be, cut by number and by size. The same tasks are always cut the same way."""
     first, bodies, size = 0, list[bytes](), 0

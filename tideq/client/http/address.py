@@ -9,7 +9,6 @@ from tideq.client.http.failures import Misunderstood
 
 PLAIN_PORT, SECURE_PORT = 80, 443
 IN_PATHS = "/%:@!$&'()*+,;=~"
-ASKED_OF_ALL = {"accept": "*/*", "accept-encoding": "gzip"}
 HAVE_A_BODY = ("POST", "PUT", "PATCH")
 
 
@@ -47,7 +46,7 @@ def address_of(url: str, headers: Mapping[str, str]) -> Address:
     port = usual if parts.port is None else parts.port
     host = parts.hostname if parts.hostname.isascii() else parts.hostname.encode("idna").decode()
     name = f"[{host}]" if ":" in host else host
-    about = {"host": name if port == usual else f"{name}:{port}", **ASKED_OF_ALL, **headers}
+    about = {"host": name if port == usual else f"{name}:{port}", **headers}
     if parts.username or parts.password:
         about = {each: value for each, value in about.items() if each.lower() != "authorization"}
         about["authorization"] = _basic(parts.username or "", parts.password or "")
