@@ -2,8 +2,13 @@
 
 import json
 import socket
+import uuid
+from collections.abc import Callable, Iterator
 
-from tests.api.running import Running
+import pytest
+
+from tests.api.running import Running, environ, serving
+from tests.stores import StoreUnderTest
 from tideq.api.http_protocol import MAX_HEAD_BYTES
 
 GET = b"GET /livez HTTP/1.1\r\nHost: tideq\r\n"
@@ -21,6 +26,16 @@ ENDLESS: dict[str, tuple[bytes, bytes]] = {
 NONSENSE = (b"garbage\r\n\r\n", b"GET /livez SMTP/9\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01")
 FLOOD_BYTES = 64 * 2**20
 MAX_GROWTH_KIB = 8 * 1024
+
+
+@pytest.fixture(scope="module")
+def server(
+    running_stores: Callable[[str], StoreUnderTest], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    """One for all: what is refused here leaves nothing behind."""
+    settings = environ(running_stores("valkey").url, uuid.uuid4().hex[:12])
+    with serving(settings, tmp_path_factory.mktemp("heads")) as running:
+        yield running
 
 
 def answer_to(port: int, request: bytes) -> tuple[int, dict[str, object]]:
