@@ -2,6 +2,8 @@
 
 import contextlib
 
+import pytest
+
 from tests.contract.situations import complete_all, started_count, submit_count
 from tests.history.situations import (
     checkpoint,
@@ -117,6 +119,30 @@ async def test_an_older_version_never_overwrites_a_newer_one(
 
     assert await rows(migrated, "SELECT state, version FROM tasks") == [("completed", 4)]
     assert await rows(migrated, "SELECT state FROM task_events WHERE version = 3") == [("executing",)]
+
+
+@pytest.mark.parametrize(("max_staged", "size"), [(0, 0), (20_000, 8_192)], ids=["truncated", "deleted"])
+async def test_what_was_staged_for_one_batch_is_not_there_for_the_next(
+    kit: Kit, kept: KeptStore, migrated: Database, max_staged: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tideq.persistence.replication.writer.MAX_STAGED", max_staged)
+    await kit.submit()
+    await kit.worker()
+    await kit.complete(await kit.started())
+    feed = Feed(kit.client, kit.client, kit.keys)
+    entries, before = await feed.read(FIRST_ID), await checkpoint(kit, migrated)
+
+    async with migrated.session() as connection:
+        writer = Writer(connection, Checkpoints(migrated, 0), 0, feed.definitions)
+        await writer.prepare()
+        for change in [change for entry in entries for change in changes_in(entry)]:
+            await writer.write(Batch([change], await feed.definitions([change.task_id]), before, before))
+            left = await connection.execute("SELECT count(*) FROM staged")
+            assert await left.fetchone() == (0,)
+        used = await connection.execute("SELECT pg_relation_size('staged')")
+        assert await used.fetchone() == (size,)
+
+    assert await rows(migrated, "SELECT state, version FROM tasks") == [("completed", 4)]
 
 
 async def test_a_replicator_that_leads_again_copies_what_changed_while_others_led(
