@@ -17,6 +17,7 @@ from psycopg import errors
 from tideq.persistence.belonging import EVERYTHING, Belonging
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Connection, Database
+from tideq.persistence.recovery.ground import Ground
 from tideq.persistence.recovery.rebuild import Plan, Rebuild
 from tideq.persistence.recovery.reconcile import Difference, Reconciliation
 from tideq.persistence.replication.draining import drain, is_behind
@@ -240,20 +241,13 @@ class Custodian:
 
     def _rebuild(self, connection: Connection) -> Rebuild:
         drained = partial(drain, self._database, self._restoration.feed, self._settings.partition)
-        return Rebuild(
-            connection,
-            self._restoration,
-            self._checkpoints,
-            self._settings,
-            drained,
-            self._goes_on,
-            self._belonging,
-        )
+        return Rebuild(self._ground(connection), drained, self._goes_on)
 
     def _reconciliation(self, connection: Connection) -> Reconciliation:
-        return Reconciliation(
-            connection, self._restoration, self._checkpoints, self._settings, self._goes_on, self._belonging
-        )
+        return Reconciliation(self._ground(connection), self._goes_on)
+
+    def _ground(self, connection: Connection) -> Ground:
+        return Ground(connection, self._restoration, self._checkpoints, self._settings, self._belonging)
 
     async def _is_unchanged(self) -> bool:
         """History is away, but this very run of the server was found sound before: the queue goes on."""

@@ -12,14 +12,15 @@ from typing import Any, NamedTuple, TypeVar
 from psycopg import AsyncServerCursor
 
 from tideq.persistence.belonging import EVERYTHING, Belonging
-from tideq.persistence.checkpoints import Checkpoint, Checkpoints
+from tideq.persistence.checkpoints import Checkpoint
 from tideq.persistence.database import Connection, statement
 from tideq.persistence.definitions import joined, pack_definition, packed_record
+from tideq.persistence.recovery.ground import Ground
 from tideq.persistence.recovery.parked import parked_tasks
 from tideq.queue_core.background import end
 from tideq.queue_core.engine.feed import FIRST_ID
 from tideq.queue_core.engine.restoring import KeptKey, Restoration, RestoredTask, StoreFacts
-from tideq.queue_core.settings import QueueSettings, Retention
+from tideq.queue_core.settings import Retention
 
 FETCH_COUNT = 500
 LIVE = ["queued", "assigned", "executing"]
@@ -53,21 +54,8 @@ class Returning(NamedTuple):
 class Rebuild:
     """`drain` writes what the closed store has beyond a checkpoint; `on_progress` is told how many tasks are back."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        restoration: Restoration,
-        checkpoints: Checkpoints,
-        settings: QueueSettings,
-        drain: Drain,
-        on_progress: Progress = lambda done, total: None,
-        belonging: Belonging = EVERYTHING,
-    ) -> None:
-        self._belonging = belonging
-        self._connection = connection
-        self._restoration = restoration
-        self._checkpoints = checkpoints
-        self._settings = settings
+    def __init__(self, ground: Ground, drain: Drain, on_progress: Progress) -> None:
+        self._connection, self._restoration, self._checkpoints, self._settings, self._belonging = ground
         self._drain = drain
         self._on_progress = on_progress
 

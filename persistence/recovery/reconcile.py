@@ -8,14 +8,13 @@ not write but keeps parked counts as known.
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 
-from tideq.persistence.belonging import EVERYTHING, Belonging
-from tideq.persistence.checkpoints import Checkpoint, Checkpoints
-from tideq.persistence.database import Connection, statement
+from tideq.persistence.checkpoints import Checkpoint
+from tideq.persistence.database import statement
+from tideq.persistence.recovery.ground import Ground
 from tideq.persistence.recovery.parked import ParkedTask, parked_tasks
 from tideq.persistence.recovery.rebuild import FETCH_COUNT, LIVE, put_back, put_keys_and_dead_letters
 from tideq.queue_core.engine.feed import FIRST_ID, entry_order
-from tideq.queue_core.engine.restoring import Restoration, StoreFacts
-from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.engine.restoring import StoreFacts
 
 
 class Standing(NamedTuple):
@@ -32,21 +31,9 @@ class Difference(NamedTuple):
 
 
 class Reconciliation:
-    def __init__(
-        self,
-        connection: Connection,
-        restoration: Restoration,
-        checkpoints: Checkpoints,
-        settings: QueueSettings,
-        goes_on: Callable[[], None] = lambda: None,
-        belonging: Belonging = EVERYTHING,
-    ) -> None:
+    def __init__(self, ground: Ground, goes_on: Callable[[], None]) -> None:
         """`goes_on` is called after every part of the work."""
-        self._belonging = belonging
-        self._connection = connection
-        self._restoration = restoration
-        self._checkpoints = checkpoints
-        self._settings = settings
+        self._connection, self._restoration, self._checkpoints, self._settings, self._belonging = ground
         self._goes_on = goes_on
 
     async def differences(self) -> AsyncIterator[Difference]:
