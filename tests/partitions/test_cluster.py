@@ -12,6 +12,7 @@ import pytest
 
 from tests.kit import Kit, make_kit
 from tests.partitions.cluster import Cluster, running_cluster
+from tests.partitions.test_history_commands import PARTITION_COUNT, Scene
 from tideq.queue_core.engine.attempts import Held, Success
 from tideq.queue_core.engine.keys import hash_tag, slot_of
 from tideq.queue_core.engine.store import connect
@@ -121,6 +122,19 @@ async def test_slots_that_move_under_load_lose_nothing_and_double_nothing(kit: K
         {"queued": 0, "assigned": 0, "executing": 0},
         len(submitted),
     )
+
+
+async def test_replicators_that_linger_on_any_node_are_hurried(cluster: Cluster, database_url: str) -> None:
+    scene = Scene(cluster.url, database_url)
+    await scene.prepare()
+
+    async with scene.opened() as kit:
+        ids = [await kit.submit() for _ in range(24)]
+
+    async with scene.database() as database, database.session() as connection:
+        found = await (await connection.execute("SELECT task_id::text FROM tasks")).fetchall()
+    assert len({partition_of(task_id) for task_id in ids}) == PARTITION_COUNT
+    assert {task_id for (task_id,) in found} == {*ids}
 
 
 class TestOneNodeDown:
