@@ -75,6 +75,9 @@ class Client:
         Where the answer was lost it is sent again under the same idempotency key: one is made unless you give one.
         Raises DurabilityNotReached where the task stands but is less safe than asked for.
 
+        Coroutines that submit at the same time share requests, and each task is still taken or refused by itself.
+        Threads do not: many tasks are handed in by `submit_many`.
+
         >>> mail = client.submit("mail", {"to": "ann@example.org"}, priority="high", delay_seconds=3600)
         >>> mail.status
         'queued'
