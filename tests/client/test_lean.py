@@ -14,7 +14,7 @@ from tideq.client._sync.lean import Lean
 from tideq.client.connection import connection_from
 from tideq.client.http import answers
 from tideq.client.http.answers import AnswerParser
-from tideq.client.http.failures import Failure, Lost, Misunderstood
+from tideq.client.http.failures import Failure, Lost, Misunderstood, Stale
 from tideq.client.http.proxies import has_proxy
 
 STATS = b'{"queue": {}}'
@@ -45,6 +45,9 @@ class TestAskingAgain:
 
         async with server(serve) as place, sender(way, f"http://{place}") as http:
             await http.send(post())
+            if is_repeatable:
+                with pytest.raises(Stale):  # told, and asked again by those who know what that may mean
+                    await http.send(post())
             assert (await http.send(post(is_repeatable=is_repeatable))).body == b"ok"
 
         assert seen == ([2, 1] if is_repeatable else [1, 1])

@@ -5,12 +5,14 @@ bytes each way, with and without uvloop): with ten tasks a request the client wa
 """
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Mapping
 
 from tideq.client.http.address import address_of
 from tideq.client.http.answers import Answer
 from tideq.client.http.asynchronous import AsyncPool
+from tideq.client.http.failures import Stale
 from tideq.client.http.timeouts import Timeouts
 
 CONNECT_SECONDS = 5.0
@@ -37,7 +39,9 @@ class Http:
         message = self._address.request(method, path, body=body)
         timeouts = Timeouts(connect=CONNECT_SECONDS, read=seconds, write=seconds)
         async with asyncio.timeout(CONNECT_SECONDS + seconds):
-            return await self._pool.ask(message, timeouts)
+            while True:
+                with contextlib.suppress(Stale):
+                    return await self._pool.ask(message, timeouts)
 
     def close(self) -> None:
         self._pool.close()

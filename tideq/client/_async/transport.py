@@ -10,7 +10,7 @@ from tideq.client.calls.base import Call, Params
 from tideq.client.connection import Connection
 from tideq.client.errors import TideqError
 from tideq.client.http.answers import Answer
-from tideq.client.http.failures import Failure
+from tideq.client.http.failures import Failure, Stale
 from tideq.client.http.pools import AsyncPool
 from tideq.client.refusals import refusal
 from tideq.client.retrying import Attempts, RetryPolicy
@@ -49,6 +49,8 @@ class AsyncTransport:
                 if (answer := attempts.settled(call, error)) is not None:
                     return answer
                 delay = attempts.delay(error, is_repeatable=call.is_repeatable)
+                if call.is_repeatable and isinstance(error.__cause__, Stale):
+                    continue  # on another connection: each is kept no longer than until it fails
                 if delay is None:
                     raise
             await anyio.sleep(delay)

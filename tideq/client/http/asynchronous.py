@@ -12,6 +12,7 @@ from typing import Any, cast
 from tideq.client.http.address import Address
 from tideq.client.http.answers import Answer, AnswerParser
 from tideq.client.http.failures import Failure, Lost, Stale, Unsent
+from tideq.client.http.readable import is_readable
 from tideq.client.http.timeouts import Timeouts
 
 MAX_IDLE = 20
@@ -58,8 +59,7 @@ class AsyncPool:
                 if not is_repeatable:
                     connection.abort()
                     break
-                with contextlib.suppress(Stale):
-                    return await self._exchange(kept, connection, message, timeouts)
+                return await self._exchange(kept, connection, message, timeouts)
             return await self._exchange(kept, await self._connect(kept.loop, timeouts.connect), message, timeouts)
         finally:
             kept.leave()
@@ -148,7 +148,8 @@ class _Kept:
         """The one used last, unless it rested too long: then so did all others."""
         while self.idle:
             connection = self.idle.pop()
-            if connection.is_reusable and self.loop.time() - connection.moved_at < idle_seconds:
+            is_fresh = connection.is_reusable and self.loop.time() - connection.moved_at < idle_seconds
+            if is_fresh and not connection.has_ended:
                 return connection
             connection.abort()
         return None
@@ -192,6 +193,11 @@ class _Connection(asyncio.Protocol):
             self._transport.write(message)
             self._watch_from(self.moved_at + min(timeouts.read, timeouts.write))
         return self._answer
+
+    @property
+    def has_ended(self) -> bool:
+        """Perhaps unknown to the loop, which may have been busy."""
+        return self._transport is None or is_readable(self._transport.get_extra_info("socket").fileno())
 
     def abort(self) -> None:
         self.is_reusable = False

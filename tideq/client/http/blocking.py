@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import select
 import socket
 import ssl
 import threading
@@ -13,6 +12,7 @@ from collections.abc import Callable
 from tideq.client.http.address import Address
 from tideq.client.http.answers import Answer, AnswerParser
 from tideq.client.http.failures import Failure, Lost, Stale, Unsent
+from tideq.client.http.readable import is_readable
 from tideq.client.http.timeouts import Timeouts
 
 MAX_IDLE = 20
@@ -50,8 +50,7 @@ class Pool:
                 if not is_repeatable:
                     connection.close()
                     break
-                with contextlib.suppress(Stale):
-                    return self._exchange(connection, message, timeouts)
+                return self._exchange(connection, message, timeouts)
             return self._exchange(self._connect(timeouts.connect), message, timeouts)
         finally:
             slots.release()
@@ -126,7 +125,7 @@ class _Connection:
     @property
     def is_usable(self) -> bool:
         """It did not rest too long, and there is nothing to read: neither its end nor what nobody asked for."""
-        return time.monotonic() - self._used_at < IDLE_SECONDS and not _is_readable(self._link)
+        return time.monotonic() - self._used_at < IDLE_SECONDS and not is_readable(self._link.fileno())
 
     def ask(self, message: bytes, timeouts: Timeouts) -> Answer:
         is_kept, self.is_reusable = self.is_reusable, False
@@ -173,11 +172,3 @@ class _Connection:
         if seconds != self._seconds:
             self._link.settimeout(seconds)
             self._seconds = seconds
-
-
-def _is_readable(link: socket.socket) -> bool:
-    if not hasattr(select, "poll"):  # Windows
-        return bool(select.select([link], [], [], 0)[0])
-    poll = select.poll()
-    poll.register(link, select.POLLIN)
-    return bool(poll.poll(0))
