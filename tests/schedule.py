@@ -11,8 +11,7 @@ LONG_FIRST: Sequence[str] = (
     "tests/helm/test_image.py",
     "tests/helm/test_rendering.py",
     "tests/helm",
-    "tests/browser/test_looks.py",
-    "tests/browser",
+    "tests/browser",  # one after the other as they are named: what one leaves behind another looks at
     "tests/model",
     "tests/failover",
     "tests/workers/test_outages.py",

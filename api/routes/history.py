@@ -157,10 +157,10 @@ def refused_cursors() -> Any:
 
 
 async def _instant(service: Service, older_than: str) -> int:
-    """By the store's clock, which is the one tasks end by."""
+    """By the store's clock, which is the one tasks end by. What ended this very millisecond is of age 0."""
     if duration := DURATION.fullmatch(older_than):
         age_ms = round(float(duration[1]) * SECONDS[duration[2]] * 1000)
-        return (await service.engine.insight.stats()).now_ms - age_ms
+        return (await service.engine.insight.stats()).now_ms + 1 - age_ms
     try:
         return schemas.instant_ms(msgspec.convert(older_than, datetime))
     except msgspec.ValidationError as error:

@@ -17,6 +17,7 @@ from tideq.client.calls.base import Call
 from tideq.client.connection import connection_from
 from tideq.client.http.answers import Answer
 from tideq.client.http.timeouts import Timeouts
+from tideq.queue_core.background import end
 
 Way = Literal["lean async", "lean sync", "httpx async", "httpx sync"]
 WAYS: tuple[Way, ...] = ("lean async", "lean sync", "httpx async", "httpx sync")
@@ -80,7 +81,12 @@ async def server(
 ) -> AsyncGenerator[str]:
     """Its address without a scheme."""
 
+    serving: set[asyncio.Task[None]] = set()
+
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if task := asyncio.current_task():
+            serving.add(task)
+            task.add_done_callback(serving.discard)
         with contextlib.closing(writer), contextlib.suppress(OSError, asyncio.IncompleteReadError):
             await serve(reader, writer)
 
@@ -90,6 +96,7 @@ async def server(
         yield f"[{host}]:{found}" if ":" in host else f"{host}:{found}"
     finally:
         listening.close()
+        await end(*serving)
 
 
 async def request_of(reader: asyncio.StreamReader) -> bytes:

@@ -9,7 +9,7 @@ from tests.security.guarded import Guarded, Programs, guarded_stores, programs_o
 
 auth, queue_name = api.auth, api.queue_name
 has_history, history_settings = api.has_history, api.history_settings
-service, http, kit, bench = api.service, api.http, api.kit, api.bench
+service, seats, http, kit, bench = api.service, api.seats, api.http, api.kit, api.bench
 server_settings, server = api.server_settings, api.server
 
 
