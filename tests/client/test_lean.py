@@ -89,6 +89,30 @@ class TestAskingAgain:
 
         assert told == [b"01", b"02", b"03"]
 
+    async def test_a_connection_with_half_a_request_on_it_is_not_used_again(self) -> None:
+        connections = 0
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal connections
+            connections += 1
+            if connections > 1:
+                await answering(PLAIN)(reader, writer)
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno")
+            while await reader.read(1_000_000):
+                pass
+
+        async with server(serve) as place, sender("lean async", f"http://{place}", connections=1) as http:
+            assert (await http.send(post(b"x" * 50_000_000))).status == 413
+            assert (await http.send(post())).body == b"ok"
+
+    def test_after_two_answers_to_one_request_nothing_more_is_asked(self) -> None:
+        parser = AnswerParser()
+
+        assert parser.feed(PLAIN + PLAIN.replace(b"ok", b"no"))
+        assert parser.answer is not None
+        assert (parser.answer.body, parser.is_last) == (b"ok", True)
+
 
 class TestSharing:
     async def test_a_call_that_is_broken_off_takes_its_connection_with_it_and_leaves_room(self) -> None:
