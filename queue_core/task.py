@@ -42,7 +42,7 @@ class NewTask(msgspec.Struct, frozen=True, kw_only=True):
     batch_size: int = 0
     """Of a batch that shares one idempotency key: with more or fewer tasks it would be another batch.
 
-    Its tasks' keys are that key and their place, but for the last one's, which is the same whatever the batch.
+    The last task's key is the same whatever the batch; those of others count only beside tasks with keys of their own.
     """
     searchable: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     """Parameters by which history can find it, as texts."""

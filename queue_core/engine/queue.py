@@ -57,20 +57,22 @@ class Queue:
 
     async def submit_many(self, tasks: Sequence[NewTask], *, wants_position: bool = False) -> list[Submitted]:
         """All or none. The tasks of one call come from one client."""
-        client_id, prepared = self._checked(tasks)
-        return await self._submit(client_id, prepared, wants_position=wants_position, is_one=share_one_key(tasks))
+        client_id, prepared, is_one = self._checked(tasks)
+        return await self._submit(client_id, prepared, wants_position=wants_position, is_one=is_one)
 
     async def rehearse(self, tasks: Sequence[NewTask]) -> None:
         """Raises what submitting these would be refused for, and submits nothing."""
-        client_id, prepared = self._checked(tasks)
-        await self._submit(client_id, prepared, is_one=share_one_key(tasks), is_rehearsal=True)
+        client_id, prepared, is_one = self._checked(tasks)
+        await self._submit(client_id, prepared, is_one=is_one, is_rehearsal=True)
 
-    def _checked(self, tasks: Sequence[NewTask]) -> tuple[str, list[Prepared]]:
+    def _checked(self, tasks: Sequence[NewTask]) -> tuple[str, list[Prepared], bool]:
+        """Whose they are, as the script takes them, and whether one key stands for all of them."""
         check_batch(tasks)
         client_id = tasks[0].client_id
         if any(task.client_id != client_id for task in tasks):
             raise InvalidTask("client_id", "one submission speaks for one client")
-        return client_id, self._submissions.prepare(tasks, as_one=share_one_key(tasks))
+        is_one = share_one_key(tasks)
+        return client_id, self._submissions.prepare(tasks, as_one=is_one), is_one
 
     async def _submit(
         self,
