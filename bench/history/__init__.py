@@ -22,7 +22,8 @@ async def measure(servers: Servers, plan: Plan) -> Findings:
     return Findings(
         tuple(table for part in parts for table in part.tables),
         (
-            catching_up.target(caught_up.tasks_per_second, kept_up.tasks_per_second),
+            catching_up.target(caught_up.tasks_per_second, kept_up.replicated, "with history"),
+            catching_up.target(caught_up.tasks_per_second, kept_up.alone, "nobody replicating"),
             *(target for part in parts for target in part.targets),
         ),
     )

@@ -41,9 +41,9 @@ async def measure(stores: Stores, plan: Plan) -> Rated:
     return Rated(Findings((table,)), max(each.tasks_per_second for each in samples[WHOLE]))
 
 
-def target(caught_up: float, lived: float) -> Target:
+def target(caught_up: float, lived: float, kind: str) -> Target:
     """Tasks a second, both."""
-    name = f"{LEAST_RATIO} × the rate of whole lives over HTTP, in rates of catching up"
+    name = f"{LEAST_RATIO} × the rate of whole lives over HTTP, {kind}, in rates of catching up"
     return Target(name, 1.0, LEAST_RATIO * lived / caught_up, "×")
 
 

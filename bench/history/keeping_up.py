@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from bench.figures import Figure, Findings, Plan, Table, Target, figure, take_turns
 from bench.history.processes import load, replicating
-from bench.history.stores import Rated, Stores
+from bench.history.stores import Stores
 from bench.history.watching import Watch
 from bench.history.work import BATCH, Lives
 from bench.http import jobs
@@ -33,16 +33,24 @@ class Round(NamedTuple):
     backend_us: float
 
 
-async def measure(stores: Stores, plan: Plan) -> Rated:
-    """The rate is of whole lives over HTTP with nobody to replicate."""
+class Lived(NamedTuple):
+    """Findings, and the best rates of whole lives over HTTP: with nobody to replicate, and with history."""
+
+    findings: Findings
+    alone: float
+    replicated: float
+
+
+async def measure(stores: Stores, plan: Plan) -> Lived:
     with api(stores.server.url, stores.database_url) as service:
         drives: dict[str, Drive] = {ENGINE: partial(_by_engine, stores), HTTP: partial(_by_http, service.port)}
         variants = {name: partial(_round, stores, drive, plan.history_tasks) for name, drive in drives.items()}
         samples = await take_turns(plan.rounds, variants)
     left = max(_column(rounds, "backlog_seconds").median for rounds in samples.values())
     target = Target("what history lacks when the fastest load ends, as seconds of it", MAX_BACKLOG_SECONDS, left, "s")
-    rate = max(each.alone_tasks_per_second for each in samples[HTTP])
-    return Rated(Findings((_table(plan, samples),), (target,)), rate)
+    alone = max(each.alone_tasks_per_second for each in samples[HTTP])
+    replicated = max(each.tasks_per_second for each in samples[HTTP])
+    return Lived(Findings((_table(plan, samples),), (target,)), alone, replicated)
 
 
 async def _round(stores: Stores, drive: Drive, tasks: int) -> Round:
