@@ -1,9 +1,10 @@
 """Every kind of store URL leads to a working queue: plain, unix, TLS, Sentinel, Cluster."""
 
+import asyncio
 import contextlib
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.failover.group import SentinelGroup
 from tests.kit import make_kit
 from tests.stores import STORES, StoreUnderTest, free_port, missing
 from tideq.embedded import EmbeddedStores, ValkeyOptions, bundled_valkey
+from tideq.queue_core.background import loop_factory
 from tideq.queue_core.engine.store import StoreUrlError, connect, connect_listener
 from tideq.queue_core.errors import StoreUnavailable
 
@@ -45,6 +47,11 @@ async def use(url: str) -> None:
     finally:
         await client.aclose()
         await listener.aclose()
+
+
+def run_as_services_do(work: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(work)
 
 
 async def _first_message(subscription: Any) -> str:
@@ -101,6 +108,17 @@ def tls_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 async def test_a_tls_url_leads_to_a_queue(tls_url: str) -> None:
     await use(tls_url)
+
+
+@pytest.mark.parametrize("kind", ["plain", "unix", "tls"])
+def test_the_loop_of_services_leads_there_too(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Its connections are its own, and change hands in their own way."""
+    if kind == "tls":
+        run_as_services_do(use(request.getfixturevalue("tls_url")))
+        return
+    port = free_port() if kind == "plain" else None
+    with server(tmp_path, port=port) as stores:
+        run_as_services_do(use(stores.redis_url))
 
 
 async def test_a_tls_url_without_its_authority_is_refused(tls_url: str) -> None:
