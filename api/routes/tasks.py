@@ -247,13 +247,12 @@ def _header_key(request: Http, max_length: int = MAX_KEY_LENGTH) -> str | None:
 
 
 def _places_of(key: str | None, tasks: Sequence[schemas.SubmitIn]) -> list[str | None]:
-    """Where no task has a key of its own, the batch's for all; else that with the place of each task, but for the last
-    one's, so that whatever comes under the key meets it.
+    """Where no task has a key or an id of its own, the batch's for all; else that with the place of each task, but for
+    the last one's, so that whatever comes under the key meets it.
     """
-    own = [task.idempotency_key is not None for task in tasks]
-    if key is None or not any(own):
+    if key is None or not any(task.idempotency_key is not None or task.task_id is not None for task in tasks):
         return [key and f"{key}/"] * len(tasks)
-    last = max((row for row, is_own in enumerate(own) if not is_own), default=0)
+    last = max((row for row, task in enumerate(tasks) if task.idempotency_key is None), default=0)
     return [f"{key}/" if row == last else f"{key}/{row}" for row in range(len(tasks))]
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.api.bench import Json, assert_problem
 from tests.kit import Kit
+from tideq.queue_core.task_id import TaskIds
 
 BATCH = "/api/v1/tasks/batch"
 ALIKE: list[Json] = [{"task_type": "resize"}] * 3
@@ -86,6 +87,16 @@ async def test_a_task_with_a_key_of_its_own_keeps_it(http: httpx.AsyncClient, ki
     assert single.json()["task_id"] == first[0]
     assert _ids(await _post(http, tasks)) == first
     assert (await kit.read(first[0])).definition.idempotency_key == "mine"
+
+
+async def test_tasks_with_ids_of_their_own_are_known_again_by_the_key(http: httpx.AsyncClient, kit: Kit) -> None:
+    own: list[Json] = [{"task_type": "resize", "task_id": TaskIds().new()} for _ in range(3)]
+
+    first, again = [_ids(await _post(http, own)) for _ in range(2)]
+
+    assert first == again == [task["task_id"] for task in own]
+    assert await _depth(kit) == 3
+    assert_problem(await _post(http, ALIKE), 422, "idempotency-conflict")
 
 
 async def test_a_batchs_key_is_no_single_tasks_key(http: httpx.AsyncClient, kit: Kit) -> None:

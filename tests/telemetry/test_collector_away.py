@@ -31,9 +31,9 @@ HURRIED = {
 }
 BLOCKS, LIVES_A_BLOCK = 4, 12
 MAX_SLOWER, MAX_SLOWER_AT_WORST = 2.0, 4.0
-BURSTS, BURST = 8, 500
-MAX_GROWTH_KIB = 8_192
-"""A fifth of what the spans of the bursts would take."""
+BURSTS, BURST = 16, 500
+MAX_GROWTH_KIB = 20_480
+"""The spans of the bursts would take 32 MiB. What a process has of the system varies by ten, whatever it does."""
 
 
 @dataclass
