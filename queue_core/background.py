@@ -16,14 +16,19 @@ async def end(*jobs: asyncio.Future[Any]) -> None:
     Once is not enough: before Python 3.12 `asyncio.wait_for`, which the store's driver sends every command with, loses
     a cancellation that arrives together with the result it waits for.
     """
+    for job in jobs:
+        # Also where this is broken off itself: nobody else asks what became of them.
+        job.add_done_callback(_hear)
     left = {job for job in jobs if not job.done()}
     while left:
         for job in left:
             job.cancel()
         _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_SECONDS)
-    for job in jobs:
-        if not job.cancelled():
-            job.exception()
+
+
+def _hear(job: asyncio.Future[Any]) -> None:
+    if not job.cancelled():
+        job.exception()
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

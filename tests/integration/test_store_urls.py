@@ -32,11 +32,11 @@ def server(
         yield stores
 
 
-async def use(url: str) -> None:
+async def use(url: str, queue_name: str = "urls") -> None:
     """A task's whole life, and one notification."""
     client, listener = connect(url), connect_listener(url)
     try:
-        kit = await make_kit(client, "urls")
+        kit = await make_kit(client, queue_name)
         async with listener.pubsub() as subscription:
             await subscription.subscribe(kit.keys.wake_channel)
             await kit.worker()
@@ -114,7 +114,7 @@ async def test_a_tls_url_leads_to_a_queue(tls_url: str) -> None:
 def test_the_loop_of_services_leads_there_too(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Its connections are its own, and change hands in their own way."""
     if kind == "tls":
-        run_as_services_do(use(request.getfixturevalue("tls_url")))
+        run_as_services_do(use(request.getfixturevalue("tls_url"), "services"))
         return
     port = free_port() if kind == "plain" else None
     with server(tmp_path, port=port) as stores:
