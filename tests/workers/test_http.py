@@ -2,53 +2,24 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 
 import pytest
 
+from tests.client.ways import PLAIN, Serve, answering, request_of, server
 from tideq.client.http.answers import Answer
 from tideq.workers.runtime.http import Http
-
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-PLAIN = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
 @contextlib.asynccontextmanager
 async def serving(serve: Serve) -> AsyncGenerator[Http]:
     """A server that does with each connection what the test says, and a client for it."""
-
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.closing(writer), contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            await serve(reader, writer)
-
-    server = await asyncio.start_server(accept, "127.0.0.1")
-    port = server.sockets[0].getsockname()[1]
-    http = Http(f"http://127.0.0.1:{port}/base/", {"x-key": "secret"})
-    try:
-        yield http
-    finally:
-        http.close()
-        server.close()
-        await server.wait_closed()
-
-
-async def request_of(reader: asyncio.StreamReader) -> bytes:
-    head = await reader.readuntil(b"\r\n\r\n")
-    length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
-    return head + await reader.readexactly(length)
-
-
-def answering(*pieces: bytes) -> Serve:
-    """The same answer to every request, piece by piece; the connection stays open."""
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while await request_of(reader):
-            for piece in pieces:
-                writer.write(piece)
-                await writer.drain()
-                await asyncio.sleep(0)
-
-    return serve
+    async with server(serve) as place:
+        http = Http(f"http://{place}/base/", {"x-key": "secret"})
+        try:
+            yield http
+        finally:
+            http.close()
 
 
 async def ask(http: Http, seconds: float = 10) -> Answer:
