@@ -64,9 +64,10 @@ def create_app(service: Service) -> Litestar:
     async def provide_documentation() -> Documentation:
         return described
 
-    around: list[Middleware] = [SafeHeaders, DefineMiddleware(RequestMeter, meters=service.meters)]
+    noticing: Middleware = DefineMiddleware(RequestMeter, meters=service.meters)
     if service.tracing is not None:
-        around.append(DefineMiddleware(RequestTracer, tracing=service.tracing))
+        noticing = DefineMiddleware(RequestTracer, tracing=service.tracing, meters=service.meters)
+    around: list[Middleware] = [SafeHeaders, noticing]
     app = Litestar(
         route_handlers=[
             tasks.router,

@@ -4,6 +4,7 @@ Nothing of this runs where nothing is traced. A request is traced if its caller 
 the sampler begins a trace with it; workers' polls, probes and scrapes would only be noise.
 """
 
+import functools
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Sequence
@@ -13,40 +14,42 @@ from typing import Any
 from litestar import Request
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
+from tideq.api.meters import GONE, Meters, RequestMeter
 from tideq.api.presence import CallerGone
 from tideq.api.problems import TYPE_PREFIX, problem_of
 from tideq.queue_core import telemetry
 from tideq.queue_core.task import Claim, ClaimedTask, TraceContext
-from tideq.queue_core.trace_context import TraceParent, is_sampled, parse_traceparent
-from tideq.queue_core.tracing import CLIENT, PRODUCER, SERVER, Attributes, Span, SpanError, Tracing
+from tideq.queue_core.trace_context import SAMPLED, TraceParent, is_sampled, parse_traceparent
+from tideq.queue_core.tracing import CLIENT, NONE, PRODUCER, SERVER, Attributes, Shape, Span, SpanError, Tracing
 
 SPAN = "tideq.span"
 """The request's own span, in its scope."""
 ROOTS = "/api/"
-GONE = 499
 
 
 class RequestTracer:
-    """Behind the routing, so that spans are named by routes and never by the paths people make up."""
+    """Behind the routing, so that spans are named by routes and never by the paths people make up.
 
-    def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
+    It meters what it traces: a second layer around every request took 5 µs.
+    """
+
+    def __init__(self, app: ASGIApp, tracing: Tracing, meters: Meters) -> None:
         self._app = app
+        self._metered: ASGIApp = RequestMeter(app, meters)
+        self._meters = meters
         self._tracing = tracing
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         context: Any = scope
-        parent = _parent(context["headers"])
-        if parent is None and not context["path_template"].startswith(ROOTS):
-            return await self._app(scope, receive, send)
-        span = self._tracing.begin(parent, context["path_template"])
-        context[SPAN] = span
-        if not span.is_sampled:
-            return await self._app(scope, receive, send)
-        return await self._traced(context, span, parent, receive, send)
+        route, parent = context["path_template"], _parent(context["headers"])
+        if parent is None and not route.startswith(ROOTS):
+            return self._metered(scope, receive, send)
+        context[SPAN] = span = self._tracing.begin(parent, route)
+        if not span.flags & SAMPLED:
+            return self._metered(scope, receive, send)
+        return self._traced(context, span, parent.span_id if parent else "", receive, send)
 
-    async def _traced(
-        self, scope: Any, context: TraceParent, parent: TraceParent | None, receive: Receive, send: Send
-    ) -> None:
+    async def _traced(self, scope: Any, context: TraceParent, parent_id: str, receive: Receive, send: Send) -> None:
         began_ns, status, error = time.time_ns(), GONE, None
 
         def noting(message: Message) -> Awaitable[None]:
@@ -58,14 +61,15 @@ class RequestTracer:
         try:
             await self._app(scope, receive, noting)  # type: ignore[arg-type] - messages of every kind
         except Exception as failure:
-            status = GONE if isinstance(failure, CallerGone) else problem_of(failure)[0].status
-            error = span_error(failure) if status >= 500 else None
+            if not isinstance(failure, CallerGone):
+                status = problem_of(failure)[0].status
+                error = span_error(failure) if status >= 500 else None
             raise
         finally:
-            name = f"{scope['method']} {scope['path_template']}"
-            parent_id = parent.span_id if parent else ""
-            ended_ns, attributes = time.time_ns(), _request_attributes(scope, status)
-            self._tracing.record(Span(name, SERVER, context, parent_id, began_ns, ended_ns, attributes, error))
+            ended_ns, route, method = time.time_ns(), scope["path_template"], scope["method"]
+            shape = _request_shape(method, route, status, scope["scheme"])
+            self._tracing.record(Span(shape, context, parent_id, began_ns, ended_ns, NONE, error))
+            self._meters.note_request(route, method, status, (ended_ns - began_ns) / 1e9)
 
 
 class Sending:
@@ -81,10 +85,10 @@ class Sending:
         self.trace = came
         self._tracing: Tracing | None = None
         self._queue = queue
-        self._ids: Sequence[str] = ()
+        self._own: Attributes = NONE
         parent: TraceParent | None = request.scope.get(SPAN) if tracing else None  # type: ignore[assignment] - ours
-        if tracing is not None and parent is not None and parent.is_sampled:
-            self._tracing, self._parent = tracing, parent
+        if tracing is not None and parent is not None and parent.flags & SAMPLED:
+            self._tracing, self._parent_id = tracing, parent.span_id
             self._context, self._began_ns = tracing.begin(parent, telemetry.SEND), time.time_ns()
             self.trace = TraceContext(str(self._context), came.tracestate, came.baggage)
 
@@ -97,22 +101,19 @@ class Sending:
         if self._tracing is None:
             return
         failure = span_error(error) if isinstance(error, Exception) else None
-        ended_ns, name = time.time_ns(), f"{telemetry.SEND} {self._queue}"
-        context, parent_id = self._context, self._parent.span_id
-        attributes = self._attributes()
-        self._tracing.record(Span(name, PRODUCER, context, parent_id, self._began_ns, ended_ns, attributes, failure))
+        shape, own = _send_shape(self._queue), self._own or {telemetry.MESSAGING_BATCH_COUNT: 0}
+        ids = self._context, self._parent_id
+        self._tracing.record(Span(shape, *ids, self._began_ns, time.time_ns(), own, failure))
 
     def sent(self, task_ids: Sequence[str]) -> None:
         """A sampled batch makes spans for each of its tasks: that much less is sampled afterwards."""
-        if self._tracing is not None:
-            self._ids = task_ids
+        if self._tracing is None:
+            return
+        if len(task_ids) == 1:
+            self._own = {telemetry.MESSAGING_MESSAGE_ID: task_ids[0]}
+        else:
+            self._own = {telemetry.MESSAGING_BATCH_COUNT: len(task_ids)}
             self._tracing.charge(len(task_ids) - 1)
-
-    def _attributes(self) -> Attributes:
-        common = messaging(telemetry.SEND, self._queue)
-        if len(self._ids) == 1:
-            return {**common, telemetry.MESSAGING_MESSAGE_ID: self._ids[0]}
-        return {**common, telemetry.MESSAGING_BATCH_COUNT: len(self._ids)}
 
 
 def tell_received(tracing: Tracing, queue: str, worker_id: str, claim: Claim, began_ns: int) -> None:
@@ -125,18 +126,41 @@ def tell_received(tracing: Tracing, queue: str, worker_id: str, claim: Claim, be
     for traceparent, tasks in by_sender.items():
         sender = parse_traceparent(traceparent)
         if sender is not None:
-            context, name = tracing.begin(sender, telemetry.RECEIVE), f"{telemetry.RECEIVE} {queue}"
-            attributes = {**_received(tasks, queue), telemetry.MESSAGING_CLIENT_ID: worker_id}
-            tracing.record(Span(name, CLIENT, context, sender.span_id, began_ns, ended_ns, attributes))
+            context, (shape, own) = tracing.begin(sender, telemetry.RECEIVE), _received(tasks, queue, worker_id)
+            tracing.record(Span(shape, context, sender.span_id, began_ns, ended_ns, own))
 
 
-def _received(tasks: Sequence[ClaimedTask], queue: str) -> Attributes:
-    common = messaging(telemetry.RECEIVE, queue)
+def _received(tasks: Sequence[ClaimedTask], queue: str, worker_id: str) -> tuple[Shape, Attributes]:
     if len(tasks) > 1:
-        return {**common, telemetry.MESSAGING_BATCH_COUNT: len(tasks)}
+        return _receive_shape(queue, worker_id, "", 0), {telemetry.MESSAGING_BATCH_COUNT: len(tasks)}
     (task,) = tasks
-    about = {telemetry.TASK_TYPE: task.definition.task_type, telemetry.TASK_ATTEMPT: task.attempt}
-    return {**common, **about, telemetry.MESSAGING_MESSAGE_ID: task.task_id}
+    shape = _receive_shape(queue, worker_id, task.definition.task_type, task.attempt)
+    return shape, {telemetry.MESSAGING_MESSAGE_ID: task.task_id}
+
+
+@functools.lru_cache(maxsize=1_024)
+def _request_shape(method: str, route: str, status: int, scheme: str) -> Shape:
+    """The path is left out: it is the route and ids, which the tasks' own spans tell."""
+    attributes = {
+        telemetry.HTTP_METHOD: method,
+        telemetry.HTTP_ROUTE: route,
+        telemetry.HTTP_STATUS: status,
+        telemetry.URL_SCHEME: scheme,
+    }
+    return Shape(f"{method} {route}", SERVER, attributes)
+
+
+@functools.lru_cache(maxsize=1_024)
+def _send_shape(queue: str) -> Shape:
+    return Shape(f"{telemetry.SEND} {queue}", PRODUCER, messaging(telemetry.SEND, queue))
+
+
+@functools.lru_cache(maxsize=4_096)
+def _receive_shape(queue: str, worker_id: str, task_type: str, attempt: int) -> Shape:
+    """Of one task, or of several that share no more than the queue and who got them."""
+    common = {**messaging(telemetry.RECEIVE, queue), telemetry.MESSAGING_CLIENT_ID: worker_id}
+    about = {telemetry.TASK_TYPE: task_type, telemetry.TASK_ATTEMPT: attempt} if attempt else {}
+    return Shape(f"{telemetry.RECEIVE} {queue}", CLIENT, {**common, **about})
 
 
 def messaging(operation: str, queue: str) -> dict[str, str | int]:
@@ -155,15 +179,7 @@ def span_error(error: Exception) -> SpanError:
 
 
 def _parent(headers: Sequence[tuple[bytes, bytes]]) -> TraceParent | None:
-    found = next((value for name, value in headers if name == b"traceparent"), None)
-    return parse_traceparent(found.decode("latin-1")) if found else None
-
-
-def _request_attributes(scope: Any, status: int) -> Attributes:
-    """The path is left out: it is the route and ids, which the tasks' own spans tell."""
-    return {
-        telemetry.HTTP_METHOD: scope["method"],
-        telemetry.HTTP_ROUTE: scope["path_template"],
-        telemetry.HTTP_STATUS: status,
-        telemetry.URL_SCHEME: scope["scheme"],
-    }
+    for name, value in headers:
+        if name == b"traceparent":
+            return parse_traceparent(value.decode("latin-1"))
+    return None

@@ -4,9 +4,11 @@ The spans of a task's life are told after the fact, by the monitor. Their ids de
 spans hang under the execution they belong to although nobody has told that one yet.
 """
 
+import functools
 import hashlib
 import re
-from typing import NamedTuple
+
+import msgspec
 
 from tideq.queue_core.telemetry import SPAN_EXECUTING, SPAN_LIFECYCLE
 
@@ -14,7 +16,7 @@ TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9
 SAMPLED = 1
 
 
-class TraceParent(NamedTuple):
+class TraceParent(msgspec.Struct, frozen=True, gc=False):
     trace_id: str
     span_id: str
     flags: int
@@ -25,7 +27,7 @@ class TraceParent(NamedTuple):
         return bool(self.flags & SAMPLED)
 
     def child(self, span_id: str) -> "TraceParent":
-        return self._replace(span_id=span_id)
+        return TraceParent(self.trace_id, span_id, self.flags)
 
     def __str__(self) -> str:
         return f"00-{self.trace_id}-{self.span_id}-{self.flags:02x}"
@@ -58,8 +60,12 @@ def execution_span_id(task_id: str, attempt: int) -> str:
     return _span_id(f"{task_id}/{attempt}/{SPAN_EXECUTING}")
 
 
+@functools.lru_cache(maxsize=4_096)
 def lifecycle_span_id(task_id: str, eligible_ms: str) -> str:
-    """A task that is retried or replayed by hand begins another life, eligible from that instant on."""
+    """A task that is retried or replayed by hand begins another life, eligible from that instant on.
+
+    Every step of the task asks again, mostly within milliseconds.
+    """
     return _span_id(f"{task_id}/{eligible_ms}/{SPAN_LIFECYCLE}")
 
 

@@ -1,8 +1,10 @@
 """A collector that is away or hangs costs what does not fit, and nobody's time."""
 
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
@@ -13,16 +15,17 @@ from tests.stores import free_port
 from tests.telemetry.processes import collector_of_others
 from tests.telemetry.sink import Sink
 from tideq.queue_core.trace_context import TraceParent
-from tideq.queue_core.tracing import Span, SpanError
+from tideq.queue_core.tracing import INTERNAL, Shape, Span, SpanError
 from tideq.telemetry.outlet import Outlet
 from tideq.telemetry.setup import make_tracing
 
+QUEUED = Shape("task.queued", INTERNAL)
 SMALL = {"OTEL_BSP_MAX_QUEUE_SIZE": "100", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "10", "OTEL_BSP_SCHEDULE_DELAY": "50"}
 
 
 def span(number: int) -> Span:
     context = TraceParent(f"{number + 1:032x}", f"{number + 1:016x}", 1)
-    return Span("task.queued", 1, context, "", number, number + 1, {"tideq.task.attempt": number})
+    return Span(QUEUED, context, "", number, number + 1, {"tideq.task.attempt": number})
 
 
 def outlet_to(url: str, **environ: str) -> Outlet:
@@ -68,7 +71,7 @@ def test_spans_go_over_grpc_to_a_collector_of_others(
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
         environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
         tracing = make_tracing({**environ, **SMALL}, 100, "tideq")
-        tracing.record(span(7)._replace(error=SpanError("BROKEN", "no")))
+        tracing.record(msgspec.structs.replace(span(7), error=SpanError("BROKEN", "no")))
         (seen,) = sink.wait(lambda spans: len(spans) >= 1)
         tracing.close()
 
@@ -111,6 +114,52 @@ def test_a_collector_that_is_away_is_tried_again(sink: Sink) -> None:
     outlet.close(1)
 
 
+def test_what_comes_while_a_batch_is_sent_waits_for_the_next() -> None:
+    exporter = Flaky(is_away=False)
+    outlet = Outlet([exporter], Resource({}), {**SMALL, "OTEL_BSP_SCHEDULE_DELAY": "600000"})
+    for number in range(25):
+        outlet.take(span(number))
+    exporter.wait(20)
+
+    assert (exporter.sizes, outlet.waiting_count) == ([10, 10], 5)
+    assert outlet.force_flush(5_000)
+    assert exporter.sizes == [10, 10, 5]
+    outlet.close(1)
+
+
+def test_a_queue_of_one_batch_is_emptied_before_it_is_full() -> None:
+    exporter = Flaky(is_away=False)
+    sizes = {"OTEL_BSP_MAX_QUEUE_SIZE": "10", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "10"}
+    outlet = Outlet([exporter], Resource({}), {**sizes, "OTEL_BSP_SCHEDULE_DELAY": "600000"})
+    for number in range(6):
+        outlet.take(span(number))
+
+    exporter.wait(6)
+
+    assert outlet.dropped_count == 0
+    outlet.close(1)
+
+
+def test_what_is_left_over_is_sent_when_the_delay_is_over() -> None:
+    exporter = Flaky(is_away=False)
+    outlet = Outlet([exporter], Resource({}), SMALL)
+    for number in range(13):
+        outlet.take(span(number))
+
+    exporter.wait(13)
+
+    outlet.close(1)
+
+
+def test_nothing_is_taken_after_closing(sink: Sink) -> None:
+    outlet = outlet_to(sink.url)
+    outlet.close(1)
+
+    outlet.take(span(0))
+
+    assert (outlet.has_room, outlet.waiting_count, outlet.dropped_count) == (False, 0, 1)
+
+
 def test_nobody_listening_is_a_failure_like_any_other() -> None:
     outlet = outlet_to(f"http://127.0.0.1:{free_port()}")
     outlet.take(span(0))
@@ -123,12 +172,21 @@ def test_nobody_listening_is_a_failure_like_any_other() -> None:
 class Flaky(SpanExporter):
     """Not the one for OTLP over HTTP: it is given the SDK's spans."""
 
-    def __init__(self) -> None:
-        self.is_away = True
+    def __init__(self, *, is_away: bool = True) -> None:
+        self.is_away = is_away
         self.taken: list[ReadableSpan] = []
+        self.sizes: list[int] = []
+        self._news = threading.Condition()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         if self.is_away:
             raise ConnectionError("away")
-        self.taken += spans
+        with self._news:
+            self.taken += spans
+            self.sizes.append(len(spans))
+            self._news.notify_all()
         return SpanExportResult.SUCCESS
+
+    def wait(self, count: int) -> None:
+        with self._news:
+            assert self._news.wait_for(lambda: len(self.taken) >= count, 30), f"only {self.sizes}"

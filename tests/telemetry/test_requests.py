@@ -127,6 +127,41 @@ async def test_polls_and_probes_begin_no_trace(http: httpx.AsyncClient, tracing:
     assert tracing.spans == []
 
 
+async def test_every_request_is_metered_once_whether_it_is_traced_or_not(
+    http: httpx.AsyncClient, tracing: Recording, service: Service
+) -> None:
+    await http.post(TASKS, json={"task_type": "a"})
+    await http.get(f"{TASKS}/0195546e-3c7a-7d21-9f04-00a1b2c3d4e5")
+    await http.post(TASKS, json={"task_type": "a", "priority": "none"})
+    tracing.samples_roots = False
+    await http.post(TASKS, json={"task_type": "a"})
+    await http.get("/readyz")
+
+    counted = {key: noted.count for key, noted in service.meters.requests.items()}
+    assert counted == {
+        (TASKS, "POST", 2): 2,
+        (f"{TASKS}/{{task_id}}", "GET", 4): 1,
+        (TASKS, "POST", 4): 1,
+        ("/readyz", "GET", 2): 1,
+    }
+
+
+async def test_an_unforeseen_error_is_told_as_one(
+    http: httpx.AsyncClient, tracing: Recording, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a secret")
+
+    monkeypatch.setattr(service.engine.queue, "submit", broken)
+    answer = await http.post(TASKS, json={"task_type": "a"})
+
+    request = tracing.spans[-1]
+    assert (answer.status_code, request.attributes["http.response.status_code"]) == (500, 500)
+    assert request.error is not None
+    assert "secret" not in repr(tracing.spans)
+    assert service.meters.requests[TASKS, "POST", 5].count == 1
+
+
 async def test_a_refused_submission_is_an_error_without_what_was_submitted(
     http: httpx.AsyncClient, tracing: Recording
 ) -> None:

@@ -79,6 +79,8 @@ def test_by_default_roots_are_limited_and_parents_count(make: Make) -> None:
         ("always_off", 0, False, False),
         ("parentbased_always_on", 100, True, False),
         ("parentbased_always_off", 0, True, False),
+        ("traceidratio", 100, True, True),
+        ("parentbased_traceidratio", 100, True, False),
     ],
 )
 def test_a_sampler_that_was_asked_for_decides(

@@ -19,14 +19,21 @@ from tideq.queue_core.tracing import Span
 from tideq.telemetry.encoding import field, key_value, request, span_field
 from tideq.telemetry.readable import readable
 
-QUEUE_SIZE, BATCH_SIZE, DELAY_MS = 8_192, 512, 5_000
+QUEUE_SIZE, BATCH_SIZE, DELAY_MS = 8_192, 2_048, 5_000
+"""To send 512 spans takes 0.75 ms of CPU, 2 048 take 1.1: most of it goes into the request, whatever is in it."""
 CLOSE_SECONDS = 2.0
+SCOPE_MESSAGE = field(1, SCOPE.encode())
 
 log = structlog.get_logger("tideq.telemetry")
 
 
 class Outlet(SpanProcessor):
-    """Takes spans of ours and, as a processor of the SDK's, those that applications make."""
+    """Takes spans of ours and, as a processor of the SDK's, those that applications make.
+
+    Ours are encoded where they are sent, a batch in one go: 2 µs each. One at a time, between other work, it took four,
+    because nothing it needs is in the processor's caches then; and a thread that lets others work in between slows
+    both.
+    """
 
     def __init__(self, exporters: Sequence[SpanExporter], resource: Resource, environ: Mapping[str, str]) -> None:
         self.sent_count = 0
@@ -36,12 +43,15 @@ class Outlet(SpanProcessor):
         """Sent in vain."""
         self._exporters = exporters
         self.resource = resource
+        self._resource_message = resource_message(resource)
         self._queue_size = _number(environ, "OTEL_BSP_MAX_QUEUE_SIZE", QUEUE_SIZE)
         self._batch_size = min(_number(environ, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", BATCH_SIZE), self._queue_size)
         self._delay_seconds = _number(environ, "OTEL_BSP_SCHEDULE_DELAY", DELAY_MS) / 1000
+        self._ring_at = min(self._batch_size, self._queue_size // 2 + 1)
+        """Before it is full: whoever sends needs a moment to come."""
         self._queue: deque[Span | ReadableSpan] = deque()
         self._bell, self._is_empty = threading.Event(), threading.Event()
-        self._is_closing = self._is_failing = False
+        self._is_closing = self._is_hurried = self._is_failing = False
         self._thread = threading.Thread(target=self._work, name="tideq-telemetry", daemon=True)
         self._thread.start()
 
@@ -51,15 +61,15 @@ class Outlet(SpanProcessor):
 
     @property
     def has_room(self) -> bool:
-        return len(self._queue) < self._queue_size and not self._is_closing
+        return len(self._queue) < self._queue_size
 
     def take(self, span: Span | ReadableSpan) -> None:
         queue = self._queue
-        if not self.has_room:
+        if len(queue) >= self._queue_size:
             self.dropped_count += 1
             return
         queue.append(span)
-        if len(queue) == self._batch_size:
+        if len(queue) >= self._ring_at and not self._bell.is_set():
             self._bell.set()
 
     def on_end(self, span: ReadableSpan) -> None:
@@ -70,6 +80,7 @@ class Outlet(SpanProcessor):
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         self._is_empty.clear()
+        self._is_hurried = True
         self._bell.set()
         return self._is_empty.wait(timeout_millis / 1000)
 
@@ -78,7 +89,7 @@ class Outlet(SpanProcessor):
 
     def close(self, seconds: float) -> None:
         """Send what waits, as far as the time allows."""
-        self._is_closing = True
+        self._is_closing, self._queue_size = True, 0
         self._bell.set()
         self._thread.join(seconds)
         if self._thread.is_alive():
@@ -86,18 +97,26 @@ class Outlet(SpanProcessor):
 
     def _work(self) -> None:
         while not self._is_closing:
-            self._bell.wait(self._delay_seconds)
+            is_due = not self._bell.wait(self._delay_seconds)
             self._bell.clear()
-            self._send_all()
+            if is_due or self._is_hurried:
+                self._is_hurried = False
+                self._send_all()
+            else:
+                self._send_down_to(self._ring_at)
         self._send_all()
         for exporter in self._exporters:
             exporter.shutdown()
 
     def _send_all(self) -> None:
-        queue = self._queue
-        while queue:
-            self._send([queue.popleft() for _ in range(min(len(queue), self._batch_size))])
+        self._send_down_to(1)
         self._is_empty.set()
+
+    def _send_down_to(self, least: int) -> None:
+        """Until fewer wait. What came while a batch was sent is none yet: sent at once, batches had 200 spans."""
+        queue = self._queue
+        while len(queue) >= least:
+            self._send([queue.popleft() for _ in range(min(len(queue), self._batch_size))])
 
     def _send(self, batch: Sequence[Span | ReadableSpan]) -> None:
         outcomes = [self._send_with(exporter, batch) for exporter in self._exporters]
@@ -123,8 +142,7 @@ class Outlet(SpanProcessor):
         post = poster(exporter)
         if post is None:
             return _export(exporter, [readable(span, self.resource) for span in spans])
-        body = request(resource_message(self.resource), field(1, SCOPE.encode()), map(span_field, spans))
-        return bool(post(body).success)
+        return bool(post(request(self._resource_message, SCOPE_MESSAGE, map(span_field, spans))).success)
 
 
 def poster(exporter: SpanExporter) -> Any:

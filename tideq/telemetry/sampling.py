@@ -15,6 +15,8 @@ from opentelemetry.trace import Link, SpanKind, TraceState
 from opentelemetry.util.types import Attributes
 
 SAMPLER = "OTEL_TRACES_SAMPLER"
+FIXED = {"always_on": True, "always_off": False, "parentbased_always_on": True, "parentbased_always_off": False}
+"""Samplers whose answer is known unasked. To ask takes a context, a span that records nothing and 2 µs to 4 µs."""
 
 
 class TracesPerSecond(Sampler):
@@ -59,12 +61,13 @@ class TracesPerSecond(Sampler):
 
 
 class Samplers:
-    """`limit` is set where nobody asked for another sampler."""
+    """`limit` is set where nobody asked for another sampler, `fixed` where the one asked for always says the same."""
 
     def __init__(self, environ: Mapping[str, str], traces_per_second: float) -> None:
         asked = environ.get(SAMPLER, "").strip().lower()
         self.limit = None if asked else TracesPerSecond(traces_per_second)
         self.sampler: Sampler = _asked_for() if self.limit is None else ParentBased(self.limit)
+        self.fixed = FIXED.get(asked)
         self.follows_parents = not asked or asked.startswith("parentbased_")
 
 

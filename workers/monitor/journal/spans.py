@@ -4,6 +4,7 @@ A task whose trace is not sampled is skipped after one look at its flag. Phases 
 which is told when it ends: a tree is whole once its task is finished.
 """
 
+import functools
 from collections.abc import Sequence
 
 from tideq.queue_core import telemetry
@@ -15,13 +16,29 @@ from tideq.queue_core.trace_context import (
     parse_traceparent,
     phase_span_id,
 )
-from tideq.queue_core.tracing import INTERNAL, Attributes, Span, SpanError, Tracing
-from tideq.workers.monitor.journal.transition import Phase, Transition
+from tideq.queue_core.tracing import INTERNAL, Attributes, Shape, Span, SpanError, Tracing
+from tideq.workers.monitor.journal.alike import Alike
+from tideq.workers.monitor.journal.transition import Transition
 
 NS = 1_000_000
 UNSUCCESSFUL = (TaskState.FAILED, TaskState.DEAD_LETTER)
 NOT_THE_TASKS_FAULT = (Reason.SUCCEEDED, Reason.RELEASED, Reason.CANCELLED, Reason.CLAIMED, Reason.STARTED)
 MAX_MESSAGE_CHARACTERS = 1_000
+
+known_sender = functools.lru_cache(maxsize=4_096)(parse_traceparent)
+"""A batch's tasks share one, and each comes back with every step of its task."""
+
+
+class Shapes(dict[str, Shape]):
+    """By name, of the phases that transitions of the same looks end."""
+
+    def __init__(self, attributes: Attributes) -> None:
+        super().__init__()
+        self._attributes = attributes
+
+    def __missing__(self, name: str) -> Shape:
+        shape = self[name] = Shape(name, INTERNAL, self._attributes)
+        return shape
 
 
 class LifeSpans:
@@ -30,6 +47,7 @@ class LifeSpans:
     def __init__(self, tracing: Tracing, queue_name: str) -> None:
         self._tracing = tracing
         self._queue_name = queue_name
+        self._shapes = Alike(lambda transition: Shapes(self._attributes(transition)))
 
     def hear(self, transitions: Sequence[Transition]) -> None:
         for each in transitions:
@@ -41,23 +59,22 @@ class LifeSpans:
         if not self._tracing.has_room:
             self._tracing.miss(len(phases))
             return
-        sender = parse_traceparent(traceparent)
-        if sender is None or not phases:
+        if not phases or (sender := known_sender(traceparent)) is None:
             return
-        life = lifecycle_span_id(transition.task_id, transition.life)
-        attributes, error = self._attributes(transition), _error(transition)
-        for phase in phases:
-            is_life = phase.name == telemetry.SPAN_LIFECYCLE
+        task_id = transition.task_id
+        life, shapes, error = lifecycle_span_id(task_id, transition.life), self._shapes(transition), _error(transition)
+        own = {telemetry.MESSAGING_MESSAGE_ID: task_id}
+        for name, began_ms, ended_ms in phases:
+            is_life = name == telemetry.SPAN_LIFECYCLE
             span = Span(
-                name=phase.name,
-                kind=INTERNAL,
-                context=sender.child(life if is_life else _span_id(transition, phase)),
-                parent_id=sender.span_id if is_life else life,
-                began_ns=phase.began_ms * NS,
-                ended_ns=phase.ended_ms * NS,
-                attributes=attributes,
-                error=error if _has_failed(transition, is_life=is_life) else None,
-                tracestate=tracestate,
+                shapes[name],
+                sender.child(life if is_life else _span_id(transition, name)),
+                sender.span_id if is_life else life,
+                began_ms * NS,
+                ended_ms * NS,
+                own,
+                error if error and _has_failed(transition, is_life=is_life) else None,
+                tracestate,
             )
             self._tracing.record(span)
 
@@ -65,7 +82,6 @@ class LifeSpans:
         known = {
             telemetry.MESSAGING_SYSTEM: telemetry.SYSTEM,
             telemetry.MESSAGING_DESTINATION: self._queue_name,
-            telemetry.MESSAGING_MESSAGE_ID: transition.task_id,
             telemetry.TASK_TYPE: transition.task_type,
             telemetry.TASK_PRIORITY: transition.priority,
             telemetry.TASK_ATTEMPT: transition.attempt,
@@ -75,10 +91,10 @@ class LifeSpans:
         return {**known, telemetry.MESSAGING_CLIENT_ID: transition.worker_id} if transition.worker_id else known
 
 
-def _span_id(transition: Transition, phase: Phase) -> str:
-    if phase.name == telemetry.SPAN_EXECUTING:
+def _span_id(transition: Transition, name: str) -> str:
+    if name == telemetry.SPAN_EXECUTING:
         return execution_span_id(transition.task_id, transition.attempt)
-    return phase_span_id(transition.task_id, transition.version, phase.name)
+    return phase_span_id(transition.task_id, transition.version, name)
 
 
 def _has_failed(transition: Transition, *, is_life: bool) -> bool:

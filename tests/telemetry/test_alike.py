@@ -1,0 +1,100 @@
+"""What is kept for transitions of the same looks is what would be made of each of them."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.telemetry.recording import Recording
+from tideq.queue_core.engine.record import NAMES
+from tideq.queue_core.states import Reason, TaskState
+from tideq.queue_core.task import TraceContext
+from tideq.queue_core.tracing import Span
+from tideq.workers.monitor.journal.alike import Alike
+from tideq.workers.monitor.journal.lines import TransitionLines
+from tideq.workers.monitor.journal.spans import LifeSpans
+from tideq.workers.monitor.journal.transition import Transition
+
+TRACE = TraceContext("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+CHOICES = {
+    "state": [state.encode() for state in TaskState],
+    "reason": [b"", *(reason.encode() for reason in Reason)],
+    "attempt": [b"0", b"1"],
+    "worker": [b"", b"w1", b"w2"],
+    "lease": [b"", b"lease"],
+    "started_ms": [b"", b"5", b"6"],
+    "age_bucket": [b"medium:1", b"medium:2", b"high:1"],
+    "queued_ms": [b"", b"3"],
+    "version": [b"1", b"2"],
+}
+ALWAYS = {"assigned_ms": b"4", "created_ms": b"1", "ended_ms": b"9", "eligible_ms": b"2"}
+
+
+def transition(number: int, task_type: str, chosen: dict[str, bytes]) -> Transition:
+    record = [{**ALWAYS, **chosen}.get(name, b"0") for name in NAMES]
+    made = Transition(f"0195546e-3c7a-7d21-9f04-{number:012x}".encode(), 9, record, b'{"code":"BROKEN"}')
+    made.task_type, made.trace = task_type, TRACE
+    return made
+
+
+chosen = st.fixed_dictionaries({name: st.sampled_from(values) for name, values in CHOICES.items()})
+
+
+def is_possible(each: Transition) -> bool:
+    """What was executing had been started."""
+    return each.source != TaskState.EXECUTING or each.looks[-1]
+
+
+stories = st.lists(
+    st.builds(transition, st.integers(0, 3), st.sampled_from(["a", 'b"']), chosen).filter(is_possible), max_size=30
+)
+
+
+@given(stories)
+def test_lines_say_of_each_what_is_its_own(transitions: list[Transition]) -> None:
+    together, apart = list[str](), list[str]()
+
+    TransitionLines(together.append, for_people=False).hear(transitions)
+    for each in transitions:
+        TransitionLines(apart.append, for_people=False).hear([each])
+
+    assert "".join(together) == "".join(apart)
+    for line, each in zip("".join(together).splitlines(), transitions, strict=True):
+        said = json.loads(line)
+        assert said["task_id"] == each.task_id
+        assert (said["task_type"], said["priority"], said["worker_id"]) == (
+            each.task_type,
+            each.priority,
+            each.worker_id,
+        )
+        assert (said["from"], said["to"], said["reason"]) == (each.source, each.state, each.reason)
+        assert said["attempt"] == each.attempt
+
+
+@given(stories)
+def test_spans_have_the_attributes_of_their_own_transition(transitions: list[Transition]) -> None:
+    together, apart = Recording(), Recording()
+
+    LifeSpans(together, "default").hear(transitions)
+    for each in transitions:
+        LifeSpans(apart, "default").hear([each])
+
+    assert [told(span) for span in together.spans] == [told(span) for span in apart.spans]
+
+
+def told(span: Span) -> tuple[object, ...]:
+    return span.name, span.attributes, span.context, span.parent_id, span.began_ns, span.ended_ns, span.error
+
+
+def test_so_many_are_kept_and_no_more() -> None:
+    made = list[str]()
+
+    def note(each: Transition) -> str:
+        made.append(each.task_type)
+        return each.task_type
+
+    alike = Alike(note, max_known=2)
+    for task_type in ("a", "a", "b", "c", "a"):
+        assert alike(transition(0, task_type, {})) == task_type
+
+    assert made == ["a", "b", "c", "a"]
