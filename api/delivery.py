@@ -56,7 +56,6 @@ class Handover(Response[bytes]):
             log.info("caller gone", error=str(error))
         finally:
             leaving.cancel()
-            await asyncio.gather(leaving, return_exceptions=True)
             if not is_delivered:
                 await asyncio.shield(self._recover())
 

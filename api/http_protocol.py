@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from tideq.api.one_write import InOneWrite
 from tideq.api.problems import MEDIA_TYPE, BadRequest, HeadTooLarge, RequestError, RequestTooSlow, problem_of
 
 MAX_HEAD_BYTES = 65_536
@@ -71,6 +72,9 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._is_body = True
         super().on_headers_complete()
+        cycle: Any = self.cycle
+        if cycle is not None and not cycle.waiting_for_100_continue:
+            cycle.transport = InOneWrite(self.transport, self.loop)
 
     def on_body(self, body: bytes) -> None:
         self._quiet_bytes = 0

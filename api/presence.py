@@ -25,7 +25,10 @@ async def while_present(request: Request[Any, Any, Any], work: Coroutine[Any, An
             raise CallerGone
         return await working
     finally:
-        await end(working, leaving)
+        # Not waited for: nothing of ours is under way in it, and whoever was given a task waits for the answer.
+        leaving.cancel()
+        if not working.done():
+            await end(working)
 
 
 async def gone(receive: Receive) -> None:
