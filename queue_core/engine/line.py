@@ -1,25 +1,20 @@
 """One connection that every script call of a process shares, in the order they are made.
 
 For each command the driver takes a connection out of its pool, locks it, waits, dispatches events and puts it back: 65
-to 80 µs of CPU for an empty script, where this takes 14 to 24. The driver still makes the connection: it finds the
-server, logs in and checks who that is. Then the connection's bytes are read and written here.
+to 80 µs of CPU for an empty script, where this takes 14 to 24.
 """
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
-import hiredis
 import redis.asyncio as redis
-from redis._parsers.base import BaseParser
 from redis.exceptions import ConnectionError as ConnectionLost
-from redis.exceptions import InvalidResponse, ReadOnlyError, RedisError
+from redis.exceptions import ReadOnlyError, RedisError
 from redis.exceptions import TimeoutError as TooLate
 
-untyped: Any = hiredis
-NOT_ENOUGH = object()
+from tideq.queue_core.engine.wire import Wire, is_unasked
 
 
 class Asked(NamedTuple):
@@ -40,7 +35,7 @@ class StoreClient(redis.Redis):
     async def ask(self, *words: Any) -> Any:
         """A command that does not wait. As with the driver's own, one that fails may have been done."""
         line = self._line
-        if line is None or line.is_over:
+        if line is None or not line.is_open:
             line = await self._open()
         return await line.ask(words)
 
@@ -55,7 +50,7 @@ class StoreClient(redis.Redis):
 
     async def _open(self) -> "Line":
         async with self._opening:
-            if self._line is not None and not self._line.is_over:
+            if self._line is not None and self._line.is_open:
                 return self._line
             if self._line is not None:
                 self._former.append(self._line)
@@ -73,94 +68,74 @@ class StoreClient(redis.Redis):
             await cast("Any", self.connection_pool).release(line.connection)
 
 
-class Line(asyncio.Protocol):
-    """`connection` is the driver's, connected; its stream is told when it ends, and of nothing else."""
-
+class Line(Wire):
     def __init__(self, connection: Any) -> None:
-        self.connection = connection
-        self.is_over = False
+        super().__init__(connection)
+        self._is_over = False
         """Nothing more may be asked."""
         self._loop = asyncio.get_running_loop()
         self._timeout = connection.socket_timeout
         self._asked: deque[Asked] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._reader: Any = untyped.Reader(
-            protocolError=InvalidResponse, replyError=cast("Any", BaseParser).parse_error, notEnoughData=NOT_ENOUGH
-        )
-        self._transport: Any = connection._writer.transport
-        self._stream: Any = self._transport.get_protocol()
-        self._transport.set_protocol(self)
 
     def ask(self, words: Sequence[Any]) -> "asyncio.Future[Any]":
+        self.send(words)
         asked = Asked(self._loop.create_future(), self._loop.time() + self._timeout)
-        if self._transport.is_closing():
-            self._give_up(ConnectionLost("the connection was closed"))
-            raise ConnectionLost("the connection was closed")
-        self._transport.write(b"".join(self.connection.pack_command(*words)))
         self._asked.append(asked)
         if self._timer is None:
             self._timer = self._loop.call_at(asked.until, self._look_at_the_clock)
         return asked.answer
 
+    @property
+    def is_open(self) -> bool:
+        return not (self._is_over or self.is_closing)
+
     def retire(self) -> None:
         """Whatever has been asked is still answered."""
-        self.is_over = True
+        self._is_over = True
         if not self._asked:
-            self._close()
+            self.close()
 
     @property
     def owes_answers(self) -> bool:
         return bool(self._asked)
 
-    async def end(self) -> None:
-        self._close()
-        with contextlib.suppress(RedisError):
-            await self.connection.disconnect()
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            self._reader.feed(data)
-            while (reply := self._reader.gets()) is not NOT_ENOUGH:
-                if not isinstance(reply, untyped.PushNotification):
-                    self._answer(reply)
-        except (InvalidResponse, IndexError) as error:
-            self._give_up(ConnectionLost(f"the server does not speak as expected: {error}"))
-        if self.is_over and not self._asked:
-            self._close()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._give_up(ConnectionLost(f"connection closed by the server: {exc}"))
-        self._stream.connection_lost(exc)
-
-    def _answer(self, reply: Any) -> None:
+    def hear(self, reply: Any) -> None:
+        if is_unasked(reply):
+            return
+        if not self._asked:
+            self.give_up(ConnectionLost("the server answers what nobody asked"))
+            return
         answer = self._asked.popleft().answer
         if isinstance(reply, ReadOnlyError):
             # It is no primary any more: who is by now, the next connection finds out.
-            self.is_over = True
-        if answer.done():
-            return
-        if isinstance(reply, RedisError):
-            answer.set_exception(reply)
-        else:
-            answer.set_result(reply)
+            self._is_over = True
+        if not answer.done():
+            if isinstance(reply, RedisError):
+                answer.set_exception(reply)
+            else:
+                answer.set_result(reply)
+        if self._is_over and not self._asked:
+            self.close()
+
+    def give_up(self, error: RedisError) -> None:
+        self._is_over = True
+        while self._asked:
+            answer = self._asked.popleft().answer
+            if not answer.done():
+                answer.set_exception(error)
+        # Closing would wait until a silent server has read what is left, and whoever comes next with it.
+        self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
 
     def _look_at_the_clock(self) -> None:
         """One timer for all that is asked: the oldest is the first to be late, and the rest waits behind it."""
         self._timer = None
         if self._asked and self._asked[0].until <= self._loop.time():
-            self._give_up(TooLate(f"no answer within {self._timeout:g} s"))
+            self.give_up(TooLate(f"no answer within {self._timeout:g} s"))
         elif self._asked:
             self._timer = self._loop.call_at(self._asked[0].until, self._look_at_the_clock)
-
-    def _give_up(self, error: RedisError) -> None:
-        self.is_over = True
-        while self._asked:
-            answer = self._asked.popleft().answer
-            if not answer.done():
-                answer.set_exception(error)
-        self._close()
-
-    def _close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._transport.close()

@@ -82,7 +82,7 @@ def connect_listener(url: str, identity: StoreIdentity | None = None) -> Any:
     if "cluster" not in parts.scheme:
         return _client(url, **options, **({"redis_connect_func": identity.check} if identity else {}))
     host, port = random.choice(_addresses(parts, 6_379))
-    return redis.Redis(host=host, port=port, ssl=parts.scheme.startswith("rediss"), **_credentials(parts), **options)
+    return StoreClient(host=host, port=port, ssl=parts.scheme.startswith("rediss"), **_credentials(parts), **options)
 
 
 def _client(url: str, **options: Any) -> Any:

@@ -33,8 +33,12 @@ class WakeSource:
             found.append((await self.signature(text(version), lane), int(count)))
         return Survey(number(now), instant(next_at), found)
 
+    def known_signature(self, version: str, lane: str) -> str | None:
+        """What needs no asking."""
+        return self._lane_names.get(lane) if version == self._lanes_version else None
+
     async def signature(self, version: str, lane: str) -> str:
-        if version != self._lanes_version or lane not in self._lane_names:
+        if self.known_signature(version, lane) is None:
             names = await self._client.hgetall(self._keys.key("lane_names"))
             self._lane_names = {text(number): text(name) for number, name in names.items()}
             self._lanes_version = version

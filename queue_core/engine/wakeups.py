@@ -11,14 +11,14 @@ and go on waiting in their old place.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import structlog
 from redis.exceptions import RedisError
 
 from tideq.queue_core.background import end
-from tideq.queue_core.engine.replies import text
+from tideq.queue_core.engine.subscription import subscribed
 from tideq.queue_core.engine.waiting_room import Waiter, WaitingRoom
 from tideq.queue_core.engine.wake_source import Survey, WakeSource
 from tideq.queue_core.errors import QueueError
@@ -46,6 +46,7 @@ class Wakeups:
         self._should_look = asyncio.Event()
         self._told_stops: dict[str, frozenset[Stop]] = {}
         self._subscribed = asyncio.Event()
+        self._learning: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> "Wakeups":
         self._is_open = True
@@ -56,7 +57,7 @@ class Wakeups:
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
-        await end(*self._jobs)
+        await end(*self._jobs, *self._learning)
 
     def close(self) -> None:
         """Answer every waiting poll with what it has: nothing new is claimed from here on."""
@@ -121,13 +122,10 @@ class Wakeups:
         while True:
             listener = self._open_listener()
             try:
-                async with listener.pubsub() as subscription:
-                    await subscription.subscribe(*self._sources)
+                async with subscribed(listener, self._sources, self._hear) as ending:
                     await self._survey()
                     self._subscribed.set()
-                    async for message in subscription.listen():
-                        if message["type"] == "message":
-                            await self._hear(self._sources[text(message["channel"])], text(message["data"]))
+                    await ending
             except (RedisError, QueueError, OSError) as error:
                 log.warning("wake-up subscription lost", error=str(error))
                 await asyncio.sleep(RECONNECT_SECONDS)
@@ -135,7 +133,7 @@ class Wakeups:
                 with contextlib.suppress(RedisError, OSError):
                     await listener.aclose()
 
-    async def _hear(self, source: WakeSource, message: str) -> None:
+    def _hear(self, channel: str, message: str) -> None:
         """`<lanes version> <lane>:<ready> … worker:<id> due:<milliseconds> look:1`, each part optional."""
         version, *parts = message.split(" ")
         for part in parts:
@@ -146,8 +144,23 @@ class Wakeups:
                 self._wake_one_in(int(value) / 1000)
             elif subject == "look":
                 self._should_look.set()
+            elif (signature := self._sources[channel].known_signature(version, subject)) is not None:
+                self._room.wake_for(signature, int(value))
             else:
-                self._room.wake_for(await source.signature(version, subject), int(value))
+                self._beside(self._hear_of_new(self._sources[channel], version, subject, int(value)))
+
+    async def _hear_of_new(self, source: WakeSource, version: str, lane: str, ready_count: int) -> None:
+        """Of a lane whose name has to be asked for first."""
+        try:
+            self._room.wake_for(await source.signature(version, lane), ready_count)
+        except (RedisError, QueueError, OSError):
+            self._should_look.set()
+
+    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+        """The loop itself does not keep what it runs."""
+        job = asyncio.create_task(work)
+        self._learning.add(job)
+        job.add_done_callback(self._learning.discard)
 
     async def _survey_while_waited_for(self) -> None:
         while True:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from redis.exceptions import ConnectionError as ConnectionLost
-from redis.exceptions import NoScriptError, ReadOnlyError, ResponseError
+from redis.exceptions import NoScriptError, ReadOnlyError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as TooLate
 
 from tests.kit import make_kit
@@ -174,3 +174,20 @@ async def test_ending_it_leaves_no_connection(stores: EmbeddedStores) -> None:
     while len(await watching.client_list()) > 1:
         await asyncio.sleep(0.01)
     await watching.aclose()
+
+
+async def test_what_a_silent_server_has_not_read_keeps_nobody_waiting(tmp_path: Path, stores: EmbeddedStores) -> None:
+    client: Any = connect(stores.redis_url)
+    client.connection_pool.connection_kwargs["socket_timeout"] = 0.2
+    await client.ask("PING")
+    os.kill(server_pid(tmp_path), signal.SIGSTOP)
+
+    try:
+        with pytest.raises(TooLate):
+            await client.ask("ECHO", bytes(20_000_000))
+        async with asyncio.timeout(4):
+            with pytest.raises(RedisError):
+                await client.ask("PING")
+    finally:
+        os.kill(server_pid(tmp_path), signal.SIGCONT)
+    await client.aclose()

@@ -11,7 +11,7 @@ from tests.stores import StoreUnderTest
 from tideq.queue_core.engine import wakeups as wakeups_module
 from tideq.queue_core.engine.attempts import Held
 from tideq.queue_core.engine.store import connect_listener
-from tideq.queue_core.engine.waiting_room import Waiter
+from tideq.queue_core.engine.waiting_room import Waiter, WaitingRoom
 from tideq.queue_core.engine.wake_source import WakeSource
 from tideq.queue_core.engine.wakeups import Wakeups
 from tideq.queue_core.lanes import worker_profile
@@ -61,7 +61,7 @@ async def pollers(kit: Kit, store: StoreUnderTest) -> AsyncIterator[Pollers]:
 def deaf(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every notification is lost."""
 
-    async def ignore(self: Wakeups, message: str) -> None:
+    def ignore(self: Wakeups, channel: str, message: str) -> None:
         return None
 
     monkeypatch.setattr(Wakeups, "_hear", ignore)
@@ -277,14 +277,15 @@ async def test_a_poll_cancelled_while_claiming_hands_its_tasks_back(kit: Kit, po
 
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Set whenever a notification has done its work."""
-    heard, hear = asyncio.Event(), Wakeups._hear  # pyright: ignore[reportPrivateUsage]
+    """Set whenever somebody may have been woken for work."""
+    heard, wake_for = asyncio.Event(), WaitingRoom.wake_for
 
-    async def hear_and_say_so(self: Wakeups, source: WakeSource, message: str) -> None:
-        await hear(self, source, message)
+    def wake_and_say_so(self: WaitingRoom, signature: str, ready_count: int) -> int:
+        woken = wake_for(self, signature, ready_count)
         heard.set()
+        return woken
 
-    monkeypatch.setattr(Wakeups, "_hear", hear_and_say_so)
+    monkeypatch.setattr(WaitingRoom, "wake_for", wake_and_say_so)
     return heard
 
 
