@@ -1,9 +1,9 @@
 """Single submissions that come together go to the store together.
 
 A script call for one task costs the store 150 µs and this process 130; each more task in the same call costs 15 and 5.
-So what a client submits while a call of its own is under way waits for the next one, which leaves two turns of the loop
-later: what has come by then is read first. Nobody waits for what has not come, and clients never share a call: one's
-refusal is not another's.
+So the first goes at once and by itself, and what its client submits while a call is under way waits for the next one,
+which leaves two turns of the loop after it: what has come by then is read first. Nobody waits for what has not come,
+and clients never share a call: one's refusal is not another's.
 
 Whether a task is taken does not depend on its company: a call that is refused has changed nothing, and every task of it
 is then submitted by itself. Only the rate limit's bucket is told as all of them left it.
@@ -40,13 +40,16 @@ class Gathering:
         self._calls: set[asyncio.Task[None]] = set()
 
     async def submit(self, client_id: str, task: Prepared) -> Submitted:
-        waiting = Waiting(task, asyncio.get_running_loop().create_future())
         if client_id in self._waiting:
+            waiting = Waiting(task, asyncio.get_running_loop().create_future())
             self._waiting[client_id].append(waiting)
-        else:
-            self._waiting[client_id] = deque((waiting,))
+            return await waiting.answer
+        self._waiting[client_id] = deque()
+        try:
+            (answer,) = await self._send(client_id, [task])
+            return answer
+        finally:
             self._go_soon(client_id)
-        return await waiting.answer
 
     def _go_soon(self, client_id: str) -> None:
         loop = asyncio.get_running_loop()

@@ -13,6 +13,7 @@ import functools
 import hashlib
 import random
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib import resources
 from typing import Any, NamedTuple, TypeVar
@@ -39,6 +40,8 @@ from tideq.queue_core.errors import StoreFull, StoreUnavailable
 
 LUA = resources.files("tideq.queue_core.engine") / "lua"
 DIRECTIVE = re.compile(r"^-- @(\w+)\s*(.*)$")
+FUNCTION = re.compile(r"^local function (\w+)\(.*?^end$", re.MULTILINE | re.DOTALL)
+WORD = re.compile(r"\w+")
 KINDS = {"int", "text", "number"}
 OOM_RETRY_AFTER_MS = 5_000
 MAX_LOADS = 4
@@ -144,9 +147,9 @@ def assemble(name: str) -> Source:
         uses=tuple(includes),
         is_guarded=own.is_guarded,
     )
-    codes = [*map(_code, includes.values()), _code(body)]
+    codec, *codes = _used([lua_codec(), *map(_code, includes.values()), _code(body)])
     scoped = [_scoped(code, codes[:at] + codes[at + 1 :]) for at, code in enumerate(codes[:-1])]
-    text = "\n".join([_preamble(header), lua_codec(), *scoped, codes[-1]])
+    text = "\n".join([_preamble(header), codec, *scoped, codes[-1]])
     return Source(name, header, text, own.flags)
 
 
@@ -164,6 +167,23 @@ def _unique(items: Iterable[T]) -> tuple[T, ...]:
 def _code(source: str) -> str:
     """A file without its comments: they are for readers, and every start of the service sends every script."""
     return "\n".join(line for line in source.splitlines() if line.strip() and not line.lstrip().startswith("--"))
+
+
+def _used(codes: list[str]) -> list[str]:
+    """Without the functions that nobody calls, nor what only those called.
+
+    Every call of a script makes all its functions anew, a third of a microsecond each: of 49 `start` uses 32.
+    """
+    mentions = Counter(WORD.findall("\n".join(codes)))
+    unused = [
+        function[0]
+        for code in codes
+        for function in FUNCTION.finditer(code)
+        if mentions[function[1]] == WORD.findall(function[0]).count(function[1])
+    ]
+    if not unused:
+        return codes
+    return _used([functools.reduce(lambda left, each: left.replace(each, ""), unused, code) for code in codes])
 
 
 def _scoped(code: str, others: list[str]) -> str:

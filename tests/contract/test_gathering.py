@@ -1,6 +1,7 @@
-"""gathering: single submissions that come together are one call, and none notices the others."""
+"""gathering: what is submitted while a call is under way shares the next one, and none notices the others."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,10 +30,10 @@ def resize(**fields: Any) -> NewTask:
     return NewTask(task_type="resize", **fields)
 
 
-async def test_submissions_of_one_turn_are_one_call(kit: Kit) -> None:
+async def test_the_first_goes_at_once_and_the_others_share_the_next_call(kit: Kit) -> None:
     answers = await submitted(kit, *[resize()] * 10)
 
-    assert await call_sizes(kit) == [10]
+    assert await call_sizes(kit) == [1, 9]
     assert len({answer.task_id for answer in answers}) == 10
     assert [answer.lane_position for answer in answers] == list(range(10))
 
@@ -40,7 +41,7 @@ async def test_submissions_of_one_turn_are_one_call(kit: Kit) -> None:
 async def test_clients_never_share_a_call(kit: Kit) -> None:
     await submitted(kit, *[resize(client_id="shop"), resize(client_id="crawler")] * 3)
 
-    assert await call_sizes(kit) == [3, 3]
+    assert sorted(await call_sizes(kit)) == [1, 1, 2, 2]
 
 
 async def test_a_conflict_refuses_its_own_task_and_no_other(kit: Kit) -> None:
@@ -60,25 +61,34 @@ async def test_the_same_key_twice_in_one_turn_is_one_task(kit: Kit) -> None:
 
 
 async def test_an_invalid_task_is_refused_before_it_joins_others(kit: Kit) -> None:
-    good, bad, other = await submitted(kit, resize(), resize(parameters="no bytes"), resize())
+    first, good, bad, other = await submitted(kit, resize(), resize(), resize(parameters="no bytes"), resize())
 
     assert isinstance(bad, InvalidTask)
-    assert (good.is_new, other.is_new, await call_sizes(kit)) == (True, True, [2])
+    assert (first.is_new, good.is_new, other.is_new, await call_sizes(kit)) == (True, True, True, [1, 2])
 
 
 async def test_whoever_leaves_before_the_call_submits_nothing(kit: Kit) -> None:
-    staying, leaving = (asyncio.ensure_future(kit.queue.submit(resize())) for _ in range(2))
+    first, leaving, staying = (asyncio.ensure_future(kit.queue.submit(resize())) for _ in range(3))
     await asyncio.sleep(0)
     leaving.cancel()
 
+    assert (await first).is_new
     assert (await staying).is_new
-    assert await call_sizes(kit) == [1]
+    assert await call_sizes(kit) == [1, 1]
+
+
+async def test_a_first_one_that_is_broken_off_leaves_the_others_their_call(kit: Kit) -> None:
+    leaving, *staying = (asyncio.ensure_future(kit.queue.submit(resize())) for _ in range(3))
+    await asyncio.sleep(0)
+    leaving.cancel()
+
+    assert all(answer.is_new for answer in await asyncio.gather(*staying))
 
 
 async def test_a_call_has_a_bounded_number_of_tasks(kit: Kit) -> None:
-    await submitted(kit, *[resize()] * (2 * MAX_TASKS + 1))
+    await submitted(kit, *[resize()] * (2 * MAX_TASKS + 2))
 
-    assert await call_sizes(kit) == [MAX_TASKS, MAX_TASKS, 1]
+    assert await call_sizes(kit) == [1, MAX_TASKS, MAX_TASKS, 1]
 
 
 async def test_a_large_task_goes_alone(kit: Kit) -> None:
@@ -123,5 +133,19 @@ async def test_a_call_whose_end_is_unknown_is_not_repeated() -> None:
     tasks = submissions.prepare([resize()] * 3)
     answers = await asyncio.gather(*(gathering.submit("shop", task) for task in tasks), return_exceptions=True)
 
-    assert calls == [3]
+    assert calls == [1, 2]
     assert [type(answer) for answer in answers] == [StoreUnavailable] * 3
+
+
+async def test_positions_are_told_rightly_where_tasks_of_one_instant_lie_between_each_other(kit: Kit) -> None:
+    """Their scores are equal, so their order is that of their ids."""
+    await kit.client.hset(kit.keys.key("meta"), "now_ms", time.time_ns() // 1_000_000 + 60_000)
+    lowest, low, high, highest = (f"01a1e2cc-e046-749a-8653-00ecf330ac9{digit}" for digit in range(4))
+
+    await kit.queue.submit_many([resize(task_id=low), resize(task_id=highest)])
+    between = await kit.queue.submit_many([resize(task_id=lowest), resize(task_id=high)], wants_position=True)
+    backwards = [resize(task_id=each) for each in (low.replace("e046", "e045"), lowest.replace("e046", "e045"))]
+    before = await kit.queue.submit_many(backwards, wants_position=True)
+
+    assert [each.lane_position for each in between] == [0, 2]
+    assert [each.lane_position for each in before] == [1, 0]

@@ -157,13 +157,14 @@ local function submit_plain(task_id, kind)
     kind.model = new_task(kind, now, '')
     kind.packed = move(task_id, kind.model, 'queued', '', '')
     kind.score_text = place_ready(task_id, kind.model)
-    kind.repeats = 0
+    kind.repeats, kind.first_id, kind.is_ascending = 0, task_id, true
   else
     keep_record(task_id, kind.packed)
     emit(task_id, kind.packed)
     place(task_id, kind.score_text)
-    kind.repeats = kind.repeats + 1
+    kind.repeats, kind.is_ascending = kind.repeats + 1, kind.is_ascending and kind.last_id < task_id
   end
+  kind.last_id = task_id
 end
 
 local function submit_special(task_id, kind, schedule, idempotency)
@@ -192,14 +193,30 @@ for _, kind in pairs(kinds_by_number) do
 end
 if new_count > 0 then commit() end
 
+-- Of tasks that were made alike the first and the last are looked for. If as many lie between as were made, theirs are
+-- known too; if not, others of the same instant have come between.
+local function first_position(kind, lane)
+  local first = lane_position(kind.first_id, lane)
+  kind.is_run = kind.is_ascending and lane_position(kind.last_id, lane) - first == kind.repeats
+  return first
+end
+
+local function position_of(task_id, kind, is_plain)
+  local lane = lane_of[kind.signature]
+  if not is_plain or kind.is_run == false then return lane_position(task_id, lane) end
+  kind.position = kind.position and kind.position + 1 or first_position(kind, lane)
+  return kind.position
+end
+
 -- A known task is answered with its id alone, others with the rank, when they become visible and their place.
 local function answer(i)
-  local task_id, kind_number, schedule = row(i)
+  local task_id, kind_number, schedule, idempotency = row(i)
   if known[i] then return known[i] end
   local kind, eligible_ms = kinds_by_number[kind_number], eligible_at(schedule)
   if eligible_ms > now then return task_id .. '|' .. eligible_ms + kind.offset_ms .. '|' .. eligible_ms .. '|' end
   kind.answer = kind.answer or '|' .. now + kind.offset_ms .. '||'
-  return task_id .. kind.answer .. (wants_position == 1 and lane_position(task_id, lane_of[kind.signature]) or '')
+  local is_plain = schedule == '' and idempotency == ''
+  return task_id .. kind.answer .. (wants_position == 1 and position_of(task_id, kind, is_plain) or '')
 end
 
 local replies = {'OK', now, bucket()}
