@@ -3,8 +3,9 @@
 `sync` does all of it in one round trip; simple clients need only the single calls.
 """
 
+import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from litestar import Request, Response, Router, delete, post
@@ -210,17 +211,18 @@ async def heartbeat(request: Http, worker_id: FromPath[str], service: InjectedSe
 async def sync(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Everything in one round trip: what was started, done and handed back goes in, new tasks come out."""
     asked = decode(await request.body(), schemas.SyncIn)
-    outcomes = await _apply(service, worker_id, asked)
-    told = [_outcome_out(service, outcome) for outcome in outcomes]
+    said = _said(service, asked)
     if asked.available_capacity:
+        told = _told(service, await _apply(service, worker_id, said))
         claim = await _poll(request, service, worker_id, asked, None)
         out = _poll_out(service, claim)
         answer = schemas.SyncOut(outcomes=told, tasks=out.tasks, cancel=out.cancel, should_drain=out.should_drain)
         return _hand_over(service, worker_id, asked, claim, answer)
-    beat = await service.engine.fleet.heartbeat(worker_id)
-    return json_answer(
-        schemas.SyncOut(outcomes=told, tasks=[], cancel=_task_ids(beat.stops), should_drain=beat.should_drain)
-    )
+    # Both in one trip to the store: a handler waits for the answer to its start.
+    beating = service.engine.fleet.heartbeat(worker_id)
+    outcomes, beat = await asyncio.gather(_apply(service, worker_id, said), beating)
+    told, cancel = _told(service, outcomes), _task_ids(beat.stops)
+    return json_answer(schemas.SyncOut(outcomes=told, tasks=[], cancel=cancel, should_drain=beat.should_drain))
 
 
 @delete("/{worker_id:str}", status_code=200, opt=call("worker", answer=schemas.LeftOut, refuses=(UnknownWorker,)))
@@ -250,21 +252,38 @@ def _hand_over(
     return Handover(encode(answer), lambda: service.take_back(worker_id, asked.poll_id or "", claim))
 
 
-async def _apply(service: Service, worker_id: str, asked: schemas.SyncIn) -> list[Outcome]:
+class Said(NamedTuple):
+    """What a request has to tell, in the order its outcomes come."""
+
+    starts: list[Held]
+    reports: list[ProgressReport]
+    extensions: list[Extension]
+    settled: list[Success | Failure]
+    releases: list[Held]
+
+
+def _said(service: Service, asked: schemas.SyncIn) -> Said:
     """Everything is read and checked before the first part is done: a refused request has done none of them."""
+    return Said(
+        [_held(each) for each in asked.starts],
+        [_report(each) for each in asked.progress],
+        [_extension(each) for each in asked.extends],
+        _settled(service, asked.results),
+        [_held(each) for each in asked.releases],
+    )
+
+
+async def _apply(service: Service, worker_id: str, said: Said) -> list[Outcome]:
     attempts, outcomes = service.engine.attempts, list[Outcome]()
-    starts, releases = [_held(each) for each in asked.starts], [_held(each) for each in asked.releases]
-    reports, extensions = [_report(each) for each in asked.progress], [_extension(each) for each in asked.extends]
-    settled = _settled(service, asked.results)
-    if starts:
-        outcomes += await attempts.start(worker_id, starts)
-    if reports:
-        outcomes += await attempts.progress(worker_id, reports)
-    if extensions:
-        outcomes += await attempts.extend(worker_id, extensions)
-    outcomes += await _settle(service, worker_id, settled)
-    if releases:
-        outcomes += await attempts.release(worker_id, releases)
+    if said.starts:
+        outcomes += await attempts.start(worker_id, said.starts)
+    if said.reports:
+        outcomes += await attempts.progress(worker_id, said.reports)
+    if said.extensions:
+        outcomes += await attempts.extend(worker_id, said.extensions)
+    outcomes += await _settle(service, worker_id, said.settled)
+    if said.releases:
+        outcomes += await attempts.release(worker_id, said.releases)
     return outcomes
 
 
@@ -312,6 +331,10 @@ def _extension(asked: schemas.ExtendIn) -> Extension:
 
 def _deadline(outcome: Outcome) -> schemas.AcknowledgedOut:
     return schemas.AcknowledgedOut(visible_at=schemas.rfc3339(int(outcome.details[0])))
+
+
+def _told(service: Service, outcomes: Sequence[Outcome]) -> list[schemas.OutcomeOut]:
+    return [_outcome_out(service, outcome) for outcome in outcomes]
 
 
 def _outcome_out(service: Service, outcome: Outcome) -> schemas.OutcomeOut:

@@ -192,6 +192,9 @@ class Claimer:
             self._rate.spend(len(answer.tasks))
         self._on_answer(worker_id, answer)
         await self._pause_if_early(answer, time.monotonic() - asked_at)
+        if 0 < len(answer.tasks) <= WITH_REPORTS and await self._will_report():
+            # The service does one thing at a time: their start is not to wait behind a poll that finds nothing.
+            await self._reports.next_delivery()
 
     async def _wanted(self) -> int:
         """At least one slot and one token; then as many as both allow."""
