@@ -19,6 +19,7 @@ from tideq.client.http.timeouts import Timeouts
 WHOLE = (PLAIN,)
 BYTE_BY_BYTE = tuple(PLAIN[at : at + 1] for at in range(len(PLAIN)))
 PACKED = gzip.compress(b"ok")
+EMPTY_PACKED = b"HTTP/1.1 200 OK\r\nretry-after: 7\r\ncontent-encoding: gzip\r\ncontent-length: 0\r\n\r\n"
 
 
 @pytest.fixture(params=WAYS)
@@ -102,8 +103,10 @@ class TestAnswers:
             (b"HTTP/1.0 503 Busy\r\nRetry-After: 7\r\n\r\nlater", 503, b"later"),
             (b"HTTP/1.1 302 Found\r\nRetry-After: 7\r\nlocation: /y\r\ncontent-length: 0\r\n\r\n", 302, b""),
             (b"HTTP/1.1 204 No Content\r\nretry-after: 7\r\n\r\n", 204, b""),
+            (b"HTTP/1.1 204 No Content\r\nretry-after: 7\r\ncontent-encoding: gzip\r\n\r\n", 204, b""),
+            (EMPTY_PACKED, 200, b""),
         ],
-        ids=["ends with its connection", "is not followed", "has no body"],
+        ids=["ends with its connection", "is not followed", "has no body", "packs no body", "packs nothing"],
     )
     async def test_any_answer_is_told_as_it_is(self, way: Way, answer: bytes, status: int, body: bytes) -> None:
         async with server(answering(answer, closes=True)) as place, sender(way, f"http://{place}") as http:
@@ -118,9 +121,10 @@ class TestAnswers:
             (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nonly", Lost),
             (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", Lost),
             (b"220 mail.example.org ESMTP\r\n\r\n", Lost),
+            (b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n", Lost),
             (b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 2\r\n\r\nok", Misunderstood),
         ],
-        ids=["nothing", "too little", "no end", "no HTTP", "not packed"],
+        ids=["nothing", "too little", "no end", "no HTTP", "another protocol", "not packed"],
     )
     async def test_what_is_no_answer_is_told_and_the_next_call_goes_well(
         self, way: Way, answer: bytes, kind: type[Failure]

@@ -49,10 +49,11 @@ class AnswerParser:
         self.has_begun = True
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.is_last = True
             if self.answer is None:
-                raise Lost(f"the answer is no HTTP: {error}") from error
+                is_upgrade = isinstance(error, httptools.HttpParserUpgrade)  # which says only where
+                raise Lost(f"the answer is no HTTP: {'another protocol begins' if is_upgrade else error}") from error
         if self.answer is None:
             self._check_size(len(data))
             return False
@@ -111,9 +112,9 @@ class AnswerParser:
 
 
 def unpacked(answer: Answer) -> Answer:
-    """As it was before somebody between compressed it."""
+    """As it was before somebody between compressed it. Of nothing there is nothing to unpack."""
     encoding = (answer.header("content-encoding") or "").strip().lower()
-    if encoding in ("", "identity"):
+    if encoding in ("", "identity") or not answer.body:
         return answer
     if encoding not in ("gzip", "x-gzip"):
         raise Misunderstood(f"the answer is encoded as {encoding!r}, which was not asked for")
