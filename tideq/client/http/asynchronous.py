@@ -7,12 +7,12 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from tideq.client.http.address import Address
-from tideq.client.http.answers import Answer, AnswerParser
-from tideq.client.http.failures import Failure, Lost, Stale, Unsent
-from tideq.client.http.readable import is_readable
+from tideq.client.http.answers import Answer
+from tideq.client.http.async_connection import AsyncConnection
+from tideq.client.http.failures import Unsent
 from tideq.client.http.timeouts import Timeouts
 
 MAX_IDLE = 20
@@ -78,8 +78,7 @@ class AsyncPool:
 
     def _kept(self) -> "_Kept":
         """Connections belong to the loop they were made in."""
-        if self._is_closed:
-            raise RuntimeError("the client is closed")
+        self._refuse_if_closed()
         loop = asyncio.get_running_loop()
         if self._here is None or self._here.loop is not loop:
             if self._here is not None:
@@ -87,7 +86,13 @@ class AsyncPool:
             self._here = _Kept(loop, self._max_connections)
         return self._here
 
-    async def _connect(self, loop: asyncio.AbstractEventLoop, seconds: float) -> "_Connection":
+    def _refuse_if_closed(self) -> None:
+        """Asked again after everything that is waited for: meanwhile it may have been closed."""
+        if self._is_closed:
+            raise RuntimeError("the client is closed")
+
+    async def _connect(self, loop: asyncio.AbstractEventLoop, seconds: float) -> AsyncConnection:
+        self._refuse_if_closed()
         options: dict[str, Any] = {}
         if self._address.is_secure:
             self._tls = self._tls or self._trust()
@@ -97,17 +102,18 @@ class AsyncPool:
         where = self._address.host, self._address.port
         try:
             async with asyncio.timeout(seconds):
-                _, connection = await loop.create_connection(lambda: _Connection(loop), *where, **options)
+                _, connection = await loop.create_connection(lambda: AsyncConnection(loop), *where, **options)
         except TimeoutError as error:
             raise Unsent(f"no connection to {where[0]} port {where[1]} within {seconds:g} s") from error
         except (OSError, UnicodeError) as error:
             raise Unsent(str(error) or type(error).__name__) from error
         return connection
 
-    async def _exchange(self, kept: "_Kept", connection: "_Connection", message: bytes, timeouts: Timeouts) -> Answer:
+    async def _exchange(self, kept: "_Kept", connection: AsyncConnection, message: bytes, timeouts: Timeouts) -> Answer:
         """A request that is broken off takes its connection with it: the server notices, and gives it nothing."""
         kept.busy.add(connection)
         try:
+            self._refuse_if_closed()
             answer = await connection.ask(message, timeouts)
         except BaseException:
             connection.abort()
@@ -126,8 +132,8 @@ class _Kept:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, max_connections: int) -> None:
         self.loop = loop
-        self.idle: list[_Connection] = []
-        self.busy: set[_Connection] = set()
+        self.idle: list[AsyncConnection] = []
+        self.busy: set[AsyncConnection] = set()
         self._slots = asyncio.Semaphore(max_connections)
         self._max_connections = max_connections
 
@@ -144,7 +150,7 @@ class _Kept:
     def leave(self) -> None:
         self._slots.release()
 
-    def take(self, idle_seconds: float) -> "_Connection | None":
+    def take(self, idle_seconds: float) -> AsyncConnection | None:
         """The one used last, unless it rested too long: then so did all others."""
         while self.idle:
             connection = self.idle.pop()
@@ -163,114 +169,3 @@ class _Kept:
         """By another loop; where this one has ended, so have its connections."""
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.close)
-
-
-class _Connection(asyncio.Protocol):
-    """One request at a time."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.is_reusable = False
-        self.moved_at = 0.0
-        """When something was last sent or received."""
-        self._loop = loop
-        self._transport: asyncio.Transport | None = None
-        self._parser = AnswerParser()
-        self._answer: asyncio.Future[Answer] | None = None
-        self._is_kept = False
-        self._is_sending = False
-        self._unsent_bytes = 0
-        self._timeouts = Timeouts()
-        self._watch: asyncio.TimerHandle | None = None
-
-    def ask(self, message: bytes, timeouts: Timeouts) -> "asyncio.Future[Answer]":
-        self._is_kept, self.is_reusable = self.is_reusable, False
-        self._parser, self._timeouts = AnswerParser(), timeouts
-        self._answer = self._loop.create_future()
-        self.moved_at = self._loop.time()
-        if self._transport is None:
-            self._fail(Stale("the connection is closed"))
-        else:
-            self._transport.write(message)
-            self._watch_from(self.moved_at + min(timeouts.read, timeouts.write))
-        return self._answer
-
-    @property
-    def has_ended(self) -> bool:
-        """Perhaps unknown to the loop, which may have been busy."""
-        return self._transport is None or is_readable(self._transport.get_extra_info("socket").fileno())
-
-    def abort(self) -> None:
-        self.is_reusable = False
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
-        if self._transport is not None:
-            self._transport.abort()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by descent
-        self._transport.set_write_buffer_limits(high=0)  # so that the last byte's leaving is told
-
-    def data_received(self, data: bytes) -> None:
-        if self._answer is None or self._answer.done():  # nobody asked
-            self.abort()
-            return
-        self.moved_at = self._loop.time()
-        try:
-            if self._parser.feed(data):
-                self._done()
-        except Failure as error:
-            self._fail(error)
-            self.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._transport, self.is_reusable = None, False
-        if self._answer is None or self._answer.done():
-            return
-        try:
-            if exc is None and self._parser.end():
-                self._done()
-                return
-        except Failure as error:
-            self._fail(error)
-            return
-        kind = Stale if self._is_kept and not self._parser.has_begun else Lost
-        failure = kind(f"the connection ended before the answer{f': {exc}' if exc else ''}")
-        failure.__cause__ = exc
-        self._fail(failure)
-
-    def pause_writing(self) -> None:
-        self._is_sending = True
-
-    def resume_writing(self) -> None:
-        self._is_sending, self._unsent_bytes, self.moved_at = False, 0, self._loop.time()
-
-    def _done(self) -> None:
-        if self._answer is not None and self._parser.answer is not None:
-            self.is_reusable = not (self._parser.is_last or self._is_sending or self._transport is None)
-            self._answer.set_result(self._parser.answer)
-
-    def _fail(self, error: Exception) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(error)
-
-    def _watch_from(self, instant: float) -> None:
-        """One timer for many requests: it looks at what is under way when it goes off."""
-        if self._watch is not None:
-            if self._watch.when() <= instant:
-                return
-            self._watch.cancel()
-        self._watch = self._loop.call_at(instant, self._look)
-
-    def _look(self) -> None:
-        self._watch = None
-        if self._transport is None or self._answer is None or self._answer.done():
-            return
-        if self._is_sending and (unsent := self._transport.get_write_buffer_size()) != self._unsent_bytes:
-            self._unsent_bytes, self.moved_at = unsent, self._loop.time()
-        seconds = self._timeouts.write if self._is_sending else self._timeouts.read
-        if self._loop.time() < self.moved_at + seconds:
-            self._watch_from(self.moved_at + seconds)
-            return
-        self._fail(Lost(f"it did not {'take the request' if self._is_sending else 'answer'} within {seconds:g} s"))
-        self.abort()

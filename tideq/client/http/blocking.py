@@ -38,8 +38,7 @@ class Pool:
 
     def ask(self, message: bytes, timeouts: Timeouts, *, is_repeatable: bool = True) -> Answer:
         """Raises a Failure. What must not be sent twice gets a new connection: a kept one may be about to end."""
-        if self._is_closed:
-            raise RuntimeError("the client is closed")
+        self._refuse_if_closed()
         if self._process != os.getpid():
             self._begin()
         slots = self._slots
@@ -56,7 +55,7 @@ class Pool:
             slots.release()
 
     def close(self) -> None:
-        """What is under way in other threads ends with its answer."""
+        """What is under way in other threads ends with its answer; who still waits for a connection is told."""
         self._is_closed = True
         while connection := self._take():
             connection.close()
@@ -79,7 +78,13 @@ class Pool:
                 connection.close()
         return None
 
+    def _refuse_if_closed(self) -> None:
+        """Asked again after everything that is waited for: meanwhile it may have been closed."""
+        if self._is_closed:
+            raise RuntimeError("the client is closed")
+
     def _connect(self, seconds: float) -> "_Connection":
+        self._refuse_if_closed()
         where = self._address.host, self._address.port
         try:
             plain = socket.create_connection(where, seconds)
@@ -101,6 +106,7 @@ class Pool:
         """One that is broken off takes its connection with it, lest its answer be taken for the next one's."""
         process = self._process
         try:
+            self._refuse_if_closed()
             answer = connection.ask(message, timeouts)
         except BaseException:
             connection.close()
