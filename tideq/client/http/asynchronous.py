@@ -6,6 +6,7 @@ A request costs 25 to 60 µs of CPU here, and 720 to 1,050 through httpx (loopba
 import asyncio
 import contextlib
 import ssl
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,11 @@ HAPPY_EYEBALLS_SECONDS = 0.25
 
 
 class AsyncPool:
-    """One server, as many connections as there are requests at a time, kept for the next ones."""
+    """One server, as many connections as there are requests at a time, kept for the next ones.
+
+    Connections belong to the loop they were made in. Several loops may ask at once, each in its thread and each with as
+    many connections as are allowed.
+    """
 
     def __init__(
         self,
@@ -40,7 +45,8 @@ class AsyncPool:
         self._max_idle = max_idle
         self._idle_seconds = idle_seconds
         self._is_closed = False
-        self._here: _Kept | None = None
+        self._kept_by: dict[asyncio.AbstractEventLoop, _Kept] = {}
+        self._changing = threading.Lock()
 
     @staticmethod
     def fits_here() -> bool:
@@ -70,21 +76,27 @@ class AsyncPool:
         await asyncio.sleep(0)  # in which they are closed
 
     def close(self) -> None:
-        self._is_closed = True
-        if self._here is not None and self._here.loop is asyncio.get_running_loop():
-            self._here.close()
-        elif self._here is not None:
-            self._here.abandon()
+        with self._changing:
+            self._is_closed = True
+            kept_by, self._kept_by = self._kept_by, {}
+        for loop, kept in kept_by.items():
+            if loop is asyncio.get_running_loop():
+                kept.close()
+            else:
+                kept.abandon()
 
     def _kept(self) -> "_Kept":
-        """Connections belong to the loop they were made in."""
         self._refuse_if_closed()
         loop = asyncio.get_running_loop()
-        if self._here is None or self._here.loop is not loop:
-            if self._here is not None:
-                self._here.abandon()
-            self._here = _Kept(loop, self._max_connections)
-        return self._here
+        return self._kept_by.get(loop) or self._kept_for(loop)
+
+    def _kept_for(self, loop: asyncio.AbstractEventLoop) -> "_Kept":
+        """One that is new. Nothing tells when one ends: those that have are forgotten here."""
+        with self._changing:
+            self._refuse_if_closed()
+            self._kept_by = {each: kept for each, kept in self._kept_by.items() if not each.is_closed()}
+            kept = self._kept_by[loop] = _Kept(loop, self._max_connections)
+            return kept
 
     def _refuse_if_closed(self) -> None:
         """Asked again after everything that is waited for: meanwhile it may have been closed."""
