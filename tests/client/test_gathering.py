@@ -227,6 +227,32 @@ class TestCancellation:
 
         assert sorted(scripted.sizes) == [1, 1, 2]
 
+    async def test_one_of_a_refused_request_that_nobody_wants_any_more_is_not_tried_again(self) -> None:
+        async with service() as (scripted, client):
+            is_full = True
+
+            def refuse(number: int, _size: int) -> tuple[int, str] | None:
+                return (429, "queue-full") if is_full and number > 0 else None
+
+            def tries(n: int) -> int:
+                return sum(tasks[0]["parameters"]["n"] == n for tasks in scripted.requests if len(tasks) == 1)
+
+            scripted.refuse = refuse
+            scripted.go.set()
+            calls = submitting(client, 3)
+            while not (tries(1) and tries(2)):
+                await scripted.arrived.get()
+            calls[1].cancel()
+            await asyncio.wait([calls[1]])
+            before, others = tries(1), tries(2)
+            while tries(2) < others + 20:
+                await scripted.arrived.get()
+            is_full = False
+            told = await asyncio.gather(*calls, return_exceptions=True)
+
+        assert [isinstance(each, asyncio.CancelledError) for each in told] == [False, True, False]
+        assert tries(1) <= before + 1  # which may have been on its way
+
     async def test_a_client_that_is_closed_leaves_nobody_waiting(self) -> None:
         async with service() as (scripted, client):
             client.transport.policy = RetryPolicy(deadline_seconds=0)

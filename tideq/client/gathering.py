@@ -213,7 +213,8 @@ class _Group:
         async with asyncio.TaskGroup() as sending:
             for each in together:
                 if not each.answer.done():
-                    sending.create_task(self._send_alone(each, Attempts(self._transport.policy)))
+                    alone = sending.create_task(self._send_alone(each, Attempts(self._transport.policy)))
+                    each.request = _Request([each], alone)  # ends with its caller, whatever the others do
 
 
 class _Impatient(Attempts):
