@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import os
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -15,7 +16,7 @@ from tideq.client.connection import connection_from
 from tideq.client.http import answers
 from tideq.client.http.answers import AnswerParser
 from tideq.client.http.failures import Failure, Lost, Misunderstood, Stale
-from tideq.client.http.proxies import has_proxy
+from tideq.client.http.proxies import has_proxy, proxies_in
 
 STATS = b'{"queue": {}}'
 LEAN: tuple[Way, ...] = ("lean async", "lean sync")
@@ -238,17 +239,25 @@ class TestProxies:
             ("http://aexample.org", {"http_proxy": "http://p:1", "no_proxy": "example.org"}, True),
             ("http://127.0.0.1:8080", {"http_proxy": "http://p:1", "no_proxy": "localhost,127.0.0.1"}, False),
             ("http://127.0.0.1:8080", {"http_proxy": "http://p:1", "no_proxy": "*"}, False),
+            ("http://a.example.org", {"HTTP_PROXY": "http://p:1", "http_proxy": ""}, False),
+            ("http://a.example.org", {"http_proxy": "http://p:1", "NO_PROXY": "*", "no_proxy": "b"}, True),
+            ("http://a.example.org", {"HTTP_PROXY": "http://p:1", "REQUEST_METHOD": "GET"}, False),
+            ("http://a.example.org", {"http_proxy": "http://p:1", "REQUEST_METHOD": "GET"}, True),
         ],
     )
-    def test_one_is_used_where_the_environment_says_so(
+    def test_one_is_used_where_the_given_environment_says_so_which_is_read_as_python_does(
         self, url: str, environ: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
             monkeypatch.delenv(name)
-        for name, value in environ.items():
-            monkeypatch.setenv(name, value)
+        with monkeypatch.context() as real:
+            for name, value in environ.items():
+                real.setenv(name, value)
+            as_python_does = urllib.request.getproxies_environment()
+        monkeypatch.setenv("no_proxy" if expected else "all_proxy", "*")
 
-        assert has_proxy(url, os.environ) is expected
+        assert has_proxy(url, environ) is expected
+        assert proxies_in(environ) == as_python_does
 
     async def test_calls_go_through_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         heard: list[bytes] = []
