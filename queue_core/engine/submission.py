@@ -18,6 +18,7 @@ NO_TRACE = TraceContext()
 encode = msgspec.msgpack.Encoder().encode
 unpack_definition = msgspec.msgpack.Decoder(Definition).decode
 DEFAULTS = msgspec.structs.astuple(Definition("", b""))
+USUAL = DEFAULTS[2:]
 MAX_KNOWN_KINDS = 1_000
 """Clients choose what kinds there are: more than this are worked out again."""
 
@@ -158,6 +159,8 @@ def pack_definition(definition: Definition) -> bytes:
 
 
 def _packed(values: tuple[Any, ...]) -> bytes:
+    if values[2:] == USUAL:
+        return encode(values[:2])
     end = len(values)
     while end > 2 and values[end - 1] == DEFAULTS[end - 1]:
         end -= 1
