@@ -37,7 +37,7 @@ class Shape:
         self.kind = kind
         self.attributes = attributes
         self.encoded = b""
-        """For the exporter, which encodes it when it first meets it: six attributes took 5 µs, every time."""
+        """For the exporter, which encodes it when it first meets it: a `send` span took 5.8 µs without, 1.4 with it."""
 
 
 class Span(msgspec.Struct, frozen=True, gc=False):
@@ -90,6 +90,6 @@ class Tracing(Protocol):
         """So many were not made, for want of room."""
         ...
 
-    def record(self, span: Span) -> None:
+    def record(self, span: Span, /) -> None:
         """Takes it or drops it, and never waits."""
         ...

@@ -1,7 +1,6 @@
 """What is kept for transitions of the same looks is what would be made of each of them."""
 
-import json
-
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +10,6 @@ from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.task import TraceContext
 from tideq.queue_core.tracing import Span
 from tideq.workers.monitor.journal.alike import Alike
-from tideq.workers.monitor.journal.lines import TransitionLines
 from tideq.workers.monitor.journal.spans import LifeSpans
 from tideq.workers.monitor.journal.transition import Transition
 
@@ -41,8 +39,8 @@ chosen = st.fixed_dictionaries({name: st.sampled_from(values) for name, values i
 
 
 def is_possible(each: Transition) -> bool:
-    """What was executing had been started."""
-    return each.source != TaskState.EXECUTING or each.looks[-1]
+    """What was executing had been started, and what was assigned had a lease."""
+    return each.source != TaskState.EXECUTING or bool(each._record[NAMES.index("started_ms")])  # pyright: ignore[reportPrivateUsage]
 
 
 stories = st.lists(
@@ -50,29 +48,25 @@ stories = st.lists(
 )
 
 
-@given(stories)
-def test_lines_say_of_each_what_is_its_own(transitions: list[Transition]) -> None:
-    together, apart = list[str](), list[str]()
+@pytest.mark.parametrize("reason", list(Reason))
+@pytest.mark.parametrize("name", CHOICES)
+def test_two_that_differ_in_one_thing_are_told_apart(reason: Reason, name: str) -> None:
+    common = {each: values[-1] for each, values in CHOICES.items()} | {"reason": reason.encode()}
+    each_way = [transition(0, "a", {**common, name: value}) for value in CHOICES[name]]
+    check_told_as_if_alone([each for each in each_way if is_possible(each)])
 
-    TransitionLines(together.append, for_people=False).hear(transitions)
-    for each in transitions:
-        TransitionLines(apart.append, for_people=False).hear([each])
 
-    assert "".join(together) == "".join(apart)
-    for line, each in zip("".join(together).splitlines(), transitions, strict=True):
-        said = json.loads(line)
-        assert said["task_id"] == each.task_id
-        assert (said["task_type"], said["priority"], said["worker_id"]) == (
-            each.task_type,
-            each.priority,
-            each.worker_id,
-        )
-        assert (said["from"], said["to"], said["reason"]) == (each.source, each.state, each.reason)
-        assert said["attempt"] == each.attempt
+def test_types_are_told_apart() -> None:
+    common = {each: values[-1] for each, values in CHOICES.items()}
+    check_told_as_if_alone([transition(0, task_type, {**common, "reason": b"succeeded"}) for task_type in "ab"])
 
 
 @given(stories)
-def test_spans_have_the_attributes_of_their_own_transition(transitions: list[Transition]) -> None:
+def test_spans_are_told_as_if_there_were_no_others(transitions: list[Transition]) -> None:
+    check_told_as_if_alone(transitions)
+
+
+def check_told_as_if_alone(transitions: list[Transition]) -> None:
     together, apart = Recording(), Recording()
 
     LifeSpans(together, "default").hear(transitions)

@@ -30,9 +30,8 @@ log = structlog.get_logger("tideq.telemetry")
 class Outlet(SpanProcessor):
     """Takes spans of ours and, as a processor of the SDK's, those that applications make.
 
-    Ours are encoded where they are sent, a batch in one go: 2 µs each. One at a time, between other work, it took four,
-    because nothing it needs is in the processor's caches then; and a thread that lets others work in between slows
-    both.
+    Ours are encoded where they are sent, a batch in one go: 2 µs each. A submission's two spans cost 17 µs that way, 28
+    where the thread let others work after every 256, and more where each was encoded when it was taken.
     """
 
     def __init__(self, exporters: Sequence[SpanExporter], resource: Resource, environ: Mapping[str, str]) -> None:

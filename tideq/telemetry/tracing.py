@@ -23,7 +23,7 @@ class OtelTracing:
     def __init__(self, outlet: Outlet, samplers: Samplers) -> None:
         self.outlet = outlet
         self.record: Callable[[Span], None] = outlet.take
-        """The outlet's own: between other work every call that only calls another takes a microsecond."""
+        """The outlet's own, without a call in between."""
         self._samplers = samplers
 
     @property
@@ -34,7 +34,7 @@ class OtelTracing:
         """Whoever began the trace decides; only samplers that say so by their name do not care."""
         samplers = self._samplers
         if parent is None:
-            # Both ids of one number: every call counts here, for every request.
+            # Both ids of one number: this is done for every request.
             ids = f"{getrandbits(192) | ONE_EACH:048x}"
             trace_id, span_id = ids[:32], ids[32:]
             is_sampled = self._asks(None, trace_id, name) if samplers.fixed is None else samplers.fixed

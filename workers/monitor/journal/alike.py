@@ -12,7 +12,7 @@ MAX_KNOWN = 4_096
 
 
 class Alike(Generic[T]):
-    """`make` may use nothing of a transition but what is in its looks."""
+    """`make` may use nothing of a transition but what follows from its looks; its source does not."""
 
     def __init__(self, make: Callable[[Transition], T], max_known: int = MAX_KNOWN) -> None:
         self._make = make

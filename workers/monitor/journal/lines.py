@@ -9,7 +9,6 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from tideq.workers.monitor.journal.alike import Alike
 from tideq.workers.monitor.journal.transition import Transition
 
 
@@ -18,26 +17,19 @@ class TransitionLines:
 
     def __init__(self, write: Callable[[str], None], *, for_people: bool) -> None:
         self._write = write
-        self._line = _words if for_people else self._document
-        self._middle = Alike(_middle)
+        self._line = _words if for_people else _document
 
     def hear(self, transitions: Sequence[Transition]) -> None:
         self._write("".join(map(self._line, transitions)))
 
-    def _document(self, each: Transition) -> str:
-        """By hand: 1 µs a line, where the library took 9. Ids and instants need no quoting."""
-        return (
-            f'{{"event": "transition", "task_id": "{each.task_id}", "trace_id": "{_trace_id(each)}", '
-            f'{self._middle(each)}, "level": "info", "timestamp": "{_instant(each.at_ms)}"}}\n'
-        )
 
-
-def _middle(each: Transition) -> str:
-    """In ASCII: what is beyond is escaped, line separators of other alphabets included."""
+def _document(each: Transition) -> str:
+    """By hand, 2 µs a line instead of 9: all but the names is words of ours, hexadecimal digits and numbers."""
     return (
-        f'"task_type": {json.dumps(each.task_type)}, "priority": {json.dumps(each.priority)}, '
-        f'"worker_id": {json.dumps(each.worker_id)}, "attempt": {each.attempt}, "from": "{each.source}", '
-        f'"to": "{each.state}", "reason": "{each.reason}"'
+        f'{{"event": "transition", "task_id": "{each.task_id}", "trace_id": "{_trace_id(each)}", '
+        f'"task_type": {_quoted(each.task_type)}, "priority": {_quoted(each.priority)}, '
+        f'"worker_id": {_quoted(each.worker_id)}, "attempt": {each.attempt}, "from": "{each.source}", '
+        f'"to": "{each.state}", "reason": "{each.reason}", "level": "info", "timestamp": "{_instant(each.at_ms)}"}}\n'
     )
 
 
@@ -47,6 +39,12 @@ def _words(each: Transition) -> str:
         f"{_shown(each.task_type)} attempt={each.attempt} worker={_shown(each.worker_id) or '-'} "
         f"trace={_trace_id(each) or '-'}\n"
     )
+
+
+@functools.lru_cache(maxsize=10_000)
+def _quoted(text: str) -> str:
+    """As JSON, in ASCII: what is beyond is escaped, line separators of other alphabets included."""
+    return json.dumps(text)
 
 
 def _shown(text: str) -> str:

