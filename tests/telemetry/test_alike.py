@@ -39,7 +39,7 @@ chosen = st.fixed_dictionaries({name: st.sampled_from(values) for name, values i
 
 
 def is_possible(each: Transition) -> bool:
-    """What was executing had been started, and what was assigned had a lease."""
+    """What was executing had been started."""
     return each.source != TaskState.EXECUTING or bool(each._record[NAMES.index("started_ms")])  # pyright: ignore[reportPrivateUsage]
 
 

@@ -176,7 +176,7 @@ class Transition:
 
     @property
     def looks(self) -> "Looks":
-        """What many tasks' have in common, and attributes are made of. Whether it had begun says whose `attempt` it is."""
+        """What many have in common, and attributes are made of. `attempt` depends on whether it had begun."""
         record = self._record
         priority, had_begun = _priority(record[AGE_BUCKET]), bool(record[STARTED])
         return self.task_type, priority, record[STATE], record[REASON], record[ATTEMPT], record[WORKER], had_begun
