@@ -218,7 +218,10 @@ async def sync(request: Http, worker_id: FromPath[str], service: InjectedService
         out = _poll_out(service, claim)
         answer = schemas.SyncOut(outcomes=told, tasks=out.tasks, cancel=out.cancel, should_drain=out.should_drain)
         return _hand_over(service, worker_id, asked, claim, answer)
-    # Both in one trip to the store: a handler waits for the answer to its start.
+    if said.is_starts_alone:
+        # Handlers wait for this. Whoever was given the tasks a moment ago was heard of then, and told what to stop.
+        told = _told(service, await _apply(service, worker_id, said))
+        return json_answer(schemas.SyncOut(outcomes=told, tasks=[], cancel=[], should_drain=False))
     beating = service.engine.fleet.heartbeat(worker_id)
     outcomes, beat = await asyncio.gather(_apply(service, worker_id, said), beating)
     told, cancel = _told(service, outcomes), _task_ids(beat.stops)
@@ -260,6 +263,10 @@ class Said(NamedTuple):
     extensions: list[Extension]
     settled: list[Success | Failure]
     releases: list[Held]
+
+    @property
+    def is_starts_alone(self) -> bool:
+        return bool(self.starts) and not (self.reports or self.extensions or self.settled or self.releases)
 
 
 def _said(service: Service, asked: schemas.SyncIn) -> Said:

@@ -10,6 +10,7 @@ import pytest
 from tests.api.bench import Bench, Json, assert_problem, held, until
 from tests.kit import Kit
 from tideq.api.service import Service
+from tideq.queue_core.engine.fleet import Fleet, Heartbeat
 
 VERBS: dict[str, Json] = {
     "poll": {"available_capacity": 1},
@@ -113,6 +114,29 @@ async def test_a_whole_life_by_sync(bench: Bench, kit: Kit) -> None:
     assert [task["task_id"] for task in third["tasks"]] == [ids[2]]
     states = [(await bench.read(task_id))["status"] for task_id in ids]
     assert states == ["completed", "failed", "assigned"]
+
+
+async def test_a_sync_is_a_heartbeat_unless_it_only_starts_what_was_just_claimed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Handlers wait for their start, and the claim before it was a sign of life."""
+    beats, heartbeat = list[str](), Fleet.heartbeat
+
+    async def noted(self: Fleet, worker_id: str, health: bytes = b"") -> Heartbeat:
+        beats.append(worker_id)
+        return await heartbeat(self, worker_id, health)
+
+    monkeypatch.setattr(Fleet, "heartbeat", noted)
+    worker_id = await bench.register()
+    await bench.submit()
+    task = await bench.claimed(worker_id)
+
+    started = await bench.sync(worker_id, starts=[held(task)])
+    beats_of_starting = list(beats)
+    settled = await bench.sync(worker_id, results=[{**held(task), "status": "completed", "result": 1}])
+
+    assert [outcome["ok"] for outcome in (*started["outcomes"], *settled["outcomes"])] == [True, True]
+    assert (beats_of_starting, beats) == ([], [worker_id])
 
 
 async def test_a_repeated_poll_gets_what_it_was_given_and_no_more(bench: Bench) -> None:
