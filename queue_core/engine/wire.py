@@ -23,6 +23,7 @@ class Wire(asyncio.Protocol):
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
+        self._is_aborted = False
         self._reader: Any = untyped.Reader(
             protocolError=InvalidResponse, replyError=cast("Any", BaseParser).parse_error, notEnoughData=NOT_ENOUGH
         )
@@ -50,7 +51,10 @@ class Wire(asyncio.Protocol):
         self._transport.close()
 
     def abort(self) -> None:
-        self._transport.abort()
+        """Once: with TLS uvloop has no connection left to abort a second time, and says so by an AttributeError."""
+        if not self._is_aborted:
+            self._is_aborted = True
+            self._transport.abort()
 
     async def end(self) -> None:
         self.abort()
@@ -66,6 +70,7 @@ class Wire(asyncio.Protocol):
             self.give_up(ConnectionLost(f"the server does not speak as expected: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._is_aborted = True
         self.give_up(ConnectionLost(f"connection closed by the server: {exc}"))
         self._stream.connection_lost(exc)
 
