@@ -65,8 +65,10 @@ async def settled(scene: Scene) -> None:
         with contextlib.suppress(httpx.HTTPError):
             async with httpx.AsyncClient(timeout=20) as http:
                 answer = await http.get(f"{scene.urls[0]}/api/v1/queue/stats")
+                # A list waits for history. Without it the last tasks can be done before history has heard of them.
+                heard = await http.get(f"{scene.urls[0]}/api/v1/tasks", params={"limit": 1})
             is_empty = answer.status_code == 200 and not any(answer.json()["queue"]["by_state"].values())
-            return is_empty and not await asyncio.to_thread(live_count, scene)
+            return is_empty and heard.status_code == 200 and not await asyncio.to_thread(live_count, scene)
         return False
 
     await until(is_settled)
