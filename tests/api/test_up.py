@@ -136,11 +136,19 @@ def test_killed_it_leaves_nothing_behind_and_starts_again_at_once(tmp_path: Path
     _until_gone(pids)
 
 
+def _command(pid: int) -> str:
+    """Nothing of one that has ended since: PostgreSQL begins processes that do."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 def test_without_the_demo_nobody_does_the_work(tmp_path: Path) -> None:
     with up(tmp_path / "data", "--no-demo") as running:
-        commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in running.descendants()]
+        commands = [_command(pid) for pid in running.descendants()]
 
-    assert commands
+    assert any(commands)
     assert not any("demo.py" in command for command in commands)
     assert "demo worker" not in running.said
 
