@@ -46,7 +46,7 @@ KINDS = {"int", "text", "number"}
 OOM_RETRY_AFTER_MS = 5_000
 MAX_LOADS = 4
 MAX_CONCURRENT_CALLS = 8
-"""The store runs one script at a time; more connections would only wait there instead of here."""
+"""The store runs one script at a time; more calls under way would only wait there instead of here."""
 
 REFUSALS = ("MISCONF", "LOADING", "READONLY", "CLUSTERDOWN", "NOREPLICAS", "BUSY")
 ASTRAY = (ClusterDownError, AskError, TryAgainError)
