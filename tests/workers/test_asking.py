@@ -145,3 +145,32 @@ async def test_slots_are_kept_for_what_was_asked_for_until_it_is_answered() -> N
     assert (first["available_capacity"], free_meanwhile, slots.free) == (SLOTS, 0, SLOTS)
     assert again == first
     assert claimer.ask("w1", is_time=False) == claimer.ask("w2", is_time=True) == {}
+
+
+async def test_a_few_tasks_are_started_before_more_are_polled_for(service: ScriptedService) -> None:
+    """Their handlers wait for it; a service does one thing at a time."""
+    order = list[str]()
+
+    async def one_task(path: str, body: Json) -> Reply | None:
+        is_first = path.endswith("/poll") and "poll" not in order
+        if path.endswith("/poll"):
+            order.append("poll")
+        if body.get("starts"):
+            await asyncio.sleep(0.05)  # in which a poll that does not wait for it would come
+            order.append("started")
+        reply = await obliging(path, {**body, "wait_seconds": 0} if is_first else body)
+        if is_first:
+            reply.body["tasks"] = [_given("1")]
+        return reply
+
+    async def instant() -> None:
+        pass
+
+    service.script = one_task
+    handlers = Handlers()
+    handlers.add(Handler("instant", instant))
+
+    async with running(Worker(WorkerSettings(url=service.url, concurrency=200), handlers).run()):
+        await until(lambda: len(order) == 3)
+
+    assert order == ["poll", "started", "poll"]
