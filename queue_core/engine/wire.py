@@ -6,6 +6,7 @@ nothing else.
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -18,7 +19,7 @@ untyped: Any = hiredis
 NOT_ENOUGH = object()
 
 
-class Wire(asyncio.Protocol):
+class Wire(asyncio.Protocol, ABC):
     """`connection` is the driver's, connected."""
 
     def __init__(self, connection: Any) -> None:
@@ -38,13 +39,13 @@ class Wire(asyncio.Protocol):
     def send(self, words: Sequence[Any]) -> None:
         self._transport.write(b"".join(self.connection.pack_command(*words)))
 
+    @abstractmethod
     def hear(self, reply: Any) -> None:
         """An answer or an error, or what the server says by itself."""
-        raise NotImplementedError
 
+    @abstractmethod
     def give_up(self, error: RedisError) -> None:
         """Nothing more will be heard, for this reason; may be called again."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Once the server has read what was sent."""
