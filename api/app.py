@@ -1,5 +1,6 @@
 """The whole assembly on one screen."""
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,8 +16,8 @@ from litestar.types import ASGIApp
 from tideq.api import problems
 from tideq.api.auth import Gate, MethodsAsked, allowed_roles, check_role
 from tideq.api.dashboard import pages
-from tideq.api.express import Express, Middleware
-from tideq.api.meters import RequestMeter
+from tideq.api.express import Express
+from tideq.api.meters import Begin, Note, Noticing
 from tideq.api.openapi.documentation import Documentation
 from tideq.api.presence import CallerGone
 from tideq.api.queries import check_query
@@ -64,10 +65,10 @@ def create_app(service: Service) -> Litestar:
     async def provide_documentation() -> Documentation:
         return described
 
-    noticing: Middleware = DefineMiddleware(RequestMeter, meters=service.meters)
+    begin: Begin = functools.partial(Note, service.meters)
     if service.tracing is not None:
-        noticing = DefineMiddleware(RequestTracer, tracing=service.tracing, meters=service.meters)
-    around: list[Middleware] = [SafeHeaders, noticing]
+        begin = RequestTracer(service.tracing, service.meters).begin
+    around: list[Any] = [SafeHeaders, DefineMiddleware(Noticing, begin=begin)]
     app = Litestar(
         route_handlers=[
             tasks.router,
@@ -94,9 +95,15 @@ def create_app(service: Service) -> Litestar:
     )
     for handler in handlers(app):
         allowed_roles(handler)
-    app.asgi_handler = Express(app.asgi_handler, service, routes(app), around, refuse)
+    app.asgi_handler = Express(app.asgi_handler, service, routes(app), begin, refuse)
     described = Documentation(lambda: routes(app), service.settings.queue)
     return app
+
+
+def express_of(app: Any) -> Express | None:
+    """The short way for frequent calls, where the application has one."""
+    handler = getattr(app, "asgi_handler", None)
+    return handler if isinstance(handler, Express) else None
 
 
 def handlers(app: Litestar) -> Iterator[HTTPRouteHandler]:

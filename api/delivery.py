@@ -10,13 +10,11 @@ earlier one is not taken back, since the earlier one may have arrived.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import structlog
-from litestar import Response
-from litestar.types import Receive, Scope, Send
+from litestar.types import Receive, Send
 
-from tideq.api.answers import JSON, body_part, head_of
+from tideq.api.answers import Answer, body_part, head_of
 from tideq.api.presence import gone
 from tideq.queue_core.errors import QueueError
 
@@ -27,27 +25,12 @@ back, the loss of the connection, the message about it."""
 log = structlog.get_logger(__name__)
 
 
-async def deliver(answer: Response[bytes], receive: Receive, send: Send) -> None:
-    """What Litestar does with an answer, past its own objects for it."""
-    if isinstance(answer, Handover):
-        await answer.hand_over(receive, send)
-    else:
-        await send(head_of(answer))
-        await send(body_part(answer.content, more=False))
-
-
-class Handover(Response[bytes]):
+class Handover(Answer):
     def __init__(self, content: bytes, take_back: Callable[[], Awaitable[object]]) -> None:
-        super().__init__(content, status_code=200, media_type=JSON)
+        super().__init__(content)
         self._take_back = take_back
 
-    def to_asgi_response(self, *_: Any, **_options: Any) -> Any:
-        async def answer(_scope: Scope, receive: Receive, send: Send) -> None:
-            await self.hand_over(receive, send)
-
-        return answer
-
-    async def hand_over(self, receive: Receive, send: Send) -> None:
+    async def send(self, receive: Receive, send: Send) -> None:
         leaving = asyncio.ensure_future(gone(receive))
         is_delivered = False
         try:

@@ -8,7 +8,7 @@ apart and added up.
 import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
@@ -80,15 +80,32 @@ class Meters:
         return {"tideq_http_requests_total": counts, "tideq_http_request_duration_seconds": {**by_route}}
 
 
-class RequestMeter:
-    """Goes around everything behind the routing, so that it knows routes and never the paths people make up."""
+class Note:
+    """One request, from when its route is known, and never the path people make up, to when it is answered."""
 
-    def __init__(self, app: ASGIApp, meters: Meters) -> None:
-        self._app = app
+    def __init__(self, meters: Meters, scope: Any) -> None:
         self._meters = meters
+        self._scope = scope
+        self._began = time.perf_counter()
+
+    def end(self, status: int, _error: Exception | None = None) -> None:
+        scope, seconds = self._scope, time.perf_counter() - self._began
+        self._meters.note_request(scope["path_template"], scope["method"], status, seconds)
+
+
+Begin = Callable[[Any], Note]
+"""With the request's scope, behind the routing."""
+
+
+class Noticing:
+    """Goes around everything behind the routing. What becomes of a request is told to its note."""
+
+    def __init__(self, app: ASGIApp, begin: Begin) -> None:
+        self._app = app
+        self._begin = begin
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        began, status = time.perf_counter(), GONE
+        note, status, failure = self._begin(scope), GONE, None
 
         def noting(message: Message) -> Awaitable[None]:
             nonlocal status
@@ -98,11 +115,13 @@ class RequestMeter:
 
         try:
             await self._app(scope, receive, noting)  # type: ignore[arg-type]
-        except CallerGone:
-            raise
         except Exception as error:
-            status = problem_of(error)[0].status
+            status, failure = outcome_of(error)
             raise
         finally:
-            context: Any = scope
-            self._meters.note_request(context["path_template"], context["method"], status, time.perf_counter() - began)
+            note.end(status, failure)
+
+
+def outcome_of(error: Exception) -> tuple[int, Exception | None]:
+    """The status it is answered with, and itself unless nobody was there to be answered."""
+    return (GONE, None) if isinstance(error, CallerGone) else (problem_of(error)[0].status, error)

@@ -7,6 +7,7 @@ to be addressed by a name that somebody could own, and whoever says to come from
 Not promised against who controls the names of the local network: names without a dot are taken for one's own.
 """
 
+import functools
 import ipaddress
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ def check_neighbour(host: str, origin: str, allowed_hosts: tuple[str, ...]) -> N
         raise Forbidden("an open service takes no requests from pages of other places")
 
 
+@functools.lru_cache(maxsize=1_024)
 def is_ours(host: str, allowed_hosts: tuple[str, ...]) -> bool:
     """An address, a name that no registry gives away, or one the operator named."""
     name = _name(host)

@@ -5,6 +5,7 @@ asked for so long that what is remembered says nothing any more.
 """
 
 import asyncio
+from collections.abc import Sequence
 
 from tideq.queue_core.background import end
 from tideq.queue_core.engine.insight import Insight
@@ -23,10 +24,14 @@ class Pace:
 
     async def estimate(self, ahead: int | None) -> float | None:
         """Seconds until so many have finished; None where nobody knows: nothing finished lately, or it is hidden."""
-        if ahead is None:
-            return None
-        await self._keep_up()
-        return round(ahead * 60 / self._finished_last_minute, 1) if self._finished_last_minute else None
+        (seconds,) = await self.estimates([ahead])
+        return seconds
+
+    async def estimates(self, ahead: Sequence[int | None]) -> list[float | None]:
+        if ahead != [None]:
+            await self._keep_up()
+        finished = self._finished_last_minute
+        return [None if each is None or not finished else round(each * 60 / finished, 1) for each in ahead]
 
     async def close(self) -> None:
         if self._looking is not None:

@@ -17,6 +17,7 @@ MAX_NESTING = 32
 
 T = TypeVar("T")
 
+_decode_any = msgspec.json.Decoder().decode
 decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
@@ -40,16 +41,19 @@ def decode(body: bytes, kind: type[T]) -> T:
         raise BadRequest(f"the body is not JSON: {error}") from error
 
 
-def check_document(field: str, document: bytes) -> bytes:
-    """A JSON value that is kept as its bytes: well-formed, and nothing in it that a database refuses."""
+def check_document(field: str, document: bytes, place: str = "") -> bytes:
+    """A JSON value that is kept as its bytes: well-formed, and nothing in it that a database refuses.
+
+    `place` is what comes before the field in the body.
+    """
     try:
-        msgspec.json.decode(document)
+        _decode_any(document)
     except msgspec.ValidationError as error:
-        raise UnprocessableContent(f"{field}: {error}", pointer=f"/{field}") from error
+        raise UnprocessableContent(f"{place}{field}: {error}", pointer=f"/{place}{field}") from error
     except UnicodeDecodeError as error:
-        raise BadRequest(f"{field} is not UTF-8") from error
+        raise BadRequest(f"{place}{field} is not UTF-8") from error
     except msgspec.DecodeError as error:
-        raise BadRequest(f"{field} is not JSON: {error}") from error
+        raise BadRequest(f"{place}{field} is not JSON: {error}") from error
     return document
 
 

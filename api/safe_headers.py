@@ -13,7 +13,7 @@ SAFE = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-_RAW = [(name.encode(), value.encode()) for name, value in SAFE.items()]
+RAW = [(name.encode(), value.encode()) for name, value in SAFE.items()]
 
 
 class SafeHeaders:
@@ -27,7 +27,7 @@ class SafeHeaders:
             if message["type"] == "http.response.start":
                 given = list(message["headers"])
                 known = {name.lower() for name, _ in given}
-                message["headers"] = given + [each for each in _RAW if each[0] not in known]
+                message["headers"] = given + [each for each in RAW if each[0] not in known]
             return send(message)
 
         await self._app(scope, receive, adding)  # type: ignore[arg-type] - messages of every kind

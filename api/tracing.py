@@ -7,15 +7,13 @@ the sampler begins a trace with it; workers' polls, probes and scrapes would onl
 import functools
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
 from litestar import Request
-from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-from tideq.api.meters import GONE, Meters, RequestMeter
-from tideq.api.presence import CallerGone
+from tideq.api.meters import Meters, Note
 from tideq.api.problems import TYPE_PREFIX, problem_of
 from tideq.queue_core import telemetry
 from tideq.queue_core.task import Claim, ClaimedTask, TraceContext
@@ -28,48 +26,34 @@ ROOTS = "/api/"
 
 
 class RequestTracer:
-    """Behind the routing, so that spans are named by routes and never by the paths people make up.
+    """Begins requests' notes: those that are traced become spans, named by their routes."""
 
-    It meters what it traces, to be one layer around a request and not two.
-    """
-
-    def __init__(self, app: ASGIApp, tracing: Tracing, meters: Meters) -> None:
-        self._app = app
-        self._metered: ASGIApp = RequestMeter(app, meters)
+    def __init__(self, tracing: Tracing, meters: Meters) -> None:
         self._meters = meters
         self._tracing = tracing
 
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        context: Any = scope
-        route, parent = context["path_template"], _parent(context["headers"])
+    def begin(self, scope: Any) -> Note:
+        route, parent = scope["path_template"], _parent(scope["headers"])
         if parent is None and not route.startswith(ROOTS):
-            return self._metered(scope, receive, send)
-        context[SPAN] = span = self._tracing.begin(parent, route)
+            return Note(self._meters, scope)
+        scope[SPAN] = span = self._tracing.begin(parent, route)
         if not span.flags & SAMPLED:
-            return self._metered(scope, receive, send)
-        return self._traced(context, span, parent.span_id if parent else "", receive, send)
+            return Note(self._meters, scope)
+        return TracedNote(self._meters, scope, self._tracing, span, parent.span_id if parent else "")
 
-    async def _traced(self, scope: Any, context: TraceParent, parent_id: str, receive: Receive, send: Send) -> None:
-        began_ns, status, error = time.time_ns(), GONE, None
 
-        def noting(message: Message) -> Awaitable[None]:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            return send(message)
+class TracedNote(Note):
+    def __init__(self, meters: Meters, scope: Any, tracing: Tracing, context: TraceParent, parent_id: str) -> None:
+        super().__init__(meters, scope)
+        self._tracing, self._context, self._parent_id = tracing, context, parent_id
+        self._began_ns = time.time_ns()
 
-        try:
-            await self._app(scope, receive, noting)  # type: ignore[arg-type] - messages of every kind
-        except Exception as failure:
-            if not isinstance(failure, CallerGone):
-                status = problem_of(failure)[0].status
-                error = span_error(failure) if status >= 500 else None
-            raise
-        finally:
-            ended_ns, route, method = time.time_ns(), scope["path_template"], scope["method"]
-            shape = _request_shape(method, route, status, scope["scheme"])
-            self._tracing.record(Span(shape, context, parent_id, began_ns, ended_ns, NONE, error))
-            self._meters.note_request(route, method, status, (ended_ns - began_ns) / 1e9)
+    def end(self, status: int, error: Exception | None = None) -> None:
+        super().end(status)
+        failure = span_error(error) if error is not None and status >= 500 else None
+        shape = _request_shape(self._scope["method"], self._scope["path_template"], status, self._scope["scheme"])
+        span = Span(shape, self._context, self._parent_id, self._began_ns, time.time_ns(), NONE, failure)
+        self._tracing.record(span)
 
 
 class Sending:

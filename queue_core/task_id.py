@@ -42,7 +42,7 @@ class TaskIds:
             first, self._counter = self._counter, self._counter + count - 1
             own = self._partition if partition is None else partition
             example = _compose(self._last_ms, first, own, self._random)
-        return _counted(example, first, count)
+        return [example] if count == 1 else _counted(example, first, count)
 
     def _advance(self) -> None:
         now_ms = self._clock_ms()

@@ -24,7 +24,7 @@ from tideq.api.calls import (
 from tideq.api.explanations import explanation_out, forgotten_out
 from tideq.api.payloads import check_document, decode, searchable_in
 from tideq.api.presence import while_present
-from tideq.api.problems import UnprocessableContent
+from tideq.api.problems import RequestError, UnprocessableContent
 from tideq.api.rate_limits import rate_limit_headers
 from tideq.api.routes import history
 from tideq.api.service import InjectedService, Service
@@ -68,7 +68,7 @@ async def submit(request: Http, service: InjectedService) -> Response[bytes]:
         answer = await recall.submit(service, task)
         sending.sent([answer.task_id])
     await service.durability.reach({submission.durability}, answer.task_id)
-    known = (await recall.known_tasks(service, [answer])).get(answer.task_id)
+    known = None if answer.is_new else (await recall.known_tasks(service, [answer])).get(answer.task_id)
     wait_seconds = await service.pace.estimate(known.lane_position if known else answer.lane_position)
     document = schemas.submitted_out(answer, known, wait_seconds, submission.durability)
     return created(document, f"/api/v1/tasks/{answer.task_id}", rate_limit_headers(answer.bucket))
@@ -98,10 +98,16 @@ async def submit_batch(request: Http, service: InjectedService) -> Response[byte
     sending = _sending(request, service)
     trace = sending.trace
     keys, size = _places_of(key, batch.tasks), len(batch.tasks) if key else 0
-    tasks = [
-        _new_task(request, service, task, trace, own_key, f"tasks/{row}/", size)
-        for row, (task, own_key) in enumerate(zip(batch.tasks, keys, strict=True))
-    ]
+    try:
+        tasks = [
+            _new_task(request, service, task, trace, own_key, size)
+            for task, own_key in zip(batch.tasks, keys, strict=True)
+        ]
+    except RequestError:
+        # Its place is only told where it is wanted: writing it down for each task takes a twentieth of a batch's time.
+        for row, task in enumerate(batch.tasks):
+            _new_task(request, service, task, trace, None, size, f"tasks/{row}/")
+        raise
     levels = {task.durability for task in batch.tasks}
     await service.durability.check(levels)
     with sending:
@@ -114,8 +120,9 @@ async def submit_batch(request: Http, service: InjectedService) -> Response[byte
         for asked, answer in zip(batch.tasks, answers, strict=True)
     ]
     if batch.wants_positions:
-        for row in rows:
-            row.estimated_wait_seconds = await service.pace.estimate(row.queue_position)
+        estimates = await service.pace.estimates([row.queue_position for row in rows])
+        for row, seconds in zip(rows, estimates, strict=True):
+            row.estimated_wait_seconds = seconds
     return created(schemas.BatchOut(tasks=rows), headers=rate_limit_headers(answers[0].bucket))
 
 
@@ -224,13 +231,12 @@ def _new_task(
     submission: schemas.SubmitIn,
     trace: TraceContext,
     header_key: str | None,
-    place: str = "",
     batch_size: int = 0,
+    place: str = "",
 ) -> NewTask:
-    field = f"{place}parameters"
-    parameters = check_document(field, bytes(submission.parameters))
+    parameters = check_document("parameters", bytes(submission.parameters), place)
     if not parameters.startswith(b"{"):
-        raise UnprocessableContent("parameters must be an object", pointer=f"/{field}")
+        raise UnprocessableContent("parameters must be an object", pointer=f"/{place}parameters")
     task = submission.to_domain(parameters, request.user.name, header_key, trace, batch_size)
     names = service.history.searchable.get(task.task_type) if service.history else None
     return msgspec.structs.replace(task, searchable=searchable_in(parameters, names)) if names else task

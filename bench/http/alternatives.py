@@ -16,9 +16,10 @@ import uvicorn
 
 from bench.http.echo import close, echo_app, say
 from tideq.api.app import create_app
-from tideq.api.server import listen, run, serve_app
+from tideq.api.server import listen, serve_app
 from tideq.api.service import open_service
 from tideq.cli.running import environ_with, settings_from
+from tideq.queue_core.background import run
 
 HOST = "127.0.0.1"
 Serve = Callable[[Any], Awaitable[None]]

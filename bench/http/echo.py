@@ -4,7 +4,8 @@ import sys
 
 from litestar import Litestar, Response, post
 
-from tideq.api.server import listen, run, serve_app
+from tideq.api.server import listen, serve_app
+from tideq.queue_core.background import run
 
 
 @post("/echo", status_code=200)

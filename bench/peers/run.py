@@ -25,9 +25,11 @@ class Run(msgspec.Struct):
         found = self.figure(name, field, kind)
         return found.median if found else None
 
-    def ratio(self, name: str, base: str, field: str, kind: str = BEST) -> Figure | None:
+    def ratio(
+        self, name: str, base: str, field: str, kind: str = BEST, *, base_field: str | None = None
+    ) -> Figure | None:
         """Round by round, so that what slowed both cancels out."""
-        ours, theirs = self._values(name, field, kind), self._values(base, field, kind)
+        ours, theirs = self._values(name, field, kind), self._values(base, base_field or field, kind)
         both = [ours[number] / theirs[number] for number in ours if theirs.get(number)]
         return Figure(tuple(both)) if both else None
 

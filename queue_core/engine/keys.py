@@ -20,7 +20,11 @@ class KeyDoc(NamedTuple):
 
 
 KEYS: dict[str, KeyDoc] = {
-    "meta": KeyDoc("meta", "hash", "epoch, last instant seen, clock offset, lanes version, memory pressure"),
+    "meta": KeyDoc(
+        "meta",
+        "hash",
+        "epoch, last instant seen, clock offset, lanes version, memory pressure, until when wake-ups are waited for",
+    ),
     "queue": KeyDoc("queue", "zset", "THE sorted set: every live task, by score"),
     "records": KeyDoc("records", "hash", "task id to record, the changing half of a task"),
     "definitions": KeyDoc("definitions", "hash", "task id to definition, the half that never changes"),

@@ -15,7 +15,14 @@ from tideq.queue_core.engine.polls import Peek, Poll, make_poll, parse_head
 from tideq.queue_core.engine.record import NAMES
 from tideq.queue_core.engine.replies import Outcome, accepted, instant, number, outcomes, text
 from tideq.queue_core.engine.scripts import Scripts
-from tideq.queue_core.engine.submission import Prepared, Submissions, in_rows, share_one_key, unpack_definition
+from tideq.queue_core.engine.submission import (
+    Batch,
+    Prepared,
+    Submissions,
+    in_rows,
+    share_one_key,
+    unpack_definition,
+)
 from tideq.queue_core.engine.views import task_view
 from tideq.queue_core.errors import InvalidTask, TaskNotFound
 from tideq.queue_core.settings import QueueSettings
@@ -95,9 +102,9 @@ class Queue:
             kinds=batch.kinds,
             rows=batch.rows,
         )
-        now, held, *answers = accepted(reply)
+        now, held, *told = accepted(reply)
         bucket = Bucket(*map(number, held)) if held else None
-        submitted = _submitted(answers, number(now), bucket)
+        submitted = _submitted(prepared, batch, told, number(now), bucket)
         return _all_of(submitted) if is_one and not is_rehearsal and not submitted[-1].is_new else submitted
 
     async def claim(
@@ -267,17 +274,38 @@ def _flat(rows: Sequence[Sequence[Any]]) -> list[Any]:
     return [value for row in rows for value in row]
 
 
-def _submitted(answers: Sequence[Any], now_ms: int, bucket: Bucket | None) -> list[Submitted]:
-    """`id|rank|visible|position`, or the id alone of a task that was known. Most of a batch share their place."""
-    places: dict[str, tuple[int | None, ...]] = {"": (None, None, None)}
+def _submitted(
+    prepared: Sequence[Prepared], batch: Batch, told: Sequence[Any], now_ms: int, bucket: Bucket | None
+) -> list[Submitted]:
+    """Tasks that nothing is told of are new and rank as their kind does now.
+
+    Told is `row|id` of a task that was known, `row|id|rank|visible|position` of others, and `*kind|position` of the
+    first among those that nothing else is told of: they lie in a row.
+    """
+    answers, positions = dict[int, str](), dict[int, int]()
+    for each in told:
+        subject, _, answer = text(each).partition("|")
+        if subject[0] == "*":
+            positions[int(subject[1:])] = int(answer)
+        else:
+            answers[int(subject) - 1] = answer
     submitted: list[Submitted] = []
-    for answer in answers:
-        task_id, _, placed = text(answer).partition("|")
-        if placed not in places:
-            places[placed] = tuple(map(instant, placed.split("|")))
-        rank, visible_at, position = places[placed]
-        submitted.append(Submitted(task_id, bool(placed), rank, visible_at, position, now_ms, bucket))
+    for row, (task_id, kind, *_) in enumerate(prepared):
+        if row in answers:
+            submitted.append(_told(answers[row], now_ms, bucket))
+            continue
+        position = None
+        if positions:
+            position = positions[batch.numbers[kind]]
+            positions[batch.numbers[kind]] += 1
+        submitted.append(Submitted(task_id, True, now_ms + kind.offset_ms, None, position, now_ms, bucket))
     return submitted
+
+
+def _told(answer: str, now_ms: int, bucket: Bucket | None) -> Submitted:
+    task_id, _, placed = answer.partition("|")
+    rank, visible_at, position = map(instant, placed.split("|")) if placed else (None, None, None)
+    return Submitted(task_id, bool(placed), rank, visible_at, position, now_ms, bucket)
 
 
 def _all_of(known: Sequence[Submitted]) -> list[Submitted]:

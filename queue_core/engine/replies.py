@@ -76,13 +76,15 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def outcomes(reply: Reply, task_ids: Sequence[str]) -> list[Outcome]:
-    """One outcome a row, in the order of the rows."""
+    """One outcome a row, in the order of the rows. Most of a batch are alike, and are read once."""
     _, *rows = accepted(reply)
-    return [_outcome(task_id, text(row)) for task_id, row in zip(task_ids, rows, strict=True)]
+    words = {row: text(row).split(" ") for row in set(rows)}
+    details = {row: tuple(rest) for row, (word, *rest) in words.items() if word == "OK"}
+    return [
+        Outcome(task_id, details[row]) if row in details else _refused(task_id, *words[row])
+        for task_id, row in zip(task_ids, rows, strict=True)
+    ]
 
 
-def _outcome(task_id: str, row: str) -> Outcome:
-    word, *details = row.split(" ")
-    if word == "OK":
-        return Outcome(task_id, tuple(details))
+def _refused(task_id: str, word: str, *details: str) -> Outcome:
     return Outcome(task_id, error=REFUSALS[word].about(task_id, *details))

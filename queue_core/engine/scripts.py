@@ -246,11 +246,14 @@ class Form(NamedTuple):
 
     source: Source
     key_count: int
-    head: tuple[str, ...]
-    """Keys, then prefixes."""
-    order: tuple[str, ...]
-    """Of the arguments."""
-    names: frozenset[str]
+    words: tuple[Value | None, ...]
+    """Those of the head, then the arguments as far as they are settings."""
+    places: Mapping[str, int]
+    """Where among them each argument goes."""
+    asked: tuple[tuple[int, Callable[[], Value]], ...]
+    """Where those go that are asked for at every call."""
+    needed: frozenset[str]
+    """Arguments that only the caller knows."""
 
 
 class Reply(NamedTuple):
@@ -275,7 +278,7 @@ class Scripts:
         self._client = client
         self._is_cluster = isinstance(client, RedisCluster)
         self._keys = keys
-        self._constants = {"seed": _seed, **constants}
+        self._constants = {"seed": _seed, "epoch": lambda: self.epoch, **constants}
         self._sends_flags = sends_flags
         self._forms: dict[str, Form] = {}
         self._hashes: dict[str, str] = {}
@@ -284,9 +287,8 @@ class Scripts:
     async def call(self, name: str, /, rows: Iterable[Value] = (), **arguments: Value) -> Reply:
         """Run a script. `rows` is flat: as many values a row as the header has columns."""
         form = self._forms.get(name) or self._form(name)
-        if not form.names.issuperset(arguments):
-            raise TypeError(f"{name} takes no argument {min(arguments.keys() - form.names)!r}")
-        words: list[Value] = [*form.head, *(self._value(name, each, arguments) for each in form.order), *rows]
+        words = self._words(form, arguments)
+        words += rows
         async with self._turns:
             reply = await self._evaluate(form.source, form.key_count, words)
         word = reply[0].decode() if isinstance(reply[0], bytes) else reply[0]
@@ -301,18 +303,31 @@ class Scripts:
         source = assemble(name)
         header, order = source.header, tuple(argument.name for argument in source.header.arguments)
         head = (*map(self._keys.key, header.keys), *map(self._keys.prefix, header.prefixes))
-        form = self._forms[name] = Form(source, len(header.keys), head, order, frozenset(order))
+        known = {each: self._constants[each] for each in order if each in self._constants}
+        places = {each: place for place, each in enumerate(order, len(head))}
+        form = self._forms[name] = Form(
+            source,
+            len(header.keys),
+            (*head, *(None if callable(known.get(each)) else known.get(each) for each in order)),  # type: ignore[misc]
+            places,
+            tuple((places[each], value) for each, value in known.items() if callable(value)),
+            frozenset(order) - known.keys(),
+        )
         return form
 
-    def _value(self, script: str, name: str, arguments: Mapping[str, Value]) -> Value:
-        if name in arguments:
-            return arguments[name]
-        if name == "epoch":
-            return self.epoch
-        if name not in self._constants:
-            raise TypeError(f"{script} needs argument {name!r}")
-        constant = self._constants[name]
-        return constant() if callable(constant) else constant
+    def _words(self, form: Form, arguments: Mapping[str, Value]) -> list[Any]:
+        """What is the same in every call is copied, not looked up: a submission has 37 words before its rows."""
+        words: list[Any] = list(form.words)
+        for place, ask in form.asked:
+            words[place] = ask()
+        try:
+            for name, value in arguments.items():
+                words[form.places[name]] = value
+        except KeyError as error:
+            raise TypeError(f"{form.source.name} takes no argument {error}") from None
+        if not form.needed <= arguments.keys():
+            raise TypeError(f"{form.source.name} needs argument {min(form.needed - arguments.keys())!r}")
+        return words
 
     async def _evaluate(self, source: Source, key_count: int, words: list[Value]) -> list[Any]:
         try:

@@ -36,10 +36,7 @@ class Kind(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A task that was checked: the columns of `submit.lua`, in its order, with the kind in the place of its number.
-
-    A test compares the two.
-    """
+    """A task that was checked."""
 
     task_id: str
     kind: Kind
@@ -50,10 +47,16 @@ class Prepared(NamedTuple):
 
 
 class Batch(NamedTuple):
-    kinds: str
+    """As `submit.lua` takes it."""
+
+    numbers: dict[Kind, int]
     rows: list[Any]
     """Flat."""
     has_own_ids: bool
+
+    @property
+    def kinds(self) -> str:
+        return "\n".join(" ".join(map(str, kind)) for kind in self.numbers)
 
 
 class Submissions:
@@ -76,14 +79,14 @@ class Submissions:
         prepared: list[Prepared] = []
         max_payload_bytes = self._settings.admission.max_payload_bytes
         ids = self._ids.many(len(tasks), self._settings.partition)
-        for number, task in enumerate(tasks):
-            try:
+        try:
+            for task, new_id in zip(tasks, ids, strict=True):
                 check_own(task, max_payload_bytes)
                 kind = self._known_kind(task)
-            except InvalidTask as error:
-                error.row = number
-                raise
-            prepared.append(_prepared(task, ids[number], kind, None if as_one else task.idempotency_key))
+                prepared.append(_prepared(task, new_id, kind, None if as_one else task.idempotency_key))
+        except InvalidTask as error:
+            error.row = len(prepared)
+            raise
         if as_one:
             prepared[-1] = prepared[-1]._replace(idempotency=_shared_idempotency(tasks))
         return prepared
@@ -143,14 +146,17 @@ def share_one_key(tasks: Sequence[NewTask]) -> bool:
 
 
 def in_rows(prepared: Sequence[Prepared]) -> Batch:
-    """As the script takes them: what they share is written once."""
+    """What they share is written once."""
     numbers: dict[Kind, int] = {}
     rows: list[Any] = []
-    has_own_ids = False
+    last_kind, about, has_own_ids = None, "", False
     for task_id, kind, schedule, idempotency, definition, has_own_id in prepared:
-        rows += (task_id, numbers.setdefault(kind, len(numbers) + 1), schedule, idempotency, definition)
+        if kind is not last_kind:
+            last_kind, about = kind, str(numbers.setdefault(kind, len(numbers) + 1))
+        is_plain = not schedule and not idempotency
+        rows += (task_id, about if is_plain else f"{about} {schedule} {idempotency}", definition)
         has_own_ids = has_own_ids or has_own_id
-    return Batch("\n".join(" ".join(map(str, kind)) for kind in numbers), rows, has_own_ids)
+    return Batch(numbers, rows, has_own_ids)
 
 
 def pack_definition(definition: Definition) -> bytes:

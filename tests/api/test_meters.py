@@ -1,5 +1,6 @@
 """What a process counts about itself, and what counting costs."""
 
+import functools
 import math
 import time
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 from litestar import Litestar, Response, get
 
-from tideq.api.meters import Meters, RequestMeter
+from tideq.api.meters import Meters, Note, Noticing
 from tideq.queue_core.readings import Distribution
 
 
@@ -22,7 +23,7 @@ def test_durations_fall_into_the_bucket_that_holds_them() -> None:
 
 async def test_counting_costs_a_small_part_of_an_empty_request() -> None:
     """A tenth of one without any server around it, which is less than half of a real one: so below a twentieth."""
-    bare, metered = _nothing, RequestMeter(_nothing, Meters())  # type: ignore[arg-type]
+    bare, metered = _nothing, Noticing(_nothing, functools.partial(Note, Meters()))  # type: ignore[arg-type]
     empty = _empty_app()
 
     best = {"bare": math.inf, "metered": math.inf, "empty": math.inf}

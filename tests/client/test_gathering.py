@@ -84,15 +84,26 @@ class TestRequests:
 
     async def test_the_first_goes_at_once_and_those_that_come_meanwhile_together(self) -> None:
         async with service() as (scripted, client):
-            calls = submitting(client, 32)
-            await scripted.arrived.get()
+            calls = submitting(client, 8)
             await scripted.arrived.get()
             scripted.go.set()
             told = await ids(calls)
 
-        assert told == [str(n) for n in range(32)]
-        assert scripted.sizes == [1, 31]
+        assert told == [str(n) for n in range(8)]
+        assert scripted.sizes == [1, 7]
         assert len(set(scripted.keys)) == 2
+
+    async def test_many_are_shared_by_two_requests_at_a_time(self) -> None:
+        async with service() as (scripted, client):
+            calls = submitting(client, 32)
+            await scripted.arrived.get()
+            await scripted.arrived.get()
+            under_way = list(scripted.sizes)
+            scripted.go.set()
+            told = await ids(calls)
+
+        assert told == [str(n) for n in range(32)]
+        assert (under_way, scripted.sizes) == ([1, 16], [1, 16, 15])
 
     @pytest.mark.parametrize("other", [{"client_id": "b"}, {"idempotency_key": "k"}], ids=["another client's", "keyed"])
     async def test_only_what_is_alike_shares_a_request(self, other: dict[str, str]) -> None:
@@ -201,7 +212,7 @@ class TestCancellation:
         async with service() as (scripted, client):
             calls = submitting(client, 12)
             for _ in range(2):
-                await scripted.arrived.get()  # the first, and the others together
+                await scripted.arrived.get()  # the first, and eight together
             calls += submitting(client, 2, 12)
             await asyncio.sleep(0)
             calls[3].cancel()  # under way
@@ -212,7 +223,7 @@ class TestCancellation:
 
         assert [number for number, each in enumerate(told) if isinstance(each, asyncio.CancelledError)] == [3, 12]
         assert not any(task["parameters"]["n"] == 12 for tasks in scripted.requests for task in tasks)
-        assert scripted.sizes == [1, 11, 1]
+        assert scripted.sizes == [1, 8, 4]
 
     async def test_what_nobody_wants_any_more_is_not_tried_again(self) -> None:
         async with service() as (scripted, client):

@@ -7,17 +7,17 @@ import pytest
 from tideq.queue_core.engine.keys import KEYS, PREFIXES, Keys
 from tideq.queue_core.engine.replies import REFUSALS
 from tideq.queue_core.engine.scripts import LUA, HeaderError, Scripts, assemble, parse_header
-from tideq.queue_core.engine.submission import Prepared
+from tideq.queue_core.engine.submission import Kind, Prepared, in_rows
 
 SCRIPTS = sorted(path.name.removesuffix(".lua") for path in LUA.iterdir() if path.name.endswith(".lua"))
 INCLUDES = sorted(path.name.removesuffix(".lua") for path in (LUA / "include").iterdir())
 
 FREEING = {
     "acknowledge", "cancel", "claim", "complete", "dismiss", "enter_epoch", "extend", "fail", "follow", "forget",
-    "heartbeat", "judge", "peek", "pressure", "purge", "release", "start", "sweep", "wipe", "withdraw",
+    "heartbeat", "judge", "peek", "pressure", "purge", "release", "start", "survey", "sweep", "wipe", "withdraw",
 }  # fmt: skip
 READING = {
-    "ahead", "backlog", "belongings", "describe", "explain", "fleet", "known", "read", "snapshot", "stats", "survey",
+    "ahead", "backlog", "belongings", "describe", "explain", "fleet", "known", "read", "snapshot", "stats",
     "tallies", "tide",
 }  # fmt: skip
 
@@ -90,9 +90,13 @@ def test_every_reply_word_is_known_to_python(name: str) -> None:
 
 
 def test_the_rows_of_submit_are_those_python_sends() -> None:
-    columns = assemble("submit").header.columns
+    kind = Kind("resize", "high", 0, 0, 5, 300_000, "")
+    plain, special = Prepared("id1", kind, "", "", b"d1"), Prepared("id2", kind, "+5", "name print", b"d2")
 
-    assert columns == tuple(name.replace("kind", "kind_number") for name in Prepared._fields[: len(columns)])
+    rows = in_rows([plain, special]).rows
+
+    assert assemble("submit").header.columns == ("task_id", "about", "definition")
+    assert rows == ["id1", "1", b"d1", "id2", "1 +5 name print", b"d2"]
 
 
 @pytest.mark.parametrize(

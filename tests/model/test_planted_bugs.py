@@ -74,7 +74,7 @@ MISTAKES = {
     "an open circuit is ignored": Mistake(("claim",), "if circuit and allowed > 0 then", "if false then"),
     "a circuit never closes": Mistake(("complete",), "if good < circuit_trials then", "if true then"),
     "a trial has no end": Mistake(("claim",), "- redis.call('SCARD', held_keys .. worker)", ""),
-    "good outcomes do not count": Mistake(("complete",), "    count_good(worker_id)\n", ""),
+    "good outcomes do not count": Mistake(("complete",), "  count_good(worker_id, done_count)\n", ""),
     "a timeout is nobody's fault": Mistake(RECOVERING, "  count_bad(task.worker)\n", ""),
     "old outcomes count for ever": Mistake(
         ("fail",), "if tonumber(since) > now - circuit_window_ms then", "if true then"

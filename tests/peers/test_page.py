@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench.peers import page
-from bench.peers.catalogue import OURS
+from bench.peers.catalogue import LEAN, OURS
 from bench.peers.environments import ROOT
 from bench.peers.goals import goals
 from bench.peers.rounds import BEST, Measured
@@ -70,6 +70,16 @@ def test_goals_are_held_against_the_best_that_took_part(run: Run) -> None:
         "single submits against BullMQ, one after the other": "missed",
         "pickup p50 at 200 tasks/s against the best peer's + 2 ms (RQ)": "reached",
     }
+
+
+def test_what_a_service_takes_is_held_against_one_caller(run: Run) -> None:
+    took = sample(0)
+    took.single_at_once = 500.0
+    run.results[LEAN] = measured(took)
+
+    taken = next(goal for goal in goals(run) if "32 connections" in goal.name)
+
+    assert (taken.measured, taken.verdict) == ("2.50 ×", "reached")
 
 
 def test_the_text_has_everybody_and_says_who_is_missing(run: Run) -> None:

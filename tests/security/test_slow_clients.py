@@ -3,16 +3,16 @@
 import json
 import socket
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import httpx
 import pytest
-import uvicorn
-from uvicorn.server import ServerState
 
 from tests.api.running import Running, environ, serving
-from tideq.api.http_protocol import MIN_BODY_BYTES, BoundedProtocol, bounded
+from tests.api.wire import ByHand
+from tideq.api.http.bounds import MIN_BODY_BYTES
+from tideq.api.http.connection import patient
 from tideq.api.settings import read_service_settings
 from tideq.queue_core.settings import SettingsError
 
@@ -99,95 +99,21 @@ async def test_who_waits_for_an_answer_is_not_slow(impatient: Running) -> None:
     assert (polled.status_code, polled.json()["tasks"], again.status_code) == (200, [], 200)
 
 
-class Time:
-    """A loop's clock and timers, moved by hand."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self._due: list[tuple[float, Callable[[], None]]] = []
-
-    def time(self) -> float:
-        return self.now
-
-    def call_later(self, seconds: float, call: Callable[[], None]) -> "Time":
-        self._due.append((self.now + seconds, call))
-        return self
-
-    def cancel(self) -> None:
-        self._due.clear()
-
-    def advance(self, seconds: float) -> None:
-        end = self.now + seconds
-        while due := [each for each in self._due if each[0] <= end]:
-            first = min(due, key=lambda each: each[0])
-            self._due.remove(first)
-            self.now = first[0]
-            first[1]()
-        self.now = end
-
-
-class Line:
-    """As much of a connection as the protocol asks about."""
-
-    def __init__(self) -> None:
-        self.is_closed = False
-        self.said = b""
-
-    def get_extra_info(self, _name: str, default: Any = None) -> Any:
-        return default
-
-    def is_closing(self) -> bool:
-        return self.is_closed
-
-    def write(self, data: bytes) -> None:
-        self.said += data
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
-    def set_protocol(self, protocol: Any) -> None: ...
-
-
-async def _application(_scope: Any, _receive: Any, _send: Any) -> None: ...
-
-
-def _nobody_answers(*_: Any) -> None:
-    """What happens to a request once it is there is not the matter here."""
-
-
-class Connection:
-    """The protocol on a line and a clock of the test's: ten seconds of patience."""
-
-    def __init__(self) -> None:
-        self.time, self.line = Time(), Line()
-        loop: Any = self.time
-        config = uvicorn.Config(_application, log_config=None, lifespan="off")
-        self.protocol: Any = bounded(10)(config, ServerState(), {}, _loop=loop)
-        self.protocol._start_asgi_task = _nobody_answers
-        self.protocol.connection_made(self.line)
-
-    def send(self, data: bytes) -> None:
-        self.protocol.data_received(data)
-
-    def read(self) -> None:
-        """What an application does with a body."""
-        self.protocol.cycle.body.clear()
-        self.protocol.flow.resume_reading()
-
-
 @pytest.fixture
-def connection() -> Connection:
-    return Connection()
+async def connection() -> AsyncIterator[ByHand]:
+    """With ten seconds of patience."""
+    connection = ByHand()
+    yield connection
+    await connection.close()
 
 
-def test_a_body_that_comes_slowly_but_comes_is_waited_for(connection: Connection) -> None:
+async def test_a_body_that_comes_slowly_but_comes_is_waited_for(connection: ByHand) -> None:
     connection.send(HEAD.replace(b"100000", b"10000000") + b"\r\n")
+    call = await connection.desk.call()
 
     for _ in range(20):
         connection.send(b" " * (MIN_BODY_BYTES // 4 + 1))
-        connection.read()
+        await call.receive()
         connection.time.advance(2.5)
 
     assert not connection.line.is_closed
@@ -195,16 +121,16 @@ def test_a_body_that_comes_slowly_but_comes_is_waited_for(connection: Connection
     assert b" 408 " in connection.line.said
 
 
-def test_a_body_that_we_do_not_read_is_not_late(connection: Connection) -> None:
+async def test_a_body_that_we_do_not_read_is_not_late(connection: ByHand) -> None:
     connection.send(HEAD + b"\r\n" + b" " * 90_000)
-    assert connection.protocol.flow.read_paused
+    assert not connection.line.is_read
 
     connection.time.advance(100)
 
     assert not connection.line.is_closed
 
 
-def test_a_request_that_is_there_may_be_worked_on_for_ever(connection: Connection) -> None:
+async def test_a_request_that_is_there_may_be_worked_on_for_ever(connection: ByHand) -> None:
     connection.send(b"GET /livez HTTP/1.1\r\nHost: tideq\r\n\r\n")
 
     connection.time.advance(1_000)
@@ -212,7 +138,7 @@ def test_a_request_that_is_there_may_be_worked_on_for_ever(connection: Connectio
     assert not connection.line.is_closed
 
 
-def test_bytes_that_came_while_the_service_was_held_up_still_count(connection: Connection) -> None:
+async def test_bytes_that_came_while_the_service_was_held_up_still_count(connection: ByHand) -> None:
     connection.send(b"GET /livez HTTP/1.1\r\n")
     connection.time.advance(10.5)
     connection.send(b"Host: tideq\r\n\r\n")
@@ -222,9 +148,9 @@ def test_bytes_that_came_while_the_service_was_held_up_still_count(connection: C
     assert not connection.line.is_closed
 
 
-def test_the_next_request_has_patience_of_its_own(connection: Connection) -> None:
+async def test_the_next_request_has_patience_of_its_own(connection: ByHand) -> None:
     connection.send(b"GET /livez HTTP/1.1\r\nHost: tideq\r\n\r\n")
-    connection.protocol.cycle.response_complete = True
+    await (await connection.desk.call()).answer()
     connection.time.advance(9)
     connection.send(b"GET /livez HTT")
 
@@ -236,6 +162,6 @@ def test_the_next_request_has_patience_of_its_own(connection: Connection) -> Non
 
 def test_patience_is_a_setting() -> None:
     assert read_service_settings({"TIDEQ_SLOW_CLIENT_SECONDS": "7.5"}).slow_client_ms == 7_500
-    assert issubclass(bounded(7.5), BoundedProtocol)
+    assert (patient(7.5, 75).patience_seconds, patient(7.5, 75).keep_alive_seconds) == (7.5, 75)
     with pytest.raises(SettingsError, match="TIDEQ_SLOW_CLIENT_SECONDS"):
         read_service_settings({"TIDEQ_SLOW_CLIENT_SECONDS": "0"})

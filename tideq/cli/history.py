@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tideq.api.server import run
 from tideq.api.settings import ServiceSettings
 from tideq.cli import housekeeping
 from tideq.cli.endings import USAGE, stop, stop_with
@@ -22,7 +21,7 @@ from tideq.persistence.recovery.custody import Custodian, Verdict
 from tideq.persistence.recovery.kept_store import open_kept_store
 from tideq.persistence.schema.migrations import MigrationError, migrate_when_reachable, missing_when_migrated
 from tideq.persistence.schema.partitions import Partitions
-from tideq.queue_core.background import together
+from tideq.queue_core.background import run, together
 from tideq.queue_core.engine.engine import assemble_engine
 from tideq.queue_core.engine.identity import StoreIdentity
 from tideq.queue_core.engine.store import StoreUrlError, connect

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tideq.api.queue_readings import process_readings
-from tideq.api.server import PortTaken, run, serve
+from tideq.api.server import PortTaken, serve
 from tideq.api.service import NoKeys, Service
 from tideq.api.settings import ServiceSettings, read_service_settings
 from tideq.cli import housekeeping
@@ -17,7 +17,7 @@ from tideq.cli.endings import stop_with
 from tideq.cli.saying import log_to_stderr as log_to_stderr
 from tideq.cli.saying import say as say
 from tideq.persistence.recovery.kept_store import KeptStore
-from tideq.queue_core.background import end, running, together
+from tideq.queue_core.background import end, run, running, together
 from tideq.queue_core.engine.scripts import assemble_all
 from tideq.queue_core.engine.store import StoreUrlError
 from tideq.queue_core.errors import Unavailable

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from tideq.queue_core.background import end, loop_factory, running
+from tideq.queue_core.background import end, run, running
 from tideq.workers.runtime.crew import Crew
 from tideq.workers.runtime.handlers import Handler, HandlerError, Handlers
 from tideq.workers.runtime.health import (
@@ -242,8 +242,7 @@ def run_until_signal(settings: WorkerSettings, handlers: Handlers) -> int:
         _end_process_soon(status)
         return status
 
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(main())
+    return run(main())
 
 
 def _end_process_soon(status: int) -> None:

@@ -100,6 +100,7 @@ if #handed == 0 then
   end
 end
 remember_answer(token)
+if #handed == 0 then expect_wakes() end
 commit()
 mend_heads()
 local again = #handed == 0 and next_instant(again_at) or ''

@@ -9,7 +9,7 @@
 -- @row   result
 -- @reply OK TASK_NOT_FOUND WRONG_STATE STALE_LEASE
 -- @use   load_task, settle, finish, hold, tally, circuit, commit
-local replies = {'OK', now}
+local replies, done_count, duration_ms = {'OK', now}, 0, 0
 fetch_tasks(row_ids())
 for i = 1, row_count do
   local task_id, lease, digest, result = row(i)
@@ -21,13 +21,16 @@ for i = 1, row_count do
   else
     remember(task, digest, 'completed')
     unhold(task_id, task)
-    tally('completed')
-    count_good(worker_id)
-    tally('duration_ms', now - task.started_ms)
+    done_count, duration_ms = done_count + 1, duration_ms + now - task.started_ms
     keep_result(task_id, result)
     finish(task_id, task, 'completed', 'succeeded', result)
     replies[i + 2] = 'OK completed'
   end
+end
+if done_count > 0 then
+  tally('completed', done_count)
+  tally('duration_ms', duration_ms)
+  count_good(worker_id, done_count)
 end
 judge_circuits()
 commit()

@@ -53,5 +53,6 @@ if allowed > 0 then
   ids, at = take_best(serves, allowed)
   again_at = at or again_at
 end
+if #ids == 0 then expect_wakes() end
 commit()
 return {'OK', now, next_instant(again_at), worker[1], serves, stops_of(worker_id), answer, live, heads_of(ids)}

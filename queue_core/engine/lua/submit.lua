@@ -2,8 +2,9 @@
 -- All rows or none. A row whose idempotency key or id is known already is answered with that task and costs
 -- nothing. Everything that can refuse comes first: conflicts, ranks, memory, outbox, depth, rate and lanes.
 --
--- Tasks of one batch are mostly alike, so what they share is sent once, as a kind, and the record, the score and the
--- answer of those that are ready at once and have no key are made once a kind (20 µs a task before, 8 µs so).
+-- Tasks of one batch are mostly alike, so what they share is sent once, as a kind, and the record and the score of
+-- those that are ready at once and have no key are made once a kind (20 µs a task before, 8 µs so). Those are not told
+-- of either: they are new, and rank as their kind does at this instant.
 -- For the same reason a key that stands for a whole batch is its last row's, and the ids of the others follow from that
 -- one's. History hears of all of them in one outbox entry, so whoever knows the last knows every one.
 --
@@ -27,9 +28,8 @@
 -- @arg   max_outbox_entries  int
 -- @arg   idempotency_ttl_ms  int
 -- @row   task_id
--- @row   kind_number
--- @row   schedule     empty for now, +milliseconds for a delay, else an instant
--- @row   idempotency  empty, or the key's name and the submission's fingerprint
+-- @row   about       its kind's number; if there is more to say, behind it the schedule (empty for now, +milliseconds for
+--                    a delay, else an instant) and idempotency (empty, or the key's name and the fingerprint)
 -- @row   definition
 -- @reply OK IDEMPOTENCY_CONFLICT RANK_OUT_OF_RANGE QUEUE_FULL TOO_MANY_SUBMISSIONS OUTBOX_FULL STORE_FULL
 -- @use   lane_for, move, place, position, commit
@@ -44,6 +44,14 @@ for signature, priority, urgency, offset_ms, max_retries, timeout_ms, backoff in
     signature = signature, age_bucket = priority .. ':' .. math.floor(now / 60000), urgency = tonumber(urgency),
     offset_ms = tonumber(offset_ms), max_retries = max_retries, timeout_ms = timeout_ms, backoff = backoff,
   }
+end
+
+-- The kind, the schedule and the idempotency of a row.
+local function meaning(about)
+  local kind = kinds_by_number[about]
+  if kind then return kind, '', '' end
+  local number, schedule, idempotency = string.match(about, '^(%d+) (%S*) (.*)$')
+  return kinds_by_number[number], schedule, idempotency
 end
 
 local function eligible_at(schedule)
@@ -73,18 +81,19 @@ end
 
 local known_as_one, differs_as_one
 if is_one == 1 then
-  local task_id, _, _, idempotency = row(row_count)
+  local task_id, about = row(row_count)
+  local _, _, idempotency = meaning(about)
   known_as_one, differs_as_one = known_task(task_id, idempotency)
 end
 
 for i = 1, row_count do
-  local task_id, kind_number, schedule, idempotency = row(i)
+  local task_id, about = row(i)
+  local kind, schedule, idempotency = meaning(about)
   local known_id, differs = known_as_one, differs_as_one
   if is_one == 0 then known_id, differs = known_task(task_id, idempotency) end
   if differs then return {'IDEMPOTENCY_CONFLICT', known_id} end
   known[i] = known_id
   if not known_id then
-    local kind = kinds_by_number[kind_number]
     new_count = new_count + 1
     if schedule ~= '' or not kind.is_checked then
       local rank = eligible_at(schedule) + kind.offset_ms
@@ -176,16 +185,19 @@ local function submit_special(task_id, kind, schedule, idempotency)
   if name ~= '' then redis.call('SET', idempotency_keys .. name, planned_keys[name], 'PX', idempotency_ttl_ms) end
 end
 
+local told = {}
 for i = 1, row_count do
-  if not known[i] then
-    local task_id, kind_number, schedule, idempotency, definition = row(i)
-    local kind = kinds_by_number[kind_number]
+  local task_id, about, definition = row(i)
+  local plain_kind = kinds_by_number[about]
+  if known[i] then
+    told[#told + 1] = i
+  elseif plain_kind then
     keep_definition(task_id, definition)
-    if schedule == '' and idempotency == '' then
-      submit_plain(task_id, kind)
-    else
-      submit_special(task_id, kind, schedule, idempotency)
-    end
+    submit_plain(task_id, plain_kind)
+  else
+    keep_definition(task_id, definition)
+    submit_special(task_id, meaning(about))
+    told[#told + 1] = i
   end
 end
 for _, kind in pairs(kinds_by_number) do
@@ -194,31 +206,38 @@ end
 if new_count > 0 then commit() end
 
 -- Of tasks that were made alike the first and the last are looked for. If as many lie between as were made, theirs are
--- known too; if not, others of the same instant have come between.
-local function first_position(kind, lane)
-  local first = lane_position(kind.first_id, lane)
-  kind.is_run = kind.is_ascending and lane_position(kind.last_id, lane) - first == kind.repeats
-  return first
-end
-
-local function position_of(task_id, kind, is_plain)
+-- known too; if not, others of the same instant have come between, and each is looked for.
+local function place_of_run(kind)
   local lane = lane_of[kind.signature]
-  if not is_plain or kind.is_run == false then return lane_position(task_id, lane) end
-  kind.position = kind.position and kind.position + 1 or first_position(kind, lane)
-  return kind.position
+  local first = lane_position(kind.first_id, lane)
+  if kind.repeats == 0 then return first end
+  return kind.is_ascending and lane_position(kind.last_id, lane) - first == kind.repeats and first
 end
 
--- A known task is answered with its id alone, others with the rank, when they become visible and their place.
+-- A known task is told by its id alone, others also by the rank, when they become visible and their place.
 local function answer(i)
-  local task_id, kind_number, schedule, idempotency = row(i)
-  if known[i] then return known[i] end
-  local kind, eligible_ms = kinds_by_number[kind_number], eligible_at(schedule)
-  if eligible_ms > now then return task_id .. '|' .. eligible_ms + kind.offset_ms .. '|' .. eligible_ms .. '|' end
-  kind.answer = kind.answer or '|' .. now + kind.offset_ms .. '||'
-  local is_plain = schedule == '' and idempotency == ''
-  return task_id .. kind.answer .. (wants_position == 1 and position_of(task_id, kind, is_plain) or '')
+  local task_id, about = row(i)
+  if known[i] then return i .. '|' .. known[i] end
+  local kind, schedule = meaning(about)
+  local eligible_ms = eligible_at(schedule)
+  local rank, is_hidden = eligible_ms + kind.offset_ms, eligible_ms > now
+  local place = wants_position == 1 and not is_hidden and lane_position(task_id, lane_of[kind.signature]) or ''
+  return i .. '|' .. task_id .. '|' .. rank .. '|' .. (is_hidden and eligible_ms or '') .. '|' .. place
 end
 
 local replies = {'OK', now, bucket()}
-for i = 1, row_count do replies[i + 3] = answer(i) end
+for number, kind in pairs(kinds_by_number) do
+  if wants_position == 1 and kind.model then
+    local first = place_of_run(kind)
+    if first then
+      replies[#replies + 1] = '*' .. number .. '|' .. first
+    else
+      for i = 1, row_count do
+        local _, about = row(i)
+        if about == number and not known[i] then told[#told + 1] = i end
+      end
+    end
+  end
+end
+for _, i in ipairs(told) do replies[#replies + 1] = answer(i) end
 return replies

@@ -1,14 +1,14 @@
 -- survey: what waiting pollers could take now, and when it is worth looking again
 -- One process asks once a second for all its pollers, so that a lost notification costs at most that second. What a
--- pause or a limit holds back does not count: nobody should be woken for it.
+-- pause or a limit holds back does not count: nobody should be woken for it. It keeps wake-ups coming.
 --
--- @flags no-writes
+-- @flags allow-oom
 -- @key   queue    zset
 -- @key   heads    zset
 -- @key   workers  zset
 -- @arg   most  int  enough to wake everyone
 -- @reply OK
--- @use   band, limits
+-- @use   band, limits, wake
 local ready, next_at = {}, math.huge
 
 local function note(at)
@@ -34,4 +34,5 @@ end
 local hidden = redis.call('ZRANGEBYSCORE', queue_key, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
 local silent = redis.call('ZRANGE', workers_key, 0, 0, 'WITHSCORES')
 next_at = math.min(next_at, tonumber(hidden[2]) or math.huge, tonumber(silent[2]) or math.huge)
+expect_wakes()
 return {'OK', now, meta[4] or '0', next_at < math.huge and string.format('%.0f', next_at) or '', ready}

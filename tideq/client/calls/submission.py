@@ -1,6 +1,6 @@
 """Handing in tasks, one or many."""
 
-import uuid
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -21,6 +21,10 @@ class SubmittedBatch(msgspec.Struct, frozen=True):
     tasks: tuple[Submitted, ...]
 
 
+_read_submitted = answers(Submitted)
+_read_batch = then(answers(SubmittedBatch), lambda answer: answer.tasks)
+
+
 class Batch(NamedTuple):
     first: int
     """The place of its first task among all that were given."""
@@ -28,15 +32,19 @@ class Batch(NamedTuple):
 
 
 def submit(task: NewTask, trace: Mapping[str, str]) -> Call[Submitted]:
+    # An answer may have to wait for a replica, a disk or history.
+    return submit_encoded(encode(task), trace, 0.0 if task.durability == "store" else 10.0)
+
+
+def submit_encoded(body: bytes, trace: Mapping[str, str], waits_seconds: float = 0.0) -> Call[Submitted]:
     """The key makes it safe to send again; the body's own goes before the header's."""
     return Call(
         method="POST",
         path=TASKS,
-        read=answers(Submitted),
-        body=encode(task),
-        headers={**trace, **key_header(new_key())},
-        # An answer may have to wait for a replica, a disk or history.
-        waits_seconds=0.0 if task.durability == "store" else 10.0,
+        read=_read_submitted,
+        body=body,
+        headers={**trace, "Idempotency-Key": f'"{new_key()}"'},
+        waits_seconds=waits_seconds,
     )
 
 
@@ -44,7 +52,7 @@ def submit_batch(batch: Batch, key: str, trace: Mapping[str, str]) -> Call[tuple
     return Call(
         method="POST",
         path=f"{TASKS}/batch",
-        read=then(answers(SubmittedBatch), lambda answer: answer.tasks),
+        read=_read_batch,
         body=b'{"tasks":[%b]}' % b",".join(batch.bodies),
         headers={**trace, **key_header(f"{key}.{batch.first}")},
         waits_seconds=30.0,
@@ -56,7 +64,7 @@ def submit_gathered(bodies: list[bytes], trace: Mapping[str, str]) -> Call[tuple
     return Call(
         method="POST",
         path=f"{TASKS}/batch",
-        read=then(answers(SubmittedBatch), lambda answer: answer.tasks),
+        read=_read_batch,
         body=b'{"wants_positions":true,"tasks":[%b]}' % b",".join(bodies),
         headers={**trace, **key_header(new_key())},
     )
@@ -76,7 +84,8 @@ def batches(tasks: Iterable[NewTask]) -> Iterator[Batch]:
 
 
 def new_key() -> str:
-    return uuid.uuid4().hex
+    """As random as a UUID, at a third of its price."""
+    return os.urandom(16).hex()
 
 
 def key_header(key: str) -> dict[str, str]:

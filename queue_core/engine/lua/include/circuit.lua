@@ -14,8 +14,8 @@
 local CIRCUIT_STEPS = 6
 local good_by, bad_by, opened = {}, {}, {}
 
-local function count_good(worker)
-  good_by[worker] = (good_by[worker] or 0) + 1
+local function count_good(worker, amount)
+  good_by[worker] = (good_by[worker] or 0) + amount
 end
 
 local function count_bad(worker)

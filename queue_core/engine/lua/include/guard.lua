@@ -4,7 +4,8 @@
 --
 -- @key   meta  hash
 -- @reply OK EPOCH_MISMATCH
-local meta = redis.call('HMGET', meta_key, 'epoch', 'now_ms', 'clock_offset_ms', 'lanes_version', 'pressure')
+local meta = redis.call('HMGET', meta_key, 'epoch', 'now_ms', 'clock_offset_ms', 'lanes_version', 'pressure',
+  'waited_ms')
 if meta[1] ~= epoch then return {'EPOCH_MISMATCH', meta[1] or ''} end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000) + (tonumber(meta[3]) or 0)

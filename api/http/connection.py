@@ -1,0 +1,254 @@
+"""One connection: its requests in the order they came, each answered before the next one begins."""
+
+import asyncio
+import re
+from collections import deque
+from http import HTTPStatus
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import unquote
+
+import httptools
+import msgspec
+import uvicorn
+from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
+from uvicorn.server import ServerState
+
+from tideq.api.app import express_of
+from tideq.api.http.bounds import Bounded
+from tideq.api.http.exchange import Exchange
+from tideq.api.problems import MEDIA_TYPE, BadRequest, RequestError, problem_of
+
+MAX_UNREAD_BYTES = 65_536
+"""Of a body that the application has not asked for yet."""
+PLAIN_URL = re.compile(rb"/(?!/)[0-9A-Za-z/_.~-]*")
+"""One that is its path, and needs no parsing."""
+FRAMING = (b"content-length", b"transfer-encoding")
+ASGI = {"version": "3.0", "spec_version": "2.3"}
+
+
+class HttpConnection(Bounded):
+    """As uvicorn makes one for every connection, and talks to it when it stops."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(_loop or asyncio.get_event_loop())
+        self.server_state = server_state
+        self._app: Any = vars(config)["loaded_app"]  # whose type uvicorn does not tell
+        self._express = express_of(self._app)
+        self._app_state = app_state
+        self._parser = httptools.HttpRequestParser(self)
+        # What comes after a request that ends the connection is not read, and no reason to refuse that request.
+        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._expects_word = False
+        self._reading: Exchange | None = None
+        """Whose body comes."""
+        self._answering: Exchange | None = None
+        self._waiting = deque[Exchange]()
+        """Requests that came before others were answered."""
+        self._can_write: asyncio.Event | None = None
+        """While there is more to be sent than the other side takes."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        connections: set[Any] = self.server_state.connections
+        connections.add(self)
+        self._place = {
+            "type": "http",
+            "asgi": ASGI,
+            "server": get_local_addr(transport),
+            "client": get_remote_addr(transport),
+            "scheme": "https" if is_ssl(transport) else "http",
+            "root_path": "",
+        }
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        connections: set[Any] = self.server_state.connections
+        connections.discard(self)
+        self.resume_writing()
+        for exchange in (self._answering, *self._waiting):
+            if exchange is not None:
+                exchange.lose()
+        self._waiting.clear()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        try:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as offered:
+                self._decline(data[offered.args[0] :])
+        except httptools.HttpParserError as error:
+            reason = error.__context__
+            self.refuse(reason if isinstance(reason, RequestError) else BadRequest("this is not HTTP/1.1"))
+        else:
+            self.check_size()
+
+    def pause_writing(self) -> None:
+        self._can_write = asyncio.Event()
+
+    def resume_writing(self) -> None:
+        if self._can_write is not None:
+            self._can_write.set()
+            self._can_write = None
+
+    def shutdown(self) -> None:
+        """What is being answered still is."""
+        if self._answering is None or self._answering.is_answered:
+            self.transport.close()
+        else:
+            self._answering.keeps_alive = False
+
+    def refuse(self, error: RequestError) -> None:
+        """An answer that has begun cannot be taken back: then the connection just ends."""
+        exchange = self._answering
+        if exchange is None or exchange.is_answered or not exchange.has_begun:
+            self.transport.write(_refusal(error))
+        if exchange is not None:
+            exchange.lose()
+        self.transport.close()
+
+    # What the parser finds.
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._url, self._headers, self._reading = b"", [], None
+        self._expects_word = False
+
+    def on_url(self, url: bytes) -> None:
+        self._header_bytes += len(url)
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._quiet_bytes = 0
+        self._header_bytes += len(name) + len(value)
+        if self._is_body:
+            return
+        name = name.lower()
+        self._headers.append((name, value))
+        if name == b"expect":
+            self._expects_word = value.lower() == b"100-continue"
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        parser, http_version = self._parser, self._parser.get_http_version()
+        keeps_alive = http_version != "1.0" and parser.should_keep_alive() and not parser.should_upgrade()
+        scope = {
+            **self._place,
+            "http_version": http_version,
+            "method": parser.get_method().decode(),
+            **_address(self._url),
+            "headers": self._headers,
+            "state": self._app_state.copy(),
+        }
+        expects_word = self._expects_word and http_version != "1.0"
+        exchange = Exchange(self, scope, keeps_alive=keeps_alive, expects_word=expects_word)
+        self._reading = exchange
+        if self._answering is None or self._answering.is_answered:
+            self._start(exchange)
+        else:
+            self._pause_reading()
+            self._waiting.append(exchange)
+
+    def on_body(self, body: bytes) -> None:
+        super().on_body(body)
+        if self._reading is not None and self._reading.feed(body) > MAX_UNREAD_BYTES:
+            self._pause_reading()
+
+    def on_message_complete(self) -> None:
+        if self._parser.should_upgrade():
+            return  # so the parser thinks; see below
+        super().on_message_complete()
+        if self._reading is not None:
+            self._reading.end_body()
+            if self._reading.is_answered:  # without its body
+                self.rest()
+
+    def _decline(self, rest: bytes) -> None:
+        """An upgrade: the request is answered as it is, and is the connection's last.
+
+        httptools takes what follows for the other protocol. Java's own client offers HTTP/2 with every request, and
+        what follows is its body: it is read by a parser that does not know of the offer, and nothing after it.
+        """
+        found = {"on_header": self.on_header, "on_body": self.on_body, "on_message_complete": self.on_message_complete}
+        self._parser = httptools.HttpRequestParser(SimpleNamespace(**found))
+        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        framing = [b"%b: %b\r\n" % header for header in self._headers if header[0] in FRAMING]
+        self._parser.feed_data(b"POST / HTTP/1.1\r\nconnection: close\r\n%b\r\n%b" % (b"".join(framing), rest))
+
+    # What an exchange needs.
+
+    @property
+    def is_full(self) -> bool:
+        return self._can_write is not None
+
+    async def drain(self) -> None:
+        """Until the other side takes more."""
+        if self._can_write is not None:
+            await self._can_write.wait()
+
+    def resume_reading(self) -> None:
+        """Not while others wait: whoever keeps sending requests would have us keep them."""
+        if self.is_read_paused and not self._waiting:
+            self.is_read_paused = False
+            self.transport.resume_reading()
+
+    def answered(self) -> None:
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        if self._waiting:
+            self._start(self._waiting.popleft())
+        elif self._unfinished_since is None:
+            self.rest()
+        self.resume_reading()
+
+    def _pause_reading(self) -> None:
+        if not self.is_read_paused:
+            self.is_read_paused = True
+            self.transport.pause_reading()
+
+    def _start(self, exchange: Exchange) -> None:
+        self._answering = exchange
+        task = self.loop.create_task(exchange.run(self._app, self._express))
+        self.server_state.tasks.add(task)
+        task.add_done_callback(self.server_state.tasks.discard)
+
+
+def patient(patience_seconds: float, keep_alive_seconds: float) -> type[HttpConnection]:
+    limits = {"patience_seconds": patience_seconds, "keep_alive_seconds": keep_alive_seconds}
+    return type("HttpConnection", (HttpConnection,), limits)
+
+
+def _address(url: bytes) -> dict[str, Any]:
+    if PLAIN_URL.fullmatch(url):
+        return {"path": url.decode(), "raw_path": url, "query_string": b""}
+    parsed = httptools.parse_url(url)
+    path = parsed.path.decode("ascii")
+    return {
+        "path": unquote(path) if "%" in path else path,
+        "raw_path": parsed.path,
+        "query_string": parsed.query or b"",
+    }
+
+
+def _refusal(error: RequestError) -> bytes:
+    document, _ = problem_of(error)
+    body = msgspec.json.encode(document)
+    lines = (
+        f"HTTP/1.1 {document.status} {HTTPStatus(document.status).phrase}",
+        f"content-type: {MEDIA_TYPE}",
+        f"content-length: {len(body)}",
+        "connection: close",
+        "",
+        "",
+    )
+    return "\r\n".join(lines).encode() + body
