@@ -321,3 +321,31 @@ async def test_submit_again_with_tags_and_capabilities_in_another_order_is_the_s
     again = await kit.submit(idempotency_key="k", tags={"b": "2", "a": "1"}, required_capabilities=("ssd", "gpu"))
 
     assert again == first
+
+
+async def test_submit_many_of_all_sorts_tells_of_each_what_it_came_to(kit: Kit) -> None:
+    """Most of a batch is not told of by the store: it is reckoned, and must be what reading shows."""
+    known = await kit.submit(idempotency_key="order-7")
+    await kit.submit("crop")
+    sorts = [
+        NewTask(task_type="resize"),
+        NewTask(task_type="crop", priority="high"),
+        NewTask(task_type="resize", delay_ms=5_000),
+        NewTask(task_type="resize"),
+        NewTask(task_type="resize", idempotency_key="order-7"),
+        NewTask(task_type="crop", priority="high"),
+        NewTask(task_type="resize", idempotency_key="order-8"),
+        NewTask(task_type="resize", priority="low", head_start_ms=1_000),
+        NewTask(task_type="resize"),
+    ]
+
+    answers = await kit.queue.submit_many(sorts, wants_position=True)
+
+    found = [await kit.read(answer.task_id) for answer in answers]
+    assert [answer.is_new for answer in answers] == [number != 4 for number in range(len(sorts))]
+    assert answers[4].task_id == known
+    for answer, task in zip(answers, found, strict=True):
+        if answer.is_new:
+            told = (answer.rank, answer.visible_at_ms, answer.lane_position)
+            assert told == (task.rank, task.visible_at_ms, task.lane_position)
+    assert [task.definition.task_type for task in found] == [sort.task_type for sort in sorts]
