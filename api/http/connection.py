@@ -21,6 +21,8 @@ from tideq.api.problems import MEDIA_TYPE, BadRequest, RequestError, problem_of
 
 MAX_UNREAD_BYTES = 65_536
 """Of a body that the application has not asked for yet."""
+MAX_WAITING = 1_000
+"""Requests that are sent before others are answered. One read may bring thousands."""
 PLAIN_URL = re.compile(rb"/(?!/)[0-9A-Za-z/_.~-]*")
 """One that is its path, and needs no parsing."""
 FRAMING = (b"content-length", b"transfer-encoding")
@@ -108,8 +110,14 @@ class HttpConnection(Bounded):
             self._answering.keeps_alive = False
 
     def refuse(self, error: RequestError) -> None:
-        """An answer that has begun cannot be taken back: then the connection just ends."""
+        """An answer that has begun cannot be taken back: then the connection just ends.
+
+        Whatever comes behind a request that is there does not concern it: it is answered, and the connection then ends.
+        """
         exchange = self._answering
+        if exchange is not None and exchange.is_whole and not exchange.is_answered:
+            exchange.keeps_alive = False
+            return
         if exchange is None or exchange.is_answered or not exchange.has_begun:
             self.transport.write(_refusal(error))
         if exchange is not None:
@@ -154,9 +162,11 @@ class HttpConnection(Bounded):
         self._reading = exchange
         if self._answering is None or self._answering.is_answered:
             self._start(exchange)
-        else:
+        elif len(self._waiting) < MAX_WAITING:
             self._pause_reading()
             self._waiting.append(exchange)
+        else:
+            raise BadRequest(f"no more than {MAX_WAITING} requests may wait for their turn")
 
     def on_body(self, body: bytes) -> None:
         super().on_body(body)

@@ -65,15 +65,16 @@ class Exchange:
         self._parts: list[bytes] = []
         """Of the body, as they came and nobody has read them."""
         self._unread_bytes = 0
-        self._is_whole = False
+        self.is_whole = False
+        """The request is there, with all its body."""
         self._has_news = False
         self._news: asyncio.Event | None = None
         """Made when somebody has to wait for them."""
         self._head: bytes | None = None
         """Until it is sent."""
         self._is_chunked = False
-        self._missing_bytes = 0
-        """Of the length that was told."""
+        self._missing_bytes: int | None = 0
+        """Of the length that was told; None where the end of the connection is the end of the answer."""
 
     def feed(self, data: bytes) -> int:
         """How much is unread, of what somebody may still read."""
@@ -85,7 +86,7 @@ class Exchange:
         return self._unread_bytes
 
     def end_body(self) -> None:
-        self._is_whole = True
+        self.is_whole = True
         self._tell()
 
     def lose(self) -> None:
@@ -106,6 +107,9 @@ class Exchange:
         except Exception as error:
             # Whatever it is, whoever waits for an answer must not wait for ever.
             log.error("unforeseen", path=self._scope["path"], exc_info=error)
+        else:
+            if not self.is_answered and not self._is_gone:
+                log.error("left unanswered", path=self._scope["path"])
         if not self.is_answered and not self._is_gone:
             await self._fail()
 
@@ -116,11 +120,11 @@ class Exchange:
                 await self._wait()
         if self._is_gone or self.is_answered:
             return {"type": "http.disconnect"}
-        return {"type": "http.request", "body": self._take(), "more_body": not self._is_whole}
+        return {"type": "http.request", "body": self._take(), "more_body": not self.is_whole}
 
     async def body(self) -> bytes:
         """The whole of it, of which nothing has been received yet."""
-        while not self._is_whole and not self._is_gone:
+        while not self.is_whole and not self._is_gone:
             self._ask_for_more()
             await self._wait()
         if self._is_gone:
@@ -150,16 +154,18 @@ class Exchange:
             self._go_on(content, is_last=True)
 
     def _begin(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        lines, told = [STATUS_LINES[status]], dict[bytes, bytes]()
+        lines, told = [STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status], dict[bytes, bytes]()
         for name, value in (*self._carrier.server_state.default_headers, *headers):
             lines.append(_line(name, value))
-            told[name] = value
+            told[name.lower()] = value
         if told.get(b"connection") == b"close":
             self.keeps_alive = False
         elif not self.keeps_alive:
             lines.append(b"connection: close\r\n")
         if b"content-length" in told:
             self._missing_bytes = int(told[b"content-length"])
+        elif self._scope["http_version"] == "1.0":
+            self._missing_bytes = None
         elif status not in HAVE_NO_BODY and self._scope["method"] != "HEAD":
             self._is_chunked = True
             lines.append(b"transfer-encoding: chunked\r\n")
@@ -172,7 +178,7 @@ class Exchange:
             body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + (b"0\r\n\r\n" if is_last else b"")
         elif self._scope["method"] == "HEAD":
             body, self._missing_bytes = b"", 0
-        else:
+        elif self._missing_bytes is not None:
             self._missing_bytes -= len(body)
             if self._missing_bytes < 0 or (is_last and self._missing_bytes):
                 raise RuntimeError("the answer is not as long as its head says")

@@ -12,6 +12,7 @@ from tests.api.bench import Bench
 from tests.api.replication import Replication
 from tests.api.running import Running, environ, serving
 from tests.api.seats import Seats
+from tests.api.wire import Caller, Desk, Wire, wired
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.api.service import Service, open_service
@@ -128,3 +129,19 @@ async def remote(server_url: str) -> AsyncIterator[Bench]:
     """The calls, over a real connection to the real process."""
     async with httpx.AsyncClient(base_url=server_url, timeout=40) as client:
         yield Bench(client)
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.fixture
+async def wire(desk: Desk) -> AsyncIterator[Wire]:
+    async with wired(desk) as wire:
+        yield wire
+
+
+@pytest.fixture
+async def caller(wire: Wire) -> Caller:
+    return await wire.caller()

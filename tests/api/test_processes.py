@@ -47,7 +47,7 @@ def is_alive(pid: int) -> bool:
     """A dead process whose parent has not heard of it yet is dead."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # gone before it was looked for, or while it was
         return False
 
 
