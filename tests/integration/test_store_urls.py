@@ -40,6 +40,7 @@ async def use(url: str, queue_name: str = "urls") -> None:
         async with listener.pubsub() as subscription:
             await subscription.subscribe(kit.keys.wake_channel)
             await kit.worker()
+            assert not (await kit.queue.claim("w1")).tasks  # from here on somebody waits
             await kit.submit()
             held = await kit.started()
             assert await kit.complete(held) == "completed"
