@@ -107,10 +107,9 @@ class Exchange:
         except Exception as error:
             # Whatever it is, whoever waits for an answer must not wait for ever.
             log.error("unforeseen", path=self._scope["path"], exc_info=error)
-        else:
-            if not self.is_answered and not self._is_gone:
-                log.error("left unanswered", path=self._scope["path"])
-        if not self.is_answered and not self._is_gone:
+            await self._fail()
+        if not self.is_answered and not self._is_gone and not self._carrier.transport.is_closing():
+            log.error("left unanswered", path=self._scope["path"])
             await self._fail()
 
     async def receive(self) -> dict[str, Any]:
@@ -204,6 +203,8 @@ class Exchange:
 
     async def _fail(self) -> None:
         """What has begun and does not end is broken off, so that nobody takes it for whole."""
+        if self.is_answered or self._is_gone:
+            return
         if self.has_begun:
             self._flush()
             self._carrier.transport.close()

@@ -308,7 +308,7 @@ class Scripts:
         form = self._forms[name] = Form(
             source,
             len(header.keys),
-            (*head, *(None if callable(known.get(each)) else known.get(each) for each in order)),  # type: ignore[misc]
+            (*head, *(None if callable(value := known.get(each)) else value for each in order)),
             places,
             tuple((places[each], value) for each, value in known.items() if callable(value)),
             frozenset(order) - known.keys(),
