@@ -58,8 +58,8 @@ generate: install ## Make the blocking client out of the asynchronous one
 bench: install ## Measure the queue core and the service over HTTP, and print a report (QUICK=1 for a short one)
 	$(BIN)/python -m bench $(if $(QUICK),--quick)
 
-peers: install ## Measure TideQ beside other queues, each in an environment of its own under .peers (QUICK=1: 7 minutes)
-	$(BIN)/python -m bench.peers --write-docs $(if $(QUICK),--quick)
+peers: install ## Measure TideQ beside other queues, each in an environment of its own under .peers (QUICK=1: 7 minutes, SHORT=1: 20)
+	$(BIN)/python -m bench.peers --write-docs $(if $(QUICK),--quick) $(if $(SHORT),--short)
 
 profile: install ## Where TideQ's own time goes, by library, into docs/performance.md
 	$(BIN)/python -m bench.peers.profile --write-docs

@@ -1,4 +1,4 @@
-"""`python -m bench.peers [--quick] [--only bullmq,dramatiq] [--install] [--json FILE] [--write-docs]`."""
+"""`python -m bench.peers [--quick | --short] [--only bullmq,dramatiq] [--install] [--json FILE] [--write-docs]`."""
 
 import argparse
 import asyncio
@@ -11,8 +11,11 @@ from types import FrameType
 from bench.peers import page, rounds
 from bench.peers.catalogue import OURS, PEERS, Peer
 from bench.peers.environments import ROOT
-from bench.peers.rounds import FULL, QUICK, TINY
+from bench.peers.rounds import FULL, QUICK, SHORT, TINY
 from bench.peers.run import Run, machine, write_json
+
+SIZES = {"tiny": TINY, "quick": QUICK, "short": SHORT, "full": FULL}
+"""By the option that asks for it; the last needs none."""
 
 
 def main() -> None:
@@ -23,9 +26,9 @@ def main() -> None:
     if arguments.install:
         rounds.install(peers, ROOT / ".peers", rounds.tell_people)
         return
-    plan = TINY if arguments.tiny else QUICK if arguments.quick else FULL
+    size, plan = next((name, plan) for name, plan in SIZES.items() if getattr(arguments, name, True))
     measuring = rounds.measure(peers, plan, ROOT / ".peers", has_aof=arguments.aof == "on", tell=rounds.tell_people)
-    run = Run(machine(), "tiny" if arguments.tiny else "quick" if arguments.quick else "full", arguments.aof)
+    run = Run(machine(), size, arguments.aof)
     run.results.update(asyncio.run(measuring))
     sys.stdout.write(page.text(run))
     if arguments.json:
@@ -41,6 +44,9 @@ def _leave(_signal: int, _frame: FrameType | None) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.peers", description="TideQ beside other queues.")
     parser.add_argument("--quick", action="store_true", help="about seven minutes: best settings, one worker")
+    parser.add_argument(
+        "--short", action="store_true", help="about twenty minutes: what a full run has, in short turns"
+    )
     parser.add_argument("--tiny", action="store_true", help="only to see that everybody runs")
     parser.add_argument("--only", default="", help="names or parts of names, by comma; TideQ is always there")
     parser.add_argument("--install", action="store_true", help="only make the environments")

@@ -46,7 +46,7 @@ def _node(name: str, driver: str, store: Store, **best: Any) -> Peer:
 
 
 OURS, PLAIN, LEAN, FLOOR = "TideQ", "TideQ, no history", "TideQ, lean client", "Redis list, no ack (floor)"
-_OURS = {"concurrency": 500, "batch": 500, "bulk": 1_000}
+_OURS = {"concurrency": 1_000, "batch": 250, "bulk": 1_000}
 
 PEERS = (
     Peer(OURS, "tideq_driver.py", "ours", "tideq+history", _OURS),

@@ -31,6 +31,9 @@ def goals(run: Run) -> list[Goal]:
         _against(run, "processed/s against the best Python library", "processed", PYTHON, 3.0),
         _against(run, "processed/s against BullMQ", "processed", ("BullMQ",), 1.0),
         _against(run, "bulk enqueue against the best peer", "bulk", OTHERS, 1.0),
+        _against(
+            run, "single submits against BullMQ, each with its best number at once", "single_best", ("BullMQ",), 1.0
+        ),
         _taken(run),
         _against(run, "single submits against BullMQ, 32 at once", "single_at_once", ("BullMQ",), 1.0),
         _against(run, "single submits against BullMQ, one after the other", "single", ("BullMQ",), 1.0),

@@ -55,8 +55,8 @@ def _tables(run: Run) -> list[str]:
 
 
 def _rates(run: Run, kind: str) -> list[str]:
-    columns = ["single/s", "… 32 at once", "bulk/s", "processed/s, 1 worker", "… ours ×"]
-    fields = ["single", "single_at_once", "bulk", "processed"]
+    columns = ["single/s", "… 32 at once", "… 256 at once", "bulk/s", "processed/s, 1 worker", "… ours ×"]
+    fields = ["single", "single_at_once", "single_crowd", "bulk", "processed"]
     has_two = kind == BEST and any(TWO in each.samples for each in run.results.values())
     columns += ["2 workers"] if has_two else []
     columns += ["latency p50 / p99 ms"]

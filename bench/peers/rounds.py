@@ -43,6 +43,16 @@ class Plan(msgspec.Struct, frozen=True):
 QUICK = Plan(3, 1, {BEST: Amount(1.2, 2.0, 400)})
 TINY = Plan(1, 1, {BEST: Amount(0.3, 0.6, 100)})
 """To see that everything works; its figures mean nothing."""
+SHORT = Plan(
+    3,
+    1,
+    {
+        BEST: Amount(1.2, 2.0, 400),
+        TWO: Amount(1.2, 2.0, 0, worker_count=2, is_whole=False),
+        COMMON: Amount(0.8, 1.5, 200),
+    },
+)
+"""Everything a full run has, in turns as short as a quick one's."""
 FULL = Plan(
     3,
     3,

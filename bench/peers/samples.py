@@ -40,6 +40,8 @@ class Amount(msgspec.Struct, frozen=True):
     process_seconds: float
     probes: int
     at_once: int = 32
+    crowd: int = 256
+    """As `at_once`, for whoever gains from more."""
     worker_count: int = 1
     is_whole: bool = True
     """False leaves out single submissions and latency."""
@@ -50,6 +52,7 @@ class Sample(msgspec.Struct, kw_only=True):
     round_number: int = 0
     single: float | None = None
     single_at_once: float | None = None
+    single_crowd: float | None = None
     bulk: float | None = None
     processed: float | None = None
     p50_ms: float | None = None
@@ -63,6 +66,11 @@ class Sample(msgspec.Struct, kw_only=True):
     """A task submitted by itself, one after the other."""
     caught_up_seconds: float | None = None
     """How long after the last acknowledgement history had everything."""
+
+    @property
+    def single_best(self) -> float | None:
+        """With as many calls under way as suit it best."""
+        return max(filter(None, (self.single, self.single_at_once, self.single_crowd)), default=None)
 
     @property
     def cpu_us(self) -> Spent:

@@ -17,7 +17,7 @@ from tests.stores import StoreUnderTest
 
 FLOOR = Peer("floor", "floor.py", "ours", "redis", {"bulk": 100})
 """By the project's own interpreter, which has all it needs."""
-ONCE = Plan(1, 1, {BEST: Amount(0.1, 0.5, 20)})
+ONCE = Plan(1, 1, {BEST: Amount(0.1, 0.5, 20, crowd=64)})
 DIES = """
 import sys
 import protocol
@@ -31,6 +31,21 @@ class Dies(Floor):
         {work}
 
 protocol.main(Dies)
+"""
+FEW = """
+import protocol
+from floor import Floor
+
+class Few(Floor):
+    under_way = 0
+
+    async def submit(self, sent):
+        self.under_way += 1
+        assert self.under_way <= 32
+        await super().submit(sent)
+        self.under_way -= 1
+
+protocol.main(Few)
 """
 
 
@@ -75,12 +90,25 @@ async def test_a_turn_gives_every_figure(place: Place) -> None:
     results = await take_turns([FLOOR], ONCE, place, lambda _line: None)
 
     (sample,) = results["floor"].samples[BEST]
-    rates = (sample.single, sample.single_at_once, sample.bulk, sample.processed, sample.p50_ms, sample.p99_ms)
-    assert all(rate and rate > 0 for rate in rates)
+    submitted = (sample.single, sample.single_at_once, sample.single_crowd, sample.bulk)
+    assert all(rate and rate > 0 for rate in (*submitted, sample.processed, sample.p50_ms, sample.p99_ms))
     assert set(sample.cpu_us) == {"client", "workers", "store"}
     assert sample.total_us == sum(sample.cpu_us.values())
     assert sample.bytes_a_task
     assert sample.bytes_a_task > 40, "a task of the floor is 40 bytes"
+
+
+async def test_a_library_that_cannot_have_so_many_calls_at_once_lacks_only_that_figure(place: Place) -> None:
+    script = place.folder / "few.py"
+    script.write_text(FEW)
+    few = Peer("few", str(script), "ours", "redis", {"bulk": 100})
+
+    results = await take_turns([few], ONCE, place, lambda _line: None)
+
+    (sample,) = results["few"].samples[BEST]
+    assert sample.single_at_once
+    assert sample.single_crowd is None
+    assert results["few"].problem == ""
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tests.workers.waiting import until
 from tideq.queue_core.background import running
 from tideq.workers.runtime.mail import Held, Mailbox, Result
 from tideq.workers.runtime.protocol import Answer, Outcome, Protocol
-from tideq.workers.runtime.reporter import Reporter
+from tideq.workers.runtime.reporter import MAX_UNDER_WAY, PLENTY, Reporter
 
 
 @dataclass
@@ -359,3 +359,132 @@ async def test_silence_waits_also_for_what_an_answer_brings_about(scripted: Scri
 
     assert job.done()
     assert [row["lease"] for row in scripted.rows("releases")] == ["a"]
+
+
+class SlowService:
+    """Keeps every request until the test lets it go; takes what it says then."""
+
+    def __init__(self) -> None:
+        self.waiting: list[asyncio.Event] = []
+
+    async def script(self, path: str, body: Json) -> Reply | None:
+        self.waiting.append(gate := asyncio.Event())
+        await gate.wait()
+        return await obliging(path, body)
+
+    async def asked(self, count: int) -> None:
+        await until(lambda: len(self.waiting) >= count)
+
+
+def many(name: str, count: int = PLENTY) -> list[Result]:
+    return [success(f"{name}{number}") for number in range(count)]
+
+
+async def test_much_that_is_said_goes_beside_a_request_that_is_under_way(scripted: ScriptedService, desk: Desk) -> None:
+    service = SlowService()
+    scripted.script = service.script
+
+    for number in range(MAX_UNDER_WAY + 1):
+        desk.mailbox.finish(many(f"{number}-"))
+        await service.asked(min(number + 1, MAX_UNDER_WAY))
+    under_way = [len(body["results"]) for body in scripted.bodies("sync")]
+    for gate in service.waiting:
+        gate.set()
+    await service.asked(MAX_UNDER_WAY + 1)
+    service.waiting[-1].set()
+    await desk.delivered()
+
+    assert under_way == [PLENTY] * MAX_UNDER_WAY
+    assert sorted(row["lease"] for row in scripted.rows("results")) == sorted(
+        result.lease for number in range(MAX_UNDER_WAY + 1) for result in many(f"{number}-")
+    )
+
+
+async def test_a_little_that_is_said_waits_for_the_request_that_is_under_way(
+    scripted: ScriptedService, desk: Desk
+) -> None:
+    service = SlowService()
+    scripted.script = service.script
+
+    desk.mailbox.finish([success("a")])
+    await service.asked(1)
+    desk.mailbox.finish(many("b", PLENTY - 1))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    asked_beside = len(service.waiting) - 1
+    service.waiting[0].set()
+    await service.asked(2)
+    service.waiting[1].set()
+    await desk.delivered()
+
+    assert asked_beside == 0
+    assert [len(body["results"]) for body in scripted.bodies("sync")] == [1, PLENTY - 1]
+
+
+async def test_silence_waits_for_every_request_that_is_under_way(scripted: ScriptedService, desk: Desk) -> None:
+    service = SlowService()
+    scripted.script = service.script
+    desk.mailbox.finish(many("a"))
+    await service.asked(1)
+    desk.mailbox.finish(many("b"))
+    await service.asked(2)
+
+    service.waiting[1].set()
+    await until(lambda: desk.reporter.unsent_count == PLENTY)
+    async with running(desk.reporter.silent()) as silence:
+        await asyncio.sleep(0)
+        was_silent = silence.done()
+        service.waiting[0].set()
+        await desk.delivered()
+
+    assert not was_silent
+    assert desk.reporter.unsent_count == 0
+
+
+async def test_what_was_under_way_beside_another_is_not_lost_with_its_connection(
+    scripted: ScriptedService, desk: Desk
+) -> None:
+    service, hung_up = SlowService(), asyncio.Event()
+
+    async def hang_up_on_the_second(path: str, body: Json) -> Reply | None:
+        if body["results"][0]["lease"] == "b0" and not hung_up.is_set():
+            hung_up.set()
+            return Reply(503, b"")
+        return await service.script(path, body)
+
+    scripted.script = hang_up_on_the_second
+    desk.mailbox.finish(many("a"))
+    await service.asked(1)
+    desk.mailbox.finish(many("b"))
+    await hung_up.wait()
+    service.waiting[0].set()
+    await service.asked(2)
+    service.waiting[1].set()
+    await desk.delivered()
+
+    taken = [row["lease"] for body in scripted.bodies("sync")[2:] for row in body["results"]]
+    assert taken == [result.lease for result in many("b")]
+    assert (desk.lost, desk.reporter.unsent_count) == ([], 0)
+
+
+async def test_only_one_request_at_a_time_asks_for_work(scripted: ScriptedService, desk: Desk) -> None:
+    class Asking:
+        def ask(self, worker_id: str, *, is_time: bool) -> Json:
+            return {"available_capacity": 1, "poll_id": "p"}
+
+        def answered(self, worker_id: str, answer: Answer | None) -> None:
+            pass
+
+    desk.reporter.claims = Asking()
+    service = SlowService()
+    scripted.script = service.script
+
+    desk.mailbox.finish(many("a"))
+    await service.asked(1)
+    desk.mailbox.finish(many("b"))
+    await service.asked(2)
+    for gate in service.waiting:
+        gate.set()
+    await desk.delivered()
+
+    assert ["poll_id" in body for body in scripted.bodies("sync")] == [True, False]

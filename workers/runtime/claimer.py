@@ -21,7 +21,8 @@ from tideq.workers.runtime.rate import Rate
 from tideq.workers.runtime.slots import Slots
 
 POLL_SECONDS = 20.0
-MAX_CLAIM = 500
+MAX_CLAIM = 250
+"""Not all slots at once: while one wave of tasks runs here, the service works on another (docs/workers.md)."""
 WITH_REPORTS = 50
 """As many are asked for with reports."""
 TURNS = 5

@@ -61,7 +61,7 @@ class Extension(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class Bundle(msgspec.Struct):
+class Bundle(msgspec.Struct, eq=False):
     """What one request says, in the order its outcomes come back."""
 
     starts: list[Start]

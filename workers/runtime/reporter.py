@@ -1,8 +1,9 @@
 """The reporter: starts, results, progress and the like, sent together in as few round trips as possible.
 
-One request at a time is under way; what is said meanwhile goes with the next. A finished result is kept and sent again
-until the service accepts or refuses it, however long that takes. It is always told in the name of the worker id it was
-claimed under, also after the worker had to register anew.
+While a request is under way, what is said goes with the next; only where much is said it goes beside it, so that the
+service works on one wave of tasks while the worker works on another (docs/workers.md). A finished result is kept and
+sent again until the service accepts or refuses it, however long that takes. It is always told in the name of the worker
+id it was claimed under, also after the worker had to register anew.
 """
 
 import asyncio
@@ -13,10 +14,15 @@ from typing import Protocol as Interface
 import msgspec
 import structlog
 
+from tideq.queue_core.background import together
 from tideq.workers.runtime.failures import Fail, error_document
 from tideq.workers.runtime.mail import Bundle, Mailbox, Result
 from tideq.workers.runtime.patience import Patience
 from tideq.workers.runtime.protocol import Answer, Outcome, Protocol, Refused, Unreachable
+
+MAX_UNDER_WAY = 3
+PLENTY = 100
+"""So many rows are worth a request of their own beside one that is under way."""
 
 log = structlog.get_logger("tideq.worker")
 
@@ -51,8 +57,8 @@ class Reporter:
         self.claims: Claims | None = None
         self._patience = Patience()
         self._full: dict[Mailbox, None] = {}
-        self._sending: Bundle | None = None
-        self._has_mail, self._has_none = asyncio.Event(), asyncio.Event()
+        self._sending: list[Bundle] = []
+        self._has_mail, self._has_plenty, self._has_none = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._has_none.set()
         self._delivered = asyncio.Event()
 
@@ -61,8 +67,8 @@ class Reporter:
 
     @property
     def unsent_count(self) -> int:
-        under_way = self._sending
-        return sum(box.unsent_count for box in list(self._full)) + (len(under_way.results) if under_way else 0)
+        under_way = sum(len(bundle.results) for bundle in list(self._sending))
+        return sum(box.unsent_count for box in list(self._full)) + under_way
 
     @property
     def is_busy(self) -> bool:
@@ -75,52 +81,75 @@ class Reporter:
 
     async def silent(self) -> None:
         """Returns once everything said so far, and what that brought about, has been accepted or refused."""
-        while self._full:
+        while self._full or self._sending:
             await self._has_none.wait()
 
     async def run(self) -> None:
+        await together(self._deliver_all(), *(self._deliver_plenty() for _ in range(MAX_UNDER_WAY - 1)))
+
+    async def _deliver_all(self) -> None:
         while True:
             await self._has_mail.wait()
             for mailbox in list(self._full):
-                await self._deliver(mailbox)
+                await self._deliver(mailbox, may_ask=True)
+
+    async def _deliver_plenty(self) -> None:
+        """Beside a request that is under way: a service that is away is tried by that one alone. Asks for no work."""
+        while True:
+            await self._has_plenty.wait()
+            self._has_plenty.clear()
+            for mailbox in list(self._full):
+                if self._is_worth_another(mailbox):
+                    await self._deliver(mailbox, may_ask=False)
+
+    def _is_worth_another(self, mailbox: Mailbox) -> bool:
+        return bool(self._sending) and mailbox.unsent_count >= PLENTY
 
     def _note(self, mailbox: Mailbox) -> None:
         self._full[mailbox] = None
         self._has_none.clear()
         self._has_mail.set()
+        if self._is_worth_another(mailbox):
+            self._has_plenty.set()
 
-    async def _deliver(self, mailbox: Mailbox) -> None:
-        self._sending = bundle = mailbox.take()
+    async def _deliver(self, mailbox: Mailbox, *, may_ask: bool) -> None:
+        bundle = mailbox.take()
+        self._sending.append(bundle)
         try:
-            await self._send(mailbox.worker_id, bundle)
+            await self._send(mailbox.worker_id, bundle, may_ask=may_ask)
             self._patience.restore()
         except Unreachable as error:
-            mailbox.put_back(bundle)
-            self._sending = None
+            self._put_back(mailbox, bundle)
             log.warning("reports not delivered, trying again", error=str(error), unsent=self.unsent_count)
             await self._patience.wait(error.retry_after_seconds)
         except asyncio.CancelledError:
-            mailbox.put_back(bundle)
+            self._put_back(mailbox, bundle)
             raise
-        finally:
-            self._sending = None
+        else:
+            self._sending.remove(bundle)
         self._rest_if_done(mailbox)
         self._delivered.set()
 
+    def _put_back(self, mailbox: Mailbox, bundle: Bundle) -> None:
+        mailbox.put_back(bundle)
+        self._sending.remove(bundle)
+        self._note(mailbox)
+
     def _rest_if_done(self, mailbox: Mailbox) -> None:
         if mailbox.is_empty:
-            del self._full[mailbox]
+            self._full.pop(mailbox, None)
         if not self._full:
             self._has_mail.clear()
-            self._has_none.set()
+            if not self._sending:
+                self._has_none.set()
 
-    async def _send(self, worker_id: str, bundle: Bundle) -> None:
+    async def _send(self, worker_id: str, bundle: Bundle, *, may_ask: bool) -> None:
         parts = bundle.parts()
         if not parts:
             return
         # Not beside starts: what runs a moment frees its slot for the next request, which then asks for all at once.
         is_time = bool(bundle.results) and not bundle.starts
-        asked = self.claims.ask(worker_id, is_time=is_time) if self.claims else {}
+        asked = self.claims.ask(worker_id, is_time=is_time) if self.claims and may_ask else {}
         try:
             answer = await self._protocol.sync(worker_id, **parts, **asked)
         except Refused as error:
