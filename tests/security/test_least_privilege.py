@@ -15,15 +15,15 @@ from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.scripts import LUA, assemble
 
 CONNECTING = "hello ping info time client|setinfo client|setname select evalsha script|load multi exec"
-RESTORING = "hset hget hgetall hmget hkeys zadd set scan exists xrange xinfo|stream"
-"""Whoever opens a store that was lost fills it again."""
+RESTORING = "hset hget hgetall hmget hkeys zadd set scan exists xrange xread xinfo|stream"
+"""Whoever opens a store that was lost fills it again, and looks first whether its stream has what history lacks."""
 LISTENING = "xrange xrevrange xread xinfo|stream scan subscribe unsubscribe wait waitaof"
 RESTORING_SCRIPTS = ("found", "enter_epoch", "restore", "wipe", "read")
 ALL_SCRIPTS = tuple(sorted(path.name.removesuffix(".lua") for path in LUA.iterdir() if path.name.endswith(".lua")))
 NEEDS = {
     "api": (ALL_SCRIPTS, LISTENING),
     "monitor": ((*RESTORING_SCRIPTS, "sweep", "pressure", "follow", "fleet", "judge"), RESTORING),
-    "replicator": ((*RESTORING_SCRIPTS, "acknowledge", "belongings"), f"{RESTORING} xread"),
+    "replicator": ((*RESTORING_SCRIPTS, "acknowledge", "belongings"), RESTORING),
 }
 """The scripts that a program calls, and what it sends besides."""
 DANGEROUS = (
