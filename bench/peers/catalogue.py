@@ -45,7 +45,8 @@ def _node(name: str, driver: str, store: Store, **best: Any) -> Peer:
     return Peer(name, driver, "node", store, best)
 
 
-OURS, PLAIN, LEAN, FLOOR = "TideQ", "TideQ, no history", "TideQ, lean client", "Redis list, no ack (floor)"
+OURS, PLAIN, LEAN = "TideQ", "TideQ, no history", "TideQ, lean client"
+FLOOR, HTTP_FLOOR = "Redis list, no ack (floor)", "One write behind HTTP (floor)"
 _OURS = {"concurrency": 1_000, "batch": 250, "bulk": 1_000}
 
 PEERS = (
@@ -53,6 +54,7 @@ PEERS = (
     Peer(PLAIN, "tideq_driver.py", "ours", "tideq", _OURS),
     Peer(LEAN, "lean_driver.py", "ours", "tideq+history", _OURS, processes=False),
     Peer(FLOOR, "floor.py", "python", "redis", {"bulk": 1_000}, ("redis==8.1.0", *FAST)),
+    Peer(HTTP_FLOOR, "http_floor.py", "ours", "redis", {"bulk": 32}, processes=False),
     _node("BullMQ", "bullmq.mjs", "redis", concurrency=100, bulk=1_000),
     _node("graphile-worker", "graphile.mjs", "postgres", concurrency=10, batch=2_000, bulk=1_000),
     _node("pg-boss", "pgboss.mjs", "postgres", concurrency=1, batch=2_000, bulk=1_000),

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.figures import Figure
-from bench.peers.catalogue import FLOOR, LEAN, OURS, PEERS, PLAIN
+from bench.peers.catalogue import FLOOR, HTTP_FLOOR, LEAN, OURS, PEERS, PLAIN
 from bench.peers.goals import goals
 from bench.peers.rounds import BEST, COMMON, TWO
 from bench.peers.run import Run
@@ -116,8 +116,8 @@ def _problems(run: Run) -> list[str]:
 
 
 def _names(run: Run, kind: str) -> list[str]:
-    """Ours first, the floor next, then everybody by what they process."""
-    first = [name for name in (OURS, PLAIN, LEAN, FLOOR) if name in run.results]
+    """Ours first, the floors next, then everybody by what they process."""
+    first = [name for name in (OURS, PLAIN, LEAN, FLOOR, HTTP_FLOOR) if name in run.results]
     rate: Callable[[str], float] = lambda name: run.median(name, "processed", kind) or 0.0  # noqa: E731
     others = sorted((name for name in run.results if name not in first), key=rate, reverse=True)
     return [name for name in (*first, *others) if run.results[name].samples.get(kind)]

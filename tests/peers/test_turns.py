@@ -17,6 +17,7 @@ from tests.stores import StoreUnderTest
 
 FLOOR = Peer("floor", "floor.py", "ours", "redis", {"bulk": 100})
 """By the project's own interpreter, which has all it needs."""
+HTTP_FLOOR = Peer("http floor", "http_floor.py", "ours", "redis", {"bulk": 8}, processes=False)
 ONCE = Plan(1, 1, {BEST: Amount(0.1, 0.5, 20, crowd=64)})
 DIES = """
 import sys
@@ -96,6 +97,15 @@ async def test_a_turn_gives_every_figure(place: Place) -> None:
     assert sample.total_us == sum(sample.cpu_us.values())
     assert sample.bytes_a_task
     assert sample.bytes_a_task > 40, "a task of the floor is 40 bytes"
+
+
+async def test_the_floor_behind_http_gives_every_figure_of_submitting(place: Place) -> None:
+    results = await take_turns([HTTP_FLOOR], ONCE, place, lambda _line: None)
+
+    (sample,) = results["http floor"].samples[BEST]
+    assert all(rate and rate > 0 for rate in (sample.single, sample.single_at_once, sample.single_crowd, sample.bulk))
+    assert sample.bytes_a_task
+    assert sample.bytes_a_task > 40, "every call is a write"
 
 
 async def test_a_library_that_cannot_have_so_many_calls_at_once_lacks_only_that_figure(place: Place) -> None:
