@@ -64,7 +64,7 @@ peers: install ## Measure TideQ beside other queues, each in an environment of i
 profile: install ## Where TideQ's own time goes, by library, into docs/performance.md
 	$(BIN)/python -m bench.peers.profile --write-docs
 
-chaos: install ## Half an hour under fire: kills, full disks, lost stores (CHAOS_SECONDS, CHAOS_SEED, CHAOS_LEVEL=smoke|long|soak)
+chaos: install ## Half an hour under fire: kills, full disks, lost stores (CHAOS_SECONDS, CHAOS_SEED, CHAOS_WITHOUT, CHAOS_LEVEL=smoke|long|soak)
 	$(BIN)/python -m tests.chaos
 
 chaos-planted: install ## Put mistakes into copies of the tree, and see that the chaos harness finds each (20 minutes)

@@ -1,9 +1,9 @@
-"""`python -m tests.chaos`: one run, by CHAOS_LEVEL, CHAOS_SEED, CHAOS_SECONDS and CHAOS_FAULT_SECONDS.
+"""`python -m tests.chaos`: one run, by CHAOS_LEVEL, CHAOS_SEED, CHAOS_SECONDS, CHAOS_FAULT_SECONDS and CHAOS_WITHOUT.
 
-The last is the time from one fault to the next, on average. Fails when a promise was broken.
+CHAOS_FAULT_SECONDS is the time from one fault to the next, on average; CHAOS_WITHOUT names faults to leave out, with
+commas. Fails when a promise was broken.
 """
 
-import dataclasses
 import os
 import random
 import shutil
@@ -11,17 +11,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.chaos.levels import LEVELS
+from tests.chaos.levels import chosen
 from tests.chaos.run import run
 
 
 def main() -> int:
-    level = LEVELS[os.environ.get("CHAOS_LEVEL", "long")]
-    if seconds := os.environ.get("CHAOS_SECONDS"):
-        level = dataclasses.replace(level, seconds=float(seconds))
-    if seconds := os.environ.get("CHAOS_FAULT_SECONDS"):
-        level = dataclasses.replace(level, fault_seconds=float(seconds))
-    seed = int(os.environ.get("CHAOS_SEED") or random.randrange(1_000_000))
+    try:
+        level = chosen(os.environ)
+        seed = int(os.environ.get("CHAOS_SEED") or random.randrange(1_000_000))
+    except ValueError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
     folder = Path(os.environ.get("CHAOS_FOLDER") or tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
     sys.stdout.write(f"chaos {level.name}, seed {seed}, {level.seconds:g} s, in {folder}\n")
     sys.stdout.flush()

@@ -1,5 +1,7 @@
 """How long, how much and how bad: the sizes a run can have."""
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tests.chaos.faults import MIXED, Profile
@@ -24,8 +26,32 @@ class Level:
     staff: Staff = field(default_factory=lambda: dict(STAFF))
     profile: Profile = field(default_factory=lambda: dict(MIXED))
 
+    @property
+    def variables(self) -> str:
+        """What chooses it."""
+        without = ",".join(sorted(MIXED.keys() - self.profile.keys()))
+        chosen = f"CHAOS_LEVEL={self.name} CHAOS_SECONDS={self.seconds:g} CHAOS_FAULT_SECONDS={self.fault_seconds:g}"
+        return f"{chosen} CHAOS_WITHOUT={without}" if without else chosen
+
 
 SMOKE = Level("smoke", seconds=30, fault_seconds=1.6, batch_size=20, pause_seconds=0.08)
 LONG = Level("long", seconds=1_800, fault_seconds=2.5, batch_size=100, pause_seconds=0.15)
 SOAK = Level("soak", seconds=8 * 3_600, fault_seconds=20, batch_size=60, pause_seconds=0.25)
 LEVELS = {level.name: level for level in (SMOKE, LONG, SOAK)}
+
+
+def chosen(environ: Mapping[str, str]) -> Level:
+    """By CHAOS_LEVEL, and what else differs from it. Raises ValueError for a name that means nothing."""
+    name = environ.get("CHAOS_LEVEL") or LONG.name
+    if name not in LEVELS:
+        raise ValueError(f"CHAOS_LEVEL is {name!r}; there are {', '.join(LEVELS)}")
+    level = LEVELS[name]
+    without = {each for each in environ.get("CHAOS_WITHOUT", "").replace(" ", "").split(",") if each}
+    if unknown := without - level.profile.keys():
+        raise ValueError(f"CHAOS_WITHOUT names {min(unknown)!r}; there are {', '.join(level.profile)}")
+    return dataclasses.replace(
+        level,
+        seconds=float(environ.get("CHAOS_SECONDS") or level.seconds),
+        fault_seconds=float(environ.get("CHAOS_FAULT_SECONDS") or level.fault_seconds),
+        profile={name: weight for name, weight in level.profile.items() if name not in without},
+    )

@@ -45,7 +45,7 @@ RULES = Rules(
 
 @dataclass(frozen=True)
 class Report:
-    level: str
+    level: Level
     seed: int
     folder: Path
     figures: dict[str, Any]
@@ -56,9 +56,9 @@ class Report:
         return not self.problems
 
     def told(self) -> str:
-        again = f"CHAOS_LEVEL={self.level} CHAOS_SEED={self.seed} python -m tests.chaos"
+        again = f"{self.level.variables} CHAOS_SEED={self.seed} python -m tests.chaos"
         figures = "\n".join(f"  {name}: {value}" for name, value in self.figures.items())
-        head = f"chaos {self.level}, seed {self.seed}: {'good' if self.is_good else 'BROKEN'}\n{figures}"
+        head = f"chaos {self.level.name}, seed {self.seed}: {'good' if self.is_good else 'BROKEN'}\n{figures}"
         return head if self.is_good else f"{head}\n{told(self.problems)}\nrepeat: {again}\nlogs: {self.folder}"
 
 
@@ -75,7 +75,7 @@ async def _run(level: Level, seed: int, folder: Path, code: Path | None) -> Repo
         async with open_site(folder, notebook, level.staff, code) as site:
             evidence = await _live(level, seed, site)
     problems = problems_of(evidence)
-    report = Report(level.name, seed, folder, figures_of(evidence, time.monotonic() - began), problems)
+    report = Report(level, seed, folder, figures_of(evidence, time.monotonic() - began), problems)
     (folder / "report.txt").write_text(report.told() + "\n")
     return report
 
