@@ -67,7 +67,7 @@ profile: install ## Where TideQ's own time goes, by library, into docs/performan
 chaos: install ## Half an hour under fire: kills, full disks, lost stores (CHAOS_SECONDS, CHAOS_SEED, CHAOS_WITHOUT, CHAOS_LEVEL=smoke|long|soak)
 	$(BIN)/python -m tests.chaos
 
-chaos-planted: install ## Put mistakes into copies of the tree, and see that the chaos harness finds each (20 minutes)
+chaos-planted: install ## Put mistakes into copies of the tree, and see that the chaos harness finds each, and nothing in the tree itself (half an hour)
 	$(BIN)/python -m tests.chaos.planted
 
 sbom: install ## Write what the image is made of as CycloneDX, to build/sbom.cdx.json
