@@ -1,7 +1,7 @@
 """The floor of a queue behind HTTP: a server that reads nothing of a request, writes once to the store and answers.
 
-One call after the other, no service in Python with a store of its own can be faster than this: the server is woken
-twice, its caller and the store once, and nobody does anything with what they are woken for.
+One call after the other, a service in Python with a store of its own can hardly be faster: the server is woken twice,
+its caller and the store once, and nobody does anything with what they are woken for.
 """
 
 import asyncio
