@@ -107,14 +107,23 @@ class Service:
         self.outbox_reader.close()
 
     async def poll(
-        self, worker_id: str, wanted: int, wait_seconds: float, poll_id: str, capabilities: list[str] | None
+        self,
+        worker_id: str,
+        wanted: int,
+        wait_seconds: float,
+        poll_id: str,
+        capabilities: list[str] | None,
+        *,
+        starts: bool,
     ) -> Claim:
         """A long poll: claims the moment there is something for this worker."""
         waiter = Waiter(worker_id, "", wanted)
 
         async def claim() -> Claim:
             began = time.perf_counter()
-            got = await self.engine.queue.claim(worker_id, wanted, poll_id=poll_id, capabilities=capabilities)
+            got = await self.engine.queue.claim(
+                worker_id, wanted, poll_id=poll_id, capabilities=capabilities, starts=starts
+            )
             self.meters.note_claim(len(got.tasks), time.perf_counter() - began)
             if self.tracing is not None and got.tasks and not got.is_repeat:
                 took_ns = round((time.perf_counter() - began) * 1e9)
@@ -133,7 +142,8 @@ class Service:
         if claim.is_repeat:
             return
         if poll_id:
-            await self.engine.queue.withdraw(worker_id, poll_id, claim.answer)
+            starts = any(task.is_started for task in claim.tasks)
+            await self.engine.queue.withdraw(worker_id, poll_id, claim.answer, starts=starts)
         else:
             await self.engine.attempts.release(worker_id, [Held(task.task_id, task.lease) for task in claim.tasks])
 

@@ -102,6 +102,8 @@ class ClaimedTask(msgspec.Struct, frozen=True):
     visible_at_ms: int
     rank: int | None = None
     """Told where tasks of several partitions are put in order."""
+    is_started: bool = False
+    """It is executing already."""
 
 
 class Claim(msgspec.Struct, frozen=True):

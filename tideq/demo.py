@@ -22,6 +22,7 @@ from tideq.workers.runtime.worker import WorkerSettings, run_until_signal
 STEP_SECONDS = 0.5
 MAX_SLEEP_SECONDS = 300
 LOOK_SECONDS = 0.5
+FAREWELL_SECONDS = 2
 
 
 @task
@@ -45,6 +46,9 @@ def end_with(parent: int) -> None:
     """For whoever was killed and could not say so; it may have been while this process still started."""
     while os.getppid() == parent:
         time.sleep(LOOK_SECONDS)
+    os.kill(os.getpid(), signal.SIGTERM)
+    # The service may be gone as well, and a worker that has something to tell it waits until it is asked a second time.
+    time.sleep(FAREWELL_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -90,6 +90,7 @@ async def register(request: Http, service: InjectedService) -> Response[bytes]:
 async def poll(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Ask for work, and wait for it if told to."""
     asked = decode(await request.body(), schemas.PollIn)
+    _check_starting(asked)
     claim = await _poll(request, service, worker_id, asked, asked.capabilities)
     return _hand_over(service, worker_id, asked, claim, _poll_out(service, claim))
 
@@ -211,6 +212,7 @@ async def heartbeat(request: Http, worker_id: FromPath[str], service: InjectedSe
 async def sync(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Everything in one round trip: what was started, done and handed back goes in, new tasks come out."""
     asked = decode(await request.body(), schemas.SyncIn)
+    _check_starting(asked)
     said = _said(service, asked)
     if asked.available_capacity:
         told = _told(service, await _apply(service, worker_id, said))
@@ -234,6 +236,12 @@ async def leave(worker_id: FromPath[str], service: InjectedService) -> Response[
     return json_answer(schemas.LeftOut(released=await service.engine.fleet.dismiss(worker_id)))
 
 
+def _check_starting(asked: schemas.PollIn | schemas.SyncIn) -> None:
+    """Whoever loses the answer must be able to ask for it again: nothing else brings it back soon."""
+    if asked.start_claimed and not asked.poll_id:
+        raise UnprocessableContent("is needed where tasks start as they are handed out", pointer="/poll_id")
+
+
 async def _poll(
     request: Http,
     service: Service,
@@ -242,7 +250,14 @@ async def _poll(
     capabilities: list[str] | None,
 ) -> Claim:
     """A caller that goes away while waiting gets nothing claimed for it."""
-    polling = service.poll(worker_id, asked.available_capacity, asked.wait_seconds, asked.poll_id or "", capabilities)
+    polling = service.poll(
+        worker_id,
+        asked.available_capacity,
+        asked.wait_seconds,
+        asked.poll_id or "",
+        capabilities,
+        starts=asked.start_claimed,
+    )
     return await while_present(request, polling) if asked.wait_seconds else await polling
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from tideq.api.problems import Problem
 from tideq.api.schemas.base import NULL, Answer, AnyJson, Instant, Lease, Request, about
-from tideq.api.schemas.workers import CancelledIds, ClaimedOut, PollId, ShouldDrain, Wait
+from tideq.api.schemas.workers import CancelledIds, ClaimedOut, PollId, ShouldDrain, StartsClaimed, Wait
 
 HeldId = Annotated[str, about("The task's id.", "0195546e-3c7a-7d21-9f04-00a1b2c3d4e5")]
 
@@ -98,6 +98,7 @@ class SyncIn(Request, kw_only=True):
     available_capacity: Annotated[int, msgspec.Meta(ge=0, le=1000), about("0 asks for no work.", 3)] = 0
     wait_seconds: Wait = 0
     poll_id: PollId | None = None
+    start_claimed: StartsClaimed = False
 
 
 class OutcomeOut(Answer, kw_only=True):

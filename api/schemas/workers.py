@@ -31,7 +31,14 @@ Wait = Annotated[
 PollId = Annotated[
     str,
     msgspec.Meta(pattern=r"^[a-zA-Z0-9_.-]{1,64}\Z"),
-    about("Repeating it while its tasks are assigned answers with the same tasks and leases.", "p-17"),
+    about(
+        "For an answer that was lost: asked again with it, the same tasks come under the same leases, as far as they "
+        "are still as they were handed out.",
+        "p-17",
+    ),
+]
+StartsClaimed = Annotated[
+    bool, about("Tasks are executing when they are handed out, and are not started. Needs a `poll_id`.", False)
 ]
 CancelledIds = Annotated[list[TaskId], about("Tasks to stop working on.", [])]
 ShouldDrain = Annotated[bool, about("Take no more work; finish what is held.", False)]
@@ -60,6 +67,7 @@ class RegisterOut(Answer, kw_only=True):
     poll_interval_ms: Annotated[int, about("How often to poll, for one that does not wait.", 1000)]
     heartbeat_interval_ms: Annotated[int, about("How often to beat; polling counts.", 30_000)]
     queue: Annotated[str, about("The queue it works for.", "default")]
+    can_start_claimed: Annotated[bool, about("A poll may ask for `start_claimed`.", True)] = True
 
 
 class PollIn(Request, kw_only=True):
@@ -68,11 +76,12 @@ class PollIn(Request, kw_only=True):
     available_capacity: Annotated[int, msgspec.Meta(ge=1, le=1000), about("Most tasks to be given.", 3)] = 1
     wait_seconds: Wait = 0
     poll_id: PollId | None = None
+    start_claimed: StartsClaimed = False
     capabilities: Annotated[list[Name], about("Just now, where not as registered.")] | None = None
 
 
 class ClaimedOut(Answer, kw_only=True):
-    """A task handed to the worker, which must start it before it becomes visible again."""
+    """A task handed to the worker, which must start it before it becomes visible again, unless it is executing."""
 
     task_id: TaskId
     task_type: TaskType
@@ -80,7 +89,10 @@ class ClaimedOut(Answer, kw_only=True):
     attempt: Annotated[int, about("Counts its claims.", 1)]
     lease: Lease
     timeout_seconds: Annotated[float, about("How long the execution may take.", 300.0)]
-    visible_at: Annotated[Instant, about("When it goes to another worker, if not started.")]
+    status: Annotated[
+        Literal["assigned", "executing"], about("Executing where the poll had `start_claimed`.", "assigned")
+    ]
+    visible_at: Annotated[Instant, about("When it goes to another worker: if not started, or if not done.")]
     trace_id: Annotated[str | None, about("Of the submission.", "4bf92f3577b34da6a3ce929d0e0e4736")]
     traceparent: Annotated[
         str | None, about("To go on with its trace.", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
@@ -137,6 +149,7 @@ def claimed_out(task: ClaimedTask, *, is_traced: bool) -> ClaimedOut:
         attempt=task.attempt,
         lease=task.lease,
         timeout_seconds=task.timeout_ms / 1000,
+        status="executing" if task.is_started else "assigned",
         visible_at=rfc3339(task.visible_at_ms),
         trace_id=trace_id(trace),
         traceparent=traceparent,

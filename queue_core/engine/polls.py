@@ -18,6 +18,8 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     poll_id: str = ""
     assignment_ms: int | None = None
     capabilities: str = AS_DECLARED
+    starts: bool = False
+    """Tasks are executing when they are handed out."""
     token: str = msgspec.field(default_factory=lambda: secrets.token_hex(16))
     """What the leases of one claim share, in one partition."""
 
@@ -45,14 +47,20 @@ class Peek(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_poll(
-    worker_id: str, wanted: int, poll_id: str, assignment_ms: int | None, capabilities: Sequence[str] | None
+    worker_id: str,
+    wanted: int,
+    poll_id: str,
+    assignment_ms: int | None,
+    capabilities: Sequence[str] | None,
+    *,
+    starts: bool = False,
 ) -> Poll:
     if not 1 <= wanted <= MAX_BATCH:
         raise InvalidRequest("available_capacity", f"{wanted} lies outside 1 … {MAX_BATCH}")
     if assignment_ms is not None and not 0 < assignment_ms < 2**42:
         raise InvalidRequest("assignment_ms", "an assignment takes a positive time")
     present = AS_DECLARED if capabilities is None else ",".join(sorted(set(capabilities)))
-    return Poll(worker_id=worker_id, poll_id=poll_id, assignment_ms=assignment_ms, capabilities=present)
+    return Poll(worker_id=worker_id, poll_id=poll_id, assignment_ms=assignment_ms, capabilities=present, starts=starts)
 
 
 def parse_head(written: str) -> Head:

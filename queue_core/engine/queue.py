@@ -26,15 +26,17 @@ from tideq.queue_core.engine.submission import (
 from tideq.queue_core.engine.views import task_view
 from tideq.queue_core.errors import InvalidTask, TaskNotFound
 from tideq.queue_core.settings import QueueSettings
-from tideq.queue_core.states import Reason
+from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.task import Bucket, Claim, ClaimedTask, NewTask, Stop, Submitted, Task
 from tideq.queue_core.task_id import TaskIds, made_together
 from tideq.queue_core.transitions import transition
 
 SWEEP_LIMIT = 100
-ATTEMPT, LEASE, TIMEOUT_MS, VISIBLE_MS = map(NAMES.index, ("attempt", "lease", "timeout_ms", "visible_ms"))
+STATE, ATTEMPT, LEASE, TIMEOUT_MS, VISIBLE_MS = map(
+    NAMES.index, ("state", "attempt", "lease", "timeout_ms", "visible_ms")
+)
 RANK = NAMES.index("rank")
-CLAIMED_END = max(ATTEMPT, LEASE, TIMEOUT_MS, VISIBLE_MS) + 1
+CLAIMED_END = max(STATE, ATTEMPT, LEASE, TIMEOUT_MS, VISIBLE_MS) + 1
 
 
 class KeptTask(msgspec.Struct, frozen=True):
@@ -115,12 +117,16 @@ class Queue:
         poll_id: str = "",
         assignment_ms: int | None = None,
         capabilities: Sequence[str] | None = None,
+        starts: bool = False,
     ) -> Claim:
-        """Take up to `wanted` tasks. The same `poll_id` again returns what it handed out and is still assigned.
+        """Take up to `wanted` tasks. The same `poll_id` again returns what it handed out and is still as it was then.
 
-        `capabilities` are what the worker has just now, where that is not what it declared.
+        `capabilities` are what the worker has just now, where that is not what it declared. With `starts` the tasks are
+        executing when they are handed out; of an answer that is lost, and not asked for again by its `poll_id`, nothing
+        comes back before the execution deadline.
         """
-        return await self.claim_for(make_poll(worker_id, wanted, poll_id, assignment_ms, capabilities), wanted)
+        poll = make_poll(worker_id, wanted, poll_id, assignment_ms, capabilities, starts=starts)
+        return await self.claim_for(poll, wanted)
 
     async def claim_for(self, poll: Poll, wanted: int, max_rank: int | None = None, answer: int | None = None) -> Claim:
         """The same, as a part of something larger: nothing worse than `max_rank`, under a number given from outside."""
@@ -130,6 +136,7 @@ class Queue:
             worker_id=poll.worker_id,
             wanted=wanted,
             poll_id=poll.poll_id,
+            starts=int(poll.starts),
             lease_token=token,
             capabilities=poll.capabilities,
             assignment_ms=poll.assignment_ms or self._settings.leases.assignment_ms,
@@ -171,9 +178,15 @@ class Queue:
         """Which of these, each the name of an idempotency key or an id or both, stand for a task already."""
         return [number(each) == 1 for each in accepted(await self._scripts.call("known", rows=_flat(rows)))]
 
-    async def withdraw(self, worker_id: str, poll_id: str, answer: int) -> int:
-        """Take back an answer that could not be delivered; returns how many tasks went back."""
-        reply = await self._scripts.call("withdraw", worker_id=worker_id, poll_id=poll_id, answer=str(answer))
+    async def withdraw(self, worker_id: str, poll_id: str, answer: int, *, starts: bool = False) -> int:
+        """Take back an answer that could not be delivered; returns how many tasks went back.
+
+        `starts` as in the claim: without it, what is executing was started by somebody who had the answer.
+        """
+        handed_as = TaskState.EXECUTING if starts else TaskState.ASSIGNED
+        reply = await self._scripts.call(
+            "withdraw", worker_id=worker_id, poll_id=poll_id, answer=str(answer), handed_as=handed_as
+        )
         return number(accepted(reply)[0])
 
     async def cancel_many(self, task_ids: Sequence[str]) -> list[Outcome]:
@@ -330,4 +343,5 @@ def _claimed(parts: Sequence[Any]) -> ClaimedTask:
         lease=values[LEASE],
         timeout_ms=int(values[TIMEOUT_MS]),
         visible_at_ms=int(values[VISIBLE_MS]),
+        is_started=values[STATE] == TaskState.EXECUTING,
     )

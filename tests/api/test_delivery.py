@@ -88,9 +88,10 @@ async def _counted(kit: Kit) -> dict[str, int]:
     return (await kit.insight.stats()).by_state
 
 
-async def _until_assigned(kit: Kit, count: int) -> None:
+async def _until_held(kit: Kit, count: int) -> None:
     async def is_so() -> bool:
-        return (await _counted(kit))["assigned"] == count
+        counted = await _counted(kit)
+        return counted["assigned"] + counted["executing"] == count
 
     await until(is_so)
 
@@ -118,7 +119,7 @@ async def test_a_caller_that_leaves_between_claim_and_answer_leaves_nothing_behi
         store_proxy.hold_answers()
         body = {"available_capacity": 3, "wait_seconds": wait_seconds, "poll_id": poll_id}
         caller = _ask(server.port, worker_id, call, body)
-        await _until_assigned(kit, 3)
+        await _until_held(kit, 3)
         leave(caller)
         store_proxy.release_answers()
         await _until_all_wait(kit, 3)
@@ -128,6 +129,28 @@ async def test_a_caller_that_leaves_between_claim_and_answer_leaves_nothing_behi
 
     again = (await remote.poll(worker_id, available_capacity=3))["tasks"]
     assert [(task["task_id"], task["attempt"]) for task in again] == [(task_id, 1) for task_id in task_ids]
+
+
+@each_way_to_leave
+@each_call
+async def test_a_caller_that_leaves_before_it_hears_what_was_started_for_it_leaves_nothing_behind(
+    server: Running, remote: Bench, kit: Kit, store_proxy: Proxy, call: str, leave: Callable[[socket.socket], None]
+) -> None:
+    """Free of charge, though an attempt that was started keeps its number."""
+    worker_id = await _registered(remote)
+    task_ids = [await remote.submit() for _ in range(3)]
+
+    for number, wait_seconds in enumerate((0, 20), 1):
+        store_proxy.hold_answers()
+        body = {"available_capacity": 3, "wait_seconds": wait_seconds, "poll_id": "p1", "start_claimed": True}
+        caller = _ask(server.port, worker_id, call, body)
+        await _until_held(kit, 3)
+        leave(caller)
+        store_proxy.release_answers()
+        await _until_all_wait(kit, 3)
+
+        tasks = [await kit.read(task_id) for task_id in task_ids]
+        assert {(task.reason, task.attempt, _price(task)) for task in tasks} == {("released", number, (0, 0, 0))}
 
 
 @pytest.mark.parametrize("poll_id", [None, "p1"], ids=["no poll_id", "a poll_id"])
@@ -191,7 +214,7 @@ async def test_the_poll_that_took_over_keeps_what_the_first_one_could_not_delive
 
     store_proxy.hold_answers()
     caller = _ask(server.port, worker_id, "poll", asked)
-    await _until_assigned(kit, 1)
+    await _until_held(kit, 1)
     (second,) = (await kit.queue.claim(worker_id, 1, poll_id="p1")).tasks
     reset(caller)
     store_proxy.release_answers()
@@ -227,7 +250,10 @@ async def _is_answered_twice(kit: Kit, worker_id: str) -> bool:
     return kept.startswith(b"2 ")
 
 
-async def test_nothing_is_lost_when_a_third_of_the_answers_is(server: Running, remote: Bench, kit: Kit) -> None:
+@pytest.mark.parametrize("starts", [False, True], ids=["assigned", "started"])
+async def test_nothing_is_lost_when_a_third_of_the_answers_is(
+    server: Running, remote: Bench, kit: Kit, *, starts: bool
+) -> None:
     """F4: a proxy resets polls at any moment; whoever polls asks again with the same poll_id, as it should."""
     chance = random.Random(20_260_302)
     task_ids = [await remote.submit() for _ in range(TASK_COUNT)]
@@ -235,27 +261,30 @@ async def test_nothing_is_lost_when_a_third_of_the_answers_is(server: Running, r
         proxy.resets_after = lambda data: b"/poll" in data and chance.random() < SHARE_RESET / 2
         proxy.resets_before = lambda data: b'"tasks"' in data and chance.random() < SHARE_RESET / 2
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{proxy.port}", timeout=40) as http:
-            completed = await asyncio.gather(*(_work(remote, http) for _ in range(4)))
+            completed = await asyncio.gather(*(_work(remote, http, starts=starts) for _ in range(4)))
 
     done = sum(completed, Counter[str]())
     tasks = [task for task in await kit.queue.read_many(task_ids) if task is not None]
     assert proxy.reset_count > TASK_COUNT * SHARE_RESET / 3
     assert done == Counter(task_ids)
-    assert {(task.state, task.attempt, _price(task)) for task in tasks} == {("completed", 1, (0, 0, 0))}
+    assert {(task.state, _price(task)) for task in tasks} == {("completed", (0, 0, 0))}
+    assert starts or {task.attempt for task in tasks} == {1}
 
 
-async def _work(remote: Bench, http: httpx.AsyncClient) -> Counter[str]:
+async def _work(remote: Bench, http: httpx.AsyncClient, *, starts: bool) -> Counter[str]:
     """Polls through the proxy, all else goes straight: until nothing is left."""
     worker_id, done = await remote.register(), Counter[str]()
-    while task := await _next_task(http, worker_id):
-        await remote.tell(worker_id, "start", task)
+    while task := await _next_task(http, worker_id, starts=starts):
+        assert task["status"] == ("executing" if starts else "assigned")
+        if not starts:
+            await remote.tell(worker_id, "start", task)
         await remote.tell(worker_id, "result", task, status="completed")
         done[task["task_id"]] += 1
     return done
 
 
-async def _next_task(http: httpx.AsyncClient, worker_id: str) -> Json | None:
-    asked = {"available_capacity": 1, "wait_seconds": 0.5, "poll_id": uuid.uuid4().hex}
+async def _next_task(http: httpx.AsyncClient, worker_id: str, *, starts: bool) -> Json | None:
+    asked = {"available_capacity": 1, "wait_seconds": 0.5, "poll_id": uuid.uuid4().hex, "start_claimed": starts}
     while True:
         try:
             answer = await http.post(f"/internal/workers/{worker_id}/poll", json=asked)

@@ -131,6 +131,20 @@ async def test_it_ends_when_whoever_started_it_has_gone(
     await until(lambda: _is_gone(pid))
 
 
+async def test_it_ends_also_with_a_result_that_nobody_hears(
+    server: Running, remote: Bench, shell: subprocess.Popen[str]
+) -> None:
+    assert shell.stdout is not None
+    pid = int(shell.stdout.readline())
+    await in_state(remote, await remote.submit("sleep", parameters={"seconds": 0.5}), "executing")
+
+    server.process.kill()
+    await asyncio.sleep(1)
+    shell.kill()
+
+    await until(lambda: _is_gone(pid))
+
+
 async def _is_gone(pid: int) -> bool:
     return not _process(pid).exists()
 

@@ -116,6 +116,46 @@ async def test_a_whole_life_by_sync(bench: Bench, kit: Kit) -> None:
     assert states == ["completed", "failed", "assigned"]
 
 
+async def test_a_life_without_a_start(bench: Bench) -> None:
+    worker_id = await bench.register()
+    ids = [await bench.submit(timeout_seconds=60) for _ in range(2)]
+
+    (first,) = (await bench.poll(worker_id, poll_id="p1", start_claimed=True))["tasks"]
+    begun = await bench.read(ids[0])
+    done = [{**held(first), "status": "completed", "result": 1}]
+    answer = await bench.sync(worker_id, results=done, available_capacity=1, poll_id="p2", start_claimed=True)
+
+    assert (first["task_id"], first["status"]) == (ids[0], "executing")
+    assert (begun["status"], begun["started_at"], begun["visible_at"]) == (
+        "executing",
+        begun["assigned_at"],
+        first["visible_at"],
+    )
+    assert answer["outcomes"] == [{"task_id": ids[0], "ok": True}]
+    assert [(task["task_id"], task["status"]) for task in answer["tasks"]] == [(ids[1], "executing")]
+    assert [(await bench.read(task_id))["status"] for task_id in ids] == ["completed", "executing"]
+
+
+@pytest.mark.parametrize("call", ["poll", "sync"])
+async def test_starting_what_is_claimed_needs_a_poll_id_and_does_nothing_without(
+    bench: Bench, http: httpx.AsyncClient, kit: Kit, call: str
+) -> None:
+    worker_id = await bench.register(capacity=2)
+    task_id = await bench.submit()
+    await bench.submit()
+    task = await bench.claimed(worker_id)
+    await bench.tell(worker_id, "start", task)
+    before = await kit.dump()
+
+    done = {"results": [{**held(task), "status": "completed"}]} if call == "sync" else {}
+    body = {"available_capacity": 1, "start_claimed": True, **done}
+    answer = await http.post(f"/internal/workers/{worker_id}/{call}", json=body)
+
+    assert [error["pointer"] for error in assert_problem(answer, 422)["errors"]] == ["/poll_id"]
+    assert await kit.dump() == before
+    assert (await bench.read(task_id))["status"] == "executing"
+
+
 async def test_a_sync_is_a_heartbeat_unless_it_only_starts_what_was_just_claimed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

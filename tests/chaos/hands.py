@@ -51,6 +51,7 @@ class Hand:
         """A lost answer is asked for again under the same id."""
         self._poll_count += 1
         body = {"available_capacity": CAPACITY, "wait_seconds": WAIT_SECONDS, "poll_id": f"p{self._poll_count}"}
+        body["start_claimed"] = self._random.random() < 0.5
         for _ in range(REPEATS):
             told = await self._caller.poll(self._worker_id, body)
             if told.status == 404:
@@ -66,8 +67,7 @@ class Hand:
         if chance < 0.08:
             await self._sync_release(task)
             return
-        started = await self._insist("start", task, {})
-        if started.outcome == "fail":
+        if task["status"] == "assigned" and (await self._insist("start", task, {})).outcome == "fail":
             return
         if self._random.random() < 0.2:
             await self._say("progress", task, {"progress_percent": 50, "status_message": "half"})

@@ -107,6 +107,7 @@ async def task_content(kit: Kit) -> dict[str, Any]:
 
 def _events_of(fields: list[bytes]) -> list[Event]:
     told: list[Event] = []
+    assert len(set(fields[::2])) == len(fields) / 2, "history takes an entry for a dictionary"
     for name, value in zip(fields[4::2], fields[5::2], strict=True):
         if b":" not in name:
             told.append(Event(name.decode(), value, None))

@@ -87,10 +87,12 @@ class Model:
         del self.tasks[task_id]
         return "ok"
 
-    def claim(self, name: str, wanted: int, poll: str, answer: int, got: list[tuple[str, str]]) -> None:
+    def claim(
+        self, name: str, wanted: int, poll: str, answer: int, got: list[tuple[str, str]], *, starts: bool
+    ) -> None:
         self.silent_at[name] = self.now + given.HEARTBEAT_MS
         self.recover(most_workers=1)
-        number, kept = self.answered(name, poll)
+        number, kept = self.answered(name, poll, starts=starts)
         assert got == kept or not kept, f"poll {poll} held {kept}"
         room = wanted if kept else min(wanted, self._circuit_left(name))
         assert len(got) <= max(room, len(kept)), f"{name} may have {room} and got {got}"
@@ -101,13 +103,16 @@ class Model:
             assert task.rank == ready[0][0], f"{task_id} was taken before {ready}"
             task.attempt, task.worker, task.lease = task.attempt + 1, name, lease
             self._move(task, "claim", "assigned", "claimed", _only(self.now + given.ASSIGNMENT_MS))
+            if starts:
+                self._start(task)
         assert kept or len(got) == room or not self.takeable(name), f"not handed out: {self.takeable(name)}"
         assert answer == (number + 1 if poll else 0), f"poll {poll} was answered {number} times"
         self.polls |= {(name, poll): (answer, got)} if poll else {}
 
-    def answered(self, name: str, poll: str) -> tuple[int, list[tuple[str, str]]]:
+    def answered(self, name: str, poll: str, *, starts: bool) -> tuple[int, list[tuple[str, str]]]:
         number, got = self.polls.get((name, poll), (0, []))
-        held = {(task_id, task.lease) for task_id, task in self.tasks.items() if task.state == "assigned"}
+        states = HELD if starts else ("assigned",)
+        held = {(task_id, task.lease) for task_id, task in self.tasks.items() if task.state in states}
         return number, [handed for handed in got if handed in held]
 
     def hand_back(self, task: ModelTask) -> None:
@@ -128,12 +133,15 @@ class Model:
             latest = min(self.now + int(amount), task.started_ms + given.MAX_EXECUTION_MS)
             task.hidden = _only(max(task.hidden.start, latest))
         elif verb == "start" and task.state == "assigned":
-            task.started_ms = self.now
-            self._move(task, "start", "executing", "started", _only(self.now + task.timeout_ms))
+            self._start(task)
         elif said:
             self._settle(task, verb, str(said[0]), amount, amount)
             task.settled = (verb, lease, *said, task.state)
         return f"ok {task.hidden.start if verb in ('start', 'extend') and task.hidden else task.state}"
+
+    def _start(self, task: ModelTask) -> None:
+        task.started_ms = self.now
+        self._move(task, "start", "executing", "started", _only(self.now + task.timeout_ms))
 
     def recover(self, most_workers: int | None = None) -> None:
         """What is due comes back at its own price, then what silent workers held."""

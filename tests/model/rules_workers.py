@@ -46,7 +46,7 @@ class WorkerRules(ComparedQueue):
     results: list[Result]
 
     def claim(self, dice: Random) -> None:
-        self.take(dice.choice(WORKERS), dice.randint(1, 5), dice.choice(POLLS))
+        self.take(dice.choice(WORKERS), dice.randint(1, 5), dice.choice(POLLS), starts=dice.random() < 0.3)
 
     def work(self, dice: Random) -> None:
         self.take(dice.choice(list(self.model.silent_at) or WORKERS), dice.randint(1, 5))
@@ -55,26 +55,29 @@ class WorkerRules(ComparedQueue):
     def poll_again(self, dice: Random) -> None:
         """The answer was lost: the same poll once more, perhaps for more."""
         worker, poll = dice.choice(WORKERS), dice.choice(POLLS)
-        self.take(worker, dice.randint(1, 3), poll)
-        self.take(worker, dice.randint(1, 5), poll)
+        starts = dice.random() < 0.5
+        self.take(worker, dice.randint(1, 3), poll, starts=starts)
+        self.take(worker, dice.randint(1, 5), poll, starts=starts or dice.random() < 0.2)
 
-    def take(self, worker: str, wanted: int, poll: str = "") -> None:
-        claim = self.ask(self.kit.queue.claim(worker, wanted, poll_id=poll))
+    def take(self, worker: str, wanted: int, poll: str = "", *, starts: bool = False) -> None:
+        claim = self.ask(self.kit.queue.claim(worker, wanted, poll_id=poll, starts=starts))
         if isinstance(claim, str) or worker not in self.model.silent_at:
             return self.agree("claim", claim, "unknown-worker")
         got = [(task.task_id, task.lease) for task in claim.tasks]
-        note(f"{worker} wants {wanted} (poll {poll or 'without id'}) and gets {got}")
-        self.model.claim(worker, wanted, poll, claim.answer, got)
+        note(f"{worker} wants {wanted} (poll {poll or 'without id'}{', started' * starts}) and gets {got}")
+        self.model.claim(worker, wanted, poll, claim.answer, got, starts=starts)
         self.tickets += [Ticket(worker, *handed) for handed in got]
         return self.agree("claim", claim.should_drain, self.model.standing[worker] == "draining")
 
     def withdraw(self, dice: Random) -> None:
         """Take back the last answer to a poll, or try to take back one before it."""
         worker, poll, is_late = dice.choice(WORKERS), dice.choice(POLLS), dice.random() < 0.5
-        self.take(worker, dice.randint(1, 3), poll)
-        number, kept = self.model.answered(worker, poll)
+        starts = dice.random() < 0.5
+        self.take(worker, dice.randint(1, 3), poll, starts=starts)
+        number, kept = self.model.answered(worker, poll, starts=starts)
         undone = [] if is_late else kept
-        self.agree("withdraw", self.wait(self.kit.queue.withdraw(worker, poll, number - is_late)), len(undone))
+        withdrawn = self.wait(self.kit.queue.withdraw(worker, poll, number - is_late, starts=starts))
+        self.agree("withdraw", withdrawn, len(undone))
         for task_id, _ in undone:
             self.model.hand_back(self.model.tasks[task_id])
 

@@ -68,6 +68,18 @@ MISTAKES = {
     "an extension shortens": Mistake(("extend",), "math.max(task.visible_ms, ", "math.max(0, "),
     "an extension has no end": Mistake(("extend",), "task.started_ms + max_execution_ms", "math.huge"),
     "a poll repeated takes more": Mistake(("claim",), "if #handed == 0 then\n", "if true then\n"),
+    "a task handed out started is lost with its answer": Mistake(
+        ("claim",), "starts == 1 and 'executing' or 'assigned'", "'assigned'"
+    ),
+    "a task handed out started was never assigned": Mistake(
+        ("claim",), "return pass_through(task_id, task, 'assigned', 'claimed', visible_text)", "return ''"
+    ),
+    "a task handed out started stays in its place": Mistake(
+        ("claim",),
+        "starts == 1 and begin(task_id, tasks[task_id])",
+        "starts == 1 and move(task_id, tasks[task_id], 'executing', 'started', visible_text)",
+    ),
+    "an answer with started tasks stays out": Mistake(("withdraw",), "or task.state == handed_as", ""),
     "an old answer is withdrawn": Mistake(("withdraw",), "if number == answer then", "if number then"),
     "a drained worker is given work": Mistake(("claim",), "worker[1] == 'active' and wanted or 0", "wanted"),
     "a pause is ignored": Mistake(("claim",), "then return 0, resume_at end", "then end"),

@@ -158,6 +158,22 @@ async def test_a_life_over_http_is_the_same_on_eight_partitions(
     assert (await http.get("/api/v1/queue/tide")).json()["ready_count"] == 1
 
 
+async def test_a_poll_that_asks_for_started_tasks_is_given_assigned_ones(http: httpx.AsyncClient) -> None:
+    """What a partition gave without being heard comes back when its assignment lapses, not at a deadline far away."""
+    registered = (await http.post("/internal/workers/register", json={"task_types": ["sort"], "capacity": 8})).json()
+    worker = f"/internal/workers/{registered['worker_id']}"
+    for number in range(8):
+        await submit(http, task_type="sort", parameters={"number": number})
+
+    asked = {"available_capacity": 8, "poll_id": "p1", "start_claimed": True}
+    tasks = (await http.post(f"{worker}/poll", json=asked)).json()["tasks"]
+
+    assert [task["status"] for task in tasks] == ["assigned"] * 8
+    held = [{"task_id": task["task_id"], "lease": task["lease"]} for task in tasks]
+    outcomes = (await http.post(f"{worker}/sync", json={"starts": held})).json()["outcomes"]
+    assert [outcome["ok"] for outcome in outcomes] == [True] * 8
+
+
 async def test_a_long_poll_is_answered_whatever_partition_the_task_comes_to(http: httpx.AsyncClient) -> None:
     registered = (await http.post("/internal/workers/register", json={"task_types": ["resize"], "capacity": 50})).json()
     worker = f"/internal/workers/{registered['worker_id']}"

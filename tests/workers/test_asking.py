@@ -18,11 +18,15 @@ from tideq.workers.runtime.worker import Worker, WorkerSettings
 SLOTS = 5
 TASKS = 40
 
+either_way = pytest.mark.parametrize("starts", [False, True], ids=["an older service", "tasks come started"])
+
 
 class Stock:
     """A service with so many tasks, which gives as many as it is asked for and counts what it has given away."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, starts: bool = False) -> None:
+        self.starts = starts
+        """What it gives away is executing."""
         self.left = [f"{number}" for number in range(count)]
         self.held: set[str] = set()
         self.done: list[str] = []
@@ -36,12 +40,15 @@ class Stock:
     async def __call__(self, path: str, body: Json) -> Reply | None:
         reply = await obliging(path, {**body, "wait_seconds": 0} if self.left else body)
         self._settle(body)
+        if path.endswith("/register"):
+            reply.body["can_start_claimed"] = self.starts
+        assert body.get("start_claimed", False) == (self.starts and "available_capacity" in body)
         wanted = body.get("available_capacity", 0)
         if not wanted:
             return reply
         if path.endswith("/sync"):
             await self.before_claim.wait()
-        reply.body["tasks"] = [_given(lease) for lease in self._claim(body["poll_id"], wanted)]
+        reply.body["tasks"] = [_given(lease, starts=self.starts) for lease in self._claim(body["poll_id"], wanted)]
         if path.endswith("/sync") and self.lost_answers:
             self.lost_answers -= 1
             return HANG_UP
@@ -63,8 +70,9 @@ class Stock:
         return self._given[poll_id]
 
 
-def _given(lease: str) -> Json:
+def _given(lease: str, *, starts: bool = False) -> Json:
     fields = {"task_id": f"t{lease}", "lease": lease, "attempt": 1, "timeout_seconds": 60.0}
+    fields["status"] = "executing" if starts else "assigned"
     return {"task_type": "instant", "parameters": {}, "traceparent": None, **fields}
 
 
@@ -89,23 +97,28 @@ async def worker(service: ScriptedService, begun: list[str]) -> Worker:
     return Worker(WorkerSettings(url=service.url, concurrency=SLOTS), handlers)
 
 
+@either_way
 async def test_tasks_that_take_no_time_are_asked_for_with_the_results_of_the_last(
-    service: ScriptedService, worker: Worker
+    service: ScriptedService, worker: Worker, *, starts: bool
 ) -> None:
-    service.script = stock = Stock(TASKS)
+    service.script = stock = Stock(TASKS, starts=starts)
 
     async with running(worker.run()):
         await until(lambda: len(stock.done) == TASKS)
 
     asking = [body for body in service.bodies("sync") if body.get("available_capacity")]
     assert len(service.bodies("poll")) < TASKS / SLOTS / 2
+    assert len(service.rows("starts")) == (0 if starts else TASKS)
     assert all(body["results"] and "starts" not in body for body in asking)
     assert sorted(map(int, stock.done)) == list(range(TASKS))
     assert stock.most <= SLOTS
 
 
-async def test_what_was_asked_for_and_not_answered_is_asked_for_again(service: ScriptedService, worker: Worker) -> None:
-    service.script = stock = Stock(TASKS)
+@either_way
+async def test_what_was_asked_for_and_not_answered_is_asked_for_again(
+    service: ScriptedService, worker: Worker, *, starts: bool
+) -> None:
+    service.script = stock = Stock(TASKS, starts=starts)
     stock.lost_answers = 2
 
     async with running(worker.run()):
@@ -116,11 +129,12 @@ async def test_what_was_asked_for_and_not_answered_is_asked_for_again(service: S
     assert stock.most <= SLOTS
 
 
+@either_way
 @pytest.mark.parametrize("how", ["stop", "pause"])
 async def test_what_comes_when_nothing_is_to_be_begun_any_more_goes_back(
-    service: ScriptedService, worker: Worker, begun: list[str], how: str
+    service: ScriptedService, worker: Worker, begun: list[str], how: str, *, starts: bool
 ) -> None:
-    service.script = stock = Stock(2 * SLOTS)
+    service.script = stock = Stock(2 * SLOTS, starts=starts)
     stock.before_claim.clear()
 
     async with running(worker.run()):
@@ -135,7 +149,9 @@ async def test_what_comes_when_nothing_is_to_be_begun_any_more_goes_back(
 async def test_slots_are_kept_for_what_was_asked_for_until_it_is_answered() -> None:
     protocol, slots = Protocol("http://127.0.0.1:1"), Slots(SLOTS)
     reporter = Reporter(protocol, lambda _id, _answer: None, lambda _: None, lambda _: None)
-    claimer = Claimer(protocol, {}, slots, None, reporter, lambda _: None, lambda _id, _answer: None, lambda _: None)
+    claimer = Claimer(
+        protocol, {}, slots, None, reporter, lambda _: None, lambda _id, _answer: None, lambda _: None, lambda: True
+    )
     claimer.worker_id = "w1"
 
     first, free_meanwhile = claimer.ask("w1", is_time=True), slots.free

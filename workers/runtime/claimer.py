@@ -3,13 +3,17 @@
 While there is something to report, few tasks are asked for with the reports, in one request: otherwise tasks that take
 no time came to be polled for, started and told each by itself (docs/workers.md). Many are worth a request of their own,
 which the service answers while the worker tells of the last ones; so is whatever a rate allows.
+
+Each task has a slot and begins as it arrives, so the service is asked to start it as it hands it out: one request and
+one script less. Not by a poll that waits while a handler runs on the loop: should that one block it, tasks would lie
+here unread, and come back only at their execution deadline instead of when their assignment lapses.
 """
 
 import asyncio
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 from typing import Protocol as Interface
 
 import structlog
@@ -34,6 +38,14 @@ MAX_UNSENT, CLOGGED_SECONDS = 5_000, 0.1
 """A service that gives work and takes no results: what is done and not told must not pile up."""
 
 log = structlog.get_logger("tideq.worker")
+
+
+class Asking(NamedTuple):
+    """A poll until it is answered: it may have been heard, and is then asked again as it was."""
+
+    poll_id: str
+    starts: bool
+    wait_seconds: float
 
 
 class RegistrationRefused(Exception):
@@ -65,6 +77,7 @@ class Claimer:
         on_registered: Callable[[str], None],
         on_answer: Callable[[str, Answer], None],
         on_unknown: Callable[[str], None],
+        is_loop_free: Callable[[], bool],
     ) -> None:
         self.worker_id = ""
         self.queue_name = ""
@@ -77,11 +90,16 @@ class Claimer:
         self._on_registered = on_registered
         self._on_answer = on_answer
         self._on_unknown = on_unknown
+        self._is_loop_free = is_loop_free
         self._patience = Patience()
-        self._poll_id, self._asked_id = secrets.token_hex(8), secrets.token_hex(8)
-        self._asked_count = 0
+        self._asking: Asking | None = None
+        self._asked_id, self._asked_count = secrets.token_hex(8), 0
         """How many slots are kept for what was asked for with reports; until that is answered."""
         self._is_polling = False
+        self._has_found_none = False
+        """By its last poll."""
+        self._can_start = False
+        """Whether the service can, as it hands tasks out."""
         self._early_count = 0
         self._may_claim, self._is_interrupted = asyncio.Event(), asyncio.Event()
         self._may_claim.set()
@@ -109,7 +127,7 @@ class Claimer:
         if is_time and not self._asked_count and self._may_ask():
             self._asked_count = self._slots.free
             self._slots.take(self._asked_count)
-        return {"available_capacity": self._asked_count, "poll_id": self._asked_id} if self._asked_count else {}
+        return _wish(self._asked_count, self._asked_id, starts=self._can_start) if self._asked_count else {}
 
     def answered(self, worker_id: str, answer: Answer | None) -> None:
         """None where it was refused."""
@@ -126,6 +144,7 @@ class Claimer:
     def _drop_id(self) -> str:
         """Nothing that was asked for under it will be answered."""
         worker_id, self.worker_id = self.worker_id, ""
+        self._asking = None
         self.answered(worker_id, None)
         return worker_id
 
@@ -159,6 +178,7 @@ class Claimer:
         except Refused as error:
             raise RegistrationRefused(f"the service does not take this worker: {error}") from error
         self.worker_id, self.queue_name = registration.worker_id, registration.queue
+        self._can_start = registration.can_start_claimed
         self.heartbeat_seconds = registration.heartbeat_interval_ms / 1000
         self._on_registered(self.worker_id)
         log.info("registered", worker_id=self.worker_id, task_types=self._description["task_types"])
@@ -183,19 +203,30 @@ class Claimer:
 
     async def _poll(self, worker_id: str, wanted: int) -> None:
         asked_at, self._is_polling = time.monotonic(), True
+        self._asking = asking = self._asking or self._next_asking()
         try:
-            answer = await self._protocol.poll(worker_id, wanted, POLL_SECONDS, self._poll_id)
+            wish = _wish(wanted, asking.poll_id, starts=asking.starts)
+            answer = await self._protocol.poll(worker_id, asking.wait_seconds, wish)
         finally:
             self._is_polling = False
-        # A new id once an answer has arrived: the old one would be answered with the same tasks.
-        self._poll_id = secrets.token_hex(8)
+        # Another id once an answer has arrived: the old one would be answered with the same tasks.
+        self._asking, self._has_found_none = None, not answer.tasks
         if self._rate is not None:
             self._rate.spend(len(answer.tasks))
         self._on_answer(worker_id, answer)
-        await self._pause_if_early(answer, time.monotonic() - asked_at)
+        if asking.wait_seconds:
+            await self._pause_if_early(answer, time.monotonic() - asked_at)
         if 0 < len(answer.tasks) <= WITH_REPORTS and await self._will_report():
             # The service does one thing at a time: their start is not to wait behind a poll that finds nothing.
             await self._reports.next_delivery()
+
+    def _next_asking(self) -> Asking:
+        poll_id = secrets.token_hex(8)
+        if self._is_loop_free() and not self._asked_count:
+            return Asking(poll_id, self._can_start, POLL_SECONDS)
+        if self._can_start and not self._has_found_none:
+            return Asking(poll_id, True, 0)
+        return Asking(poll_id, False, POLL_SECONDS)
 
     async def _wanted(self) -> int:
         """At least one slot and one token; then as many as both allow."""
@@ -220,3 +251,8 @@ class Claimer:
         else:
             log.error("service refuses to give work", error=str(error))
             await asyncio.sleep(REFUSED_SECONDS)
+
+
+def _wish(count: int, poll_id: str, *, starts: bool) -> dict[str, Any]:
+    """An older service is not told of what it does not know."""
+    return {"available_capacity": count, "poll_id": poll_id, **({"start_claimed": True} if starts else {})}

@@ -42,7 +42,10 @@ class Crew:
         description: dict[str, Any],
         modules: Sequence[str] = (),
         rate: Rate | None = None,
+        *,
+        shares_loop: bool = False,
     ) -> None:
+        """`shares_loop` where handlers of other crews run on it too."""
         self.runs: dict[str, Run] = {}
         """By lease."""
         self._handlers = {handler.task_type: handler for handler in handlers}
@@ -61,6 +64,7 @@ class Crew:
             self._open_mailbox,
             self._take,
             self._ask_about_all_of,
+            lambda: not shares_loop and not self._execution.on_loop_count,
         )
         self._reporter.claims = self._claimer
         self._mailbox: Mailbox | None = None
@@ -172,7 +176,11 @@ class Crew:
             self._mailbox.release([Held(task.task_id, task.lease) for task in answer.tasks])
             return
         self._slots.take(len(answer.tasks))
-        self._beside(self._start(answer.tasks, self._mailbox))
+        for task in answer.tasks:
+            if task.is_started:
+                self._begin(task, self._mailbox)
+        if assigned := [task for task in answer.tasks if not task.is_started]:
+            self._beside(self._start(assigned, self._mailbox))
 
     async def _start(self, tasks: Sequence[GivenTask], mailbox: Mailbox) -> None:
         """Only what the service says may begin does: an assignment may have lapsed on its way here."""

@@ -100,10 +100,12 @@ class Execution:
         self._waiting: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         self._ended: deque[tuple[Run, Result]] = deque()
         self._is_called = False
+        self.on_loop_count = 0
         self._threads: list[threading.Thread] = []
 
     def begin(self, run: Run) -> None:
         if run.handler.mode == "loop":
+            self.on_loop_count += 1
             run.job = asyncio.create_task(self._on_loop(run))
         else:
             self._need_thread()
@@ -158,6 +160,7 @@ class Execution:
         except BaseException as error:
             # Also what would end the loop: a handler that exits ends its task, not the worker.
             result = run.failed(error)
+        self.on_loop_count -= 1
         self._note(run, result)
 
     def _note(self, run: Run, result: Result) -> None:

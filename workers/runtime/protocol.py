@@ -24,15 +24,22 @@ class GivenTask(msgspec.Struct, frozen=True):
     attempt: int
     lease: str
     timeout_seconds: float
+    status: str = "assigned"
     traceparent: str | None = None
     tracestate: str = ""
     baggage: str = ""
+
+    @property
+    def is_started(self) -> bool:
+        return self.status == "executing"
 
 
 class Registration(msgspec.Struct, frozen=True):
     worker_id: str
     heartbeat_interval_ms: int
     queue: str = ""
+    can_start_claimed: bool = False
+    """Whether tasks may be executing when they are handed out: an older service would refuse to be asked."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -117,8 +124,8 @@ class Protocol:
     async def register(self, description: Mapping[str, Any]) -> Registration:
         return _read(await self._send("POST", "/register", description), decode_registration)
 
-    async def poll(self, worker_id: str, wanted: int, wait_seconds: float, poll_id: str) -> Answer:
-        body = {"available_capacity": wanted, "wait_seconds": wait_seconds, "poll_id": poll_id}
+    async def poll(self, worker_id: str, wait_seconds: float, asked: Mapping[str, Any]) -> Answer:
+        body = {**asked, "wait_seconds": wait_seconds}
         return _read(await self._send("POST", f"/{worker_id}/poll", body, wait_seconds), decode_answer)
 
     async def sync(self, worker_id: str, **parts: Any) -> Answer:

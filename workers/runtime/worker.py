@@ -6,12 +6,13 @@ cost; a second signal skips the waiting.
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import msgspec
@@ -137,17 +138,22 @@ class Worker:
                 crew.end()
 
     def _make_crews(self, protocol: Protocol, health_port: int | None) -> list[Crew]:
-        description, settings = self._description(health_port), self._settings
-        crews = [self._crew_apart(handler, protocol, description) for handler in self._handlers.apart()]
-        if shared := self._handlers.shared():
-            crews.append(Crew(shared, settings.concurrency, protocol, description, settings.modules))
-        return crews
+        apart, shared, settings = self._handlers.apart(), self._handlers.shared(), self._settings
+        uses_loop = any(handler.mode == "loop" for handler in (*apart, *shared))
+        make_crew = functools.partial(
+            Crew,
+            protocol=protocol,
+            description=self._description(health_port),
+            modules=settings.modules,
+            shares_loop=uses_loop and len(apart) + bool(shared) > 1,
+        )
+        crews = [self._crew_apart(make_crew, handler) for handler in apart]
+        return [*crews, make_crew(shared, settings.concurrency)] if shared else crews
 
-    def _crew_apart(self, handler: Handler, protocol: Protocol, description: dict[str, Any]) -> Crew:
+    def _crew_apart(self, make_crew: Callable[..., Crew], handler: Handler) -> Crew:
         options = handler.options
         rate = Rate(options.rate_per_second) if options.rate_per_second else None
-        capacity = options.concurrency or self._settings.concurrency
-        return Crew([handler], capacity, protocol, description, self._settings.modules, rate)
+        return make_crew([handler], options.concurrency or self._settings.concurrency, rate=rate)
 
     def _description(self, health_port: int | None) -> dict[str, Any]:
         settings = self._settings

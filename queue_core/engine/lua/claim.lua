@@ -1,6 +1,7 @@
--- claim: queued -> assigned
--- Takes the best ready tasks of the lanes the worker serves and hides each for the assignment timeout. Brings back
--- what has fallen due on the way. Repeating a poll id returns what its last answer handed out and is still assigned.
+-- claim: queued -> assigned, or -> executing
+-- Takes the best ready tasks of the lanes the worker serves and hides each for the assignment timeout, or, where it is to
+-- start them at once, until its execution deadline. Brings back what has fallen due on the way. Repeating a poll id
+-- returns what its last answer handed out and is still as it was handed out.
 --
 -- @flags allow-oom
 -- @key   queue    zset
@@ -14,13 +15,15 @@
 -- @arg   assignment_ms         int
 -- @arg   heartbeat_timeout_ms  int
 -- @arg   poll_id               text  empty for a claim that cannot be repeated
+-- @arg   starts                int   whether tasks start as they are handed out
 -- @arg   lease_token           text  random, new for every call
 -- @arg   capabilities          text  what the worker has just now; '*' for what it declared
 -- @arg   max_rank              text  empty, or the worst rank to take: another partition has better than that
 -- @arg   answer_number         text  empty, or the number of this answer, which several partitions share
 -- @reply OK UNKNOWN_WORKER
--- @use   recover, frontier, may_take, next_instant, commit, stops
+-- @use   recover, frontier, may_take, given, begin, next_instant, commit, stops
 local RECOVER_LIMIT, POLL_TTL_MS = 50, 600000
+local handed_as = starts == 1 and 'executing' or 'assigned'
 local visible_at = now + assignment_ms
 local visible_text = string.format('%.0f', visible_at)
 local poll_key = poll_keys .. worker_id .. ':' .. poll_id
@@ -40,7 +43,7 @@ local function hand_over(task_id, packed, definition)
   handed[count + 3] = definition
 end
 
--- What the last answer to this poll id handed out, as far as it is still assigned under the same lease. Asked again with
+-- What the last answer to this poll id handed out, as far as it is still held under the same lease. Asked again with
 -- the same token it is not a repetition: the same claim comes for more.
 local function repeat_answer()
   local number, token, ids = string.match(redis.call('GET', poll_key) or '', '^(%d+) (%S+) (.*)$')
@@ -51,30 +54,38 @@ local function repeat_answer()
   end
   for task_id in string.gmatch(ids or '', '%S+') do
     local task = load_task(task_id)
-    if task and task.state == 'assigned' and string.match(task.lease, '-(.*)-') == token then
+    if is_given(task, token, handed_as) then
       hand_over(task_id, pack_record(task), redis.call('HGET', definitions_key, task_id))
     end
   end
   return token
 end
 
-local function assign(task_id, number, definition)
-  local task = tasks[task_id]
-  if not task then return drop_orphan(task_id) end
+local function assign(task_id, task, number)
   task.attempt = successor(task.attempt)
   task.lease = task.attempt .. '-' .. lease_token .. '-' .. string.format('%d', number)
   task.worker, task.assigned_ms, task.started_ms = worker_id, now_text, ''
-  place_hidden(task_id, visible_at, visible_text)
   hold(task_id, task)
   tell_taken(task.lane)
-  hand_over(task_id, move(task_id, task, 'assigned', 'claimed', visible_text), definition)
+  if starts == 1 then return pass_through(task_id, task, 'assigned', 'claimed', visible_text) end
+  place_hidden(task_id, visible_at, visible_text)
+  return move(task_id, task, 'assigned', 'claimed', visible_text)
 end
 
 local function assign_all(ids)
   if #ids == 0 then return end
   fetch_tasks(ids)
-  local definitions = redis.call('HMGET', definitions_key, unpack(ids))
-  for number, task_id in ipairs(ids) do assign(task_id, number, definitions[number] or '') end
+  local definitions, packed = redis.call('HMGET', definitions_key, unpack(ids)), {}
+  for number, task_id in ipairs(ids) do
+    if tasks[task_id] then packed[number] = assign(task_id, tasks[task_id], number) else drop_orphan(task_id) end
+  end
+  if starts == 1 then flush_events() end
+  for number, task_id in ipairs(ids) do
+    if packed[number] then
+      local last = starts == 1 and begin(task_id, tasks[task_id]) or packed[number]
+      hand_over(task_id, last, definitions[number] or '')
+    end
+  end
 end
 
 local function remember_answer(token)

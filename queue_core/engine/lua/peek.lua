@@ -13,7 +13,7 @@
 -- @arg   poll_id               text  empty for a claim that cannot be repeated
 -- @arg   capabilities          text  what the worker has just now; '*' for what it declared
 -- @reply OK UNKNOWN_WORKER
--- @use   recover, frontier, may_take, next_instant, commit, stops
+-- @use   recover, frontier, may_take, given, next_instant, commit, stops
 local RECOVER_LIMIT = 50
 local worker = redis.call('HMGET', worker_keys .. worker_id, 'state', 'profile', 'circuit')
 if not worker[1] or worker[1] == 'dead' then return {'UNKNOWN_WORKER', worker_id} end
@@ -30,7 +30,7 @@ local function last_answer()
   local live = 0
   for task_id in string.gmatch(ids or '', '%S+') do
     local task = load_task(task_id)
-    if task and task.state == 'assigned' and string.match(task.lease, '-(.*)-') == token then live = live + 1 end
+    if is_given(task, token, 'assigned') then live = live + 1 end
   end
   return number or 0, live
 end

@@ -6,17 +6,8 @@
 -- @row   task_id
 -- @row   lease
 -- @reply OK TASK_NOT_FOUND WRONG_STATE STALE_LEASE
--- @use   load_task, held_by, move, place, commit
-local replies, deadlines, deadline_texts = {'OK', now}, {}, {}
-
--- Most tasks of a batch have one timeout, and so one deadline to write down.
-local function deadline(timeout_ms)
-  if not deadlines[timeout_ms] then
-    deadlines[timeout_ms] = now + timeout_ms
-    deadline_texts[timeout_ms] = string.format('%.0f', now + timeout_ms)
-  end
-  return deadlines[timeout_ms], deadline_texts[timeout_ms]
-end
+-- @use   load_task, held_by, begin, commit
+local replies = {'OK', now}
 
 fetch_tasks(row_ids())
 for i = 1, row_count do
@@ -28,11 +19,8 @@ for i = 1, row_count do
   elseif task.state == 'executing' then
     replies[i + 2] = 'OK ' .. task.visible_ms
   else
-    local visible_at, visible_text = deadline(task.timeout_ms)
-    task.started_ms = now_text
-    place_hidden(task_id, visible_at, visible_text)
-    move(task_id, task, 'executing', 'started', visible_text)
-    replies[i + 2] = 'OK ' .. visible_text
+    begin(task_id, task)
+    replies[i + 2] = 'OK ' .. task.visible_ms
   end
 end
 commit()

@@ -71,11 +71,13 @@ class PartitionedQueue(Queue):
         poll_id: str = "",
         assignment_ms: int | None = None,
         capabilities: Sequence[str] | None = None,
+        starts: bool = False,
     ) -> Claim:
+        """Starts nothing: what a partition gave without being heard would not come back when its assignment lapses."""
         poll = make_poll(worker_id, wanted, poll_id, assignment_ms, capabilities)
         return await self._claiming.claim(poll, wanted)
 
-    async def withdraw(self, worker_id: str, poll_id: str, answer: int) -> int:
+    async def withdraw(self, worker_id: str, poll_id: str, answer: int, *, starts: bool = False) -> int:
         if answer == 0:
             return 0
         told = await self._health.ask_some(lambda each: self._parts[each].withdraw(worker_id, poll_id, answer))

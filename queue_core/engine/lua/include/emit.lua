@@ -1,7 +1,8 @@
 -- emit: gather outbox events; flush_events() appends them in as few stream entries as is sensible
 -- An entry holds the instant and the epoch, then for each event the record as it is now under the task's id, and
 -- under `<id>:body` what came with it (a result, an error). One entry a batch instead of one a task takes 0.4 of the
--- append's time. A submission's body is not copied: its definition never changes and stays in the store until history
+-- append's time. Readers take an entry for a dictionary: it has one event of a task, and whoever has another flushes in
+-- between. A submission's body is not copied: its definition never changes and stays in the store until history
 -- has acknowledged every event of the task.
 --
 -- @key   outbox  stream
