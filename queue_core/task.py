@@ -21,7 +21,7 @@ class TraceContext(msgspec.Struct, frozen=True, array_like=True):
     baggage: str = ""
 
 
-class NewTask(msgspec.Struct, frozen=True, kw_only=True):
+class NewTask(msgspec.Struct, frozen=True):
     """A submission. What is `None` takes the priority's or the service's default."""
 
     task_type: str
@@ -33,7 +33,7 @@ class NewTask(msgspec.Struct, frozen=True, kw_only=True):
     run_at_ms: int | None = None
     delay_ms: int | None = None
     idempotency_key: str | None = None
-    tags: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    tags: Mapping[str, str] = {}
     backoff: Backoff | None = None
     head_start_ms: int = 0
     client_id: str = ANONYMOUS
@@ -44,7 +44,7 @@ class NewTask(msgspec.Struct, frozen=True, kw_only=True):
 
     The last task's key is the same whatever the batch; those of others count only beside tasks with keys of their own.
     """
-    searchable: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    searchable: Mapping[str, str] = {}
     """Parameters by which history can find it, as texts."""
 
 

@@ -81,19 +81,19 @@ class SyncIn(Request, kw_only=True):
     """Everything a worker has to say, and how much work it wants; each list is done in the order given."""
 
     starts: Annotated[list[HeldIn], msgspec.Meta(max_length=1000), about("Begun.")] = msgspec.field(
-        default_factory=list[HeldIn]
+        default_factory=list
     )
     results: Annotated[list[ResultIn], msgspec.Meta(max_length=1000), about("Ended.")] = msgspec.field(
-        default_factory=list[ResultIn]
+        default_factory=list
     )
     progress: Annotated[list[ProgressIn], msgspec.Meta(max_length=1000), about("Under way.")] = msgspec.field(
-        default_factory=list[ProgressIn]
+        default_factory=list
     )
     extends: Annotated[list[ExtendIn], msgspec.Meta(max_length=1000), about("More time.")] = msgspec.field(
-        default_factory=list[ExtendIn]
+        default_factory=list
     )
     releases: Annotated[list[HeldIn], msgspec.Meta(max_length=1000), about("Handed back.")] = msgspec.field(
-        default_factory=list[HeldIn]
+        default_factory=list
     )
     available_capacity: Annotated[int, msgspec.Meta(ge=0, le=1000), about("0 asks for no work.", 3)] = 0
     wait_seconds: Wait = 0

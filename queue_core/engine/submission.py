@@ -18,8 +18,7 @@ NO_TRACE = TraceContext()
 encode = msgspec.msgpack.Encoder().encode
 unpack_definition = msgspec.msgpack.Decoder(Definition).decode
 DEFAULTS = msgspec.structs.astuple(Definition("", b""))
-USUAL = DEFAULTS[2:]
-MAX_KNOWN_KINDS = 1_000
+MAX_KNOWN = 1_000
 """Clients choose what kinds there are: more than this are worked out again."""
 
 
@@ -33,6 +32,14 @@ class Kind(NamedTuple):
     max_retries: int
     timeout_ms: int
     backoff: str
+
+
+class Known(NamedTuple):
+    """What tasks that look alike have in common."""
+
+    kind: Kind
+    rest: tuple[Any, ...]
+    """What follows type and parameters in the definition of one that has nothing else of its own."""
 
 
 class Prepared(NamedTuple):
@@ -65,7 +72,7 @@ class Submissions:
     def __init__(self, settings: QueueSettings, ids: TaskIds | None = None) -> None:
         self._settings = settings
         self._ids = ids or TaskIds()
-        self._kinds: dict[object, Kind] = {}
+        self._known: dict[object, Known] = {}
         offsets = {name: level.offset_ms for name, level in settings.priorities.items()}
         self._top_offset = min(offsets.values())
         self._default_offset = offsets[settings.default_priority]
@@ -82,8 +89,8 @@ class Submissions:
         try:
             for task, new_id in zip(tasks, ids, strict=True):
                 check_own(task, max_payload_bytes)
-                kind = self._known_kind(task)
-                prepared.append(_prepared(task, new_id, kind, None if as_one else task.idempotency_key))
+                known = self._known_of(task)
+                prepared.append(_prepared(task, new_id, known, None if as_one else task.idempotency_key))
         except InvalidTask as error:
             error.row = len(prepared)
             raise
@@ -91,7 +98,7 @@ class Submissions:
             prepared[-1] = prepared[-1]._replace(idempotency=_shared_idempotency(tasks))
         return prepared
 
-    def _known_kind(self, task: NewTask) -> Kind:
+    def _known_of(self, task: NewTask) -> Known:
         """Checked and worked out once for all tasks that look alike: half of a submission's time here."""
         look = (
             task.task_type,
@@ -104,15 +111,15 @@ class Submissions:
             task.backoff,
         )
         try:
-            kind = self._kinds.get(look)
+            known = self._known.get(look)
         except TypeError:
             # Unhashable: a list of capabilities, or a value of a wrong type that the check will name.
-            return self._kind(task)
-        if kind is None:
-            if len(self._kinds) >= MAX_KNOWN_KINDS:
-                self._kinds.clear()
-            kind = self._kinds[look] = self._kind(task)
-        return kind
+            return Known(self._kind(task), _rest(task))
+        if known is None:
+            if len(self._known) >= MAX_KNOWN:
+                self._known.clear()
+            known = self._known[look] = Known(self._kind(task), _rest(task))
+        return known
 
     def _kind(self, task: NewTask) -> Kind:
         check_kind(task, self._settings.leases.max_execution_ms)
@@ -165,12 +172,14 @@ def pack_definition(definition: Definition) -> bytes:
 
 
 def _packed(values: tuple[Any, ...]) -> bytes:
-    if values[2:] == USUAL:
-        return encode(values[:2])
+    return encode(_shortened(values))
+
+
+def _shortened(values: tuple[Any, ...]) -> tuple[Any, ...]:
     end = len(values)
     while end > 2 and values[end - 1] == DEFAULTS[end - 1]:
         end -= 1
-    return encode(values[:end])
+    return values[:end]
 
 
 def idempotency_name(client_id: str, key: str) -> str:
@@ -178,10 +187,16 @@ def idempotency_name(client_id: str, key: str) -> str:
     return hashlib.sha256(f"{client_id}\0{key}".encode()).hexdigest()[:32]
 
 
-def _prepared(task: NewTask, new_id: str, kind: Kind, key: str | None) -> Prepared:
+def _prepared(task: NewTask, new_id: str, known: Known, key: str | None) -> Prepared:
+    """Most have nothing of their own but parameters, and take a third of the time."""
+    is_special = (
+        key is not None or task.tags or task.searchable or task.task_id or task.delay_ms or task.run_at_ms is not None
+    )
+    if not is_special and task.trace == NO_TRACE:
+        return Prepared(new_id, known.kind, "", "", encode((task.task_type, task.parameters, *known.rest)))
     return Prepared(
         task.task_id or new_id,
-        kind,
+        known.kind,
         _schedule(task),
         "" if key is None else f"{idempotency_name(task.client_id, key)} {_fingerprint(_content(task))}",
         _packed(_definition(task, key)),
@@ -205,6 +220,11 @@ def _definition(task: NewTask, key: str | None) -> tuple[Any, ...]:
         task.backoff,
         dict(task.searchable) if task.searchable else None,
     )
+
+
+def _rest(task: NewTask) -> tuple[Any, ...]:
+    plain = msgspec.structs.replace(task, tags={}, trace=NO_TRACE, run_at_ms=None, searchable={})
+    return _shortened(_definition(plain, None))[2:]
 
 
 def _backoff(task: NewTask) -> str:
