@@ -4,7 +4,7 @@ The last byte is kept back until the rest is written and the caller was still no
 no answer, so its tasks may be given to others; with it the caller keeps them, however soon it hangs up.
 
 Not noticed is what the kernel took and then lost: an answer that dies in the network, or in a proxy that had read it.
-Such tasks come back with the repeated `poll_id`, or when their assignment lapses. An answer that only repeats an
+Such tasks come back with the repeated `poll_id`, or when their time is over. An answer that only repeats an
 earlier one is not taken back, since the earlier one may have arrived.
 """
 
@@ -58,7 +58,7 @@ class Handover(Answer):
         try:
             await self._take_back()
         except QueueError as error:
-            log.warning("undelivered tasks stay assigned until that lapses", error=str(error))
+            log.warning("undelivered tasks come back when their time is over", error=str(error))
 
 
 async def _is_seen(leaving: asyncio.Future[None], looks: int) -> bool:

@@ -39,7 +39,7 @@ class Reason(StrEnum):
     """A worker took it."""
 
     STARTED = "started"
-    """Its worker began the work."""
+    """Its worker began the work, or was given it to begin at once."""
 
     SUCCEEDED = "succeeded"
     """Its worker delivered a result."""

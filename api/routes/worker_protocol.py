@@ -1,4 +1,4 @@
-"""Workers' calls: register → poll → start → (progress, extend) → result, with heartbeat beside it.
+"""Workers' calls: register → poll → (start) → (progress, extend) → result, with heartbeat beside it.
 
 `sync` does all of it in one round trip; simple clients need only the single calls.
 """
@@ -71,6 +71,7 @@ async def register(request: Http, service: InjectedService) -> Response[bytes]:
             poll_interval_ms=POLL_INTERVAL_MS,
             heartbeat_interval_ms=timeout_ms // 3,
             queue=service.settings.queue.queue_name,
+            can_start_claimed=len(service.engine.parts) == 1,
         )
     )
 

@@ -67,7 +67,9 @@ class RegisterOut(Answer, kw_only=True):
     poll_interval_ms: Annotated[int, about("How often to poll, for one that does not wait.", 1000)]
     heartbeat_interval_ms: Annotated[int, about("How often to beat; polling counts.", 30_000)]
     queue: Annotated[str, about("The queue it works for.", "default")]
-    can_start_claimed: Annotated[bool, about("A poll may ask for `start_claimed`.", True)] = True
+    can_start_claimed: Annotated[
+        bool, about("Whether `start_claimed` is heeded: not where there are partitions.", True)
+    ]
 
 
 class PollIn(Request, kw_only=True):

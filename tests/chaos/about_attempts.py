@@ -62,18 +62,22 @@ def fencing(evidence: Evidence, time: StoreTime, losses: Losses) -> Iterator[str
 
 
 def _granted(evidence: Evidence) -> dict[tuple[str, str], int]:
-    """Until when each lease that scripted workers heard of hides its task, before it is started."""
+    """When each lease that scripted workers heard of was given out."""
     return {
-        (task["task_id"], task["lease"]): _instant(task["visible_at"])
+        (task["task_id"], task["lease"]): _instant(task["visible_at"]) - _hidden_ms(task, evidence)
         for note in evidence.of("poll")
         for task in note["tasks"]
     }
 
 
-def _next_claim(evidence: Evidence, task_id: str, visible_at: int) -> Event | None:
-    if not visible_at:
+def _hidden_ms(task: Note, evidence: Evidence) -> int:
+    is_started = task.get("status") == "executing"
+    return round(task["timeout_seconds"] * 1000) if is_started else evidence.rules.assignment_ms
+
+
+def _next_claim(evidence: Evidence, task_id: str, own_at: int) -> Event | None:
+    if not own_at:
         return None
-    own_at = visible_at - evidence.rules.assignment_ms
     later = (each for each in evidence.events.get(task_id, ()) if each.state == "assigned" and each.at > own_at)
     return next(later, None)
 

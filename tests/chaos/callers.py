@@ -48,7 +48,7 @@ class Caller:
         """Its note says what was handed out, and until when."""
         began = wall_ms()
         told, extra = await self._ask("POST", f"/internal/workers/{worker_id}/poll", body)
-        kept = ("task_id", "lease", "attempt", "visible_at")
+        kept = ("task_id", "lease", "attempt", "visible_at", "status", "timeout_seconds")
         tasks = [{name: task[name] for name in kept} for task in told.body["tasks"]] if told.outcome == "ok" else []
         self.note("poll", began, told, worker=worker_id, poll_id=body["poll_id"], tasks=tasks, **extra)
         if told.outcome == "info":

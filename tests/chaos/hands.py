@@ -63,7 +63,7 @@ class Hand:
     async def _handle(self, task: Task) -> None:
         chance = self._random.random()
         if chance < 0.05:
-            return  # never started: lapses
+            return  # forgotten at once: lapses, or times out if it came started
         if chance < 0.08:
             await self._sync_release(task)
             return

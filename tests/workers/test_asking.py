@@ -150,7 +150,15 @@ async def test_slots_are_kept_for_what_was_asked_for_until_it_is_answered() -> N
     protocol, slots = Protocol("http://127.0.0.1:1"), Slots(SLOTS)
     reporter = Reporter(protocol, lambda _id, _answer: None, lambda _: None, lambda _: None)
     claimer = Claimer(
-        protocol, {}, slots, None, reporter, lambda _: None, lambda _id, _answer: None, lambda _: None, lambda: True
+        protocol,
+        {},
+        slots,
+        None,
+        reporter,
+        lambda _: None,
+        lambda _id, _answer, _at: None,
+        lambda _: None,
+        lambda: True,
     )
     claimer.worker_id = "w1"
 

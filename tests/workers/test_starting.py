@@ -145,3 +145,118 @@ async def test_what_was_not_answered_is_asked_for_as_it_was(service: ScriptedSer
     assert giver.asked[:3] == [WAITS_STARTED] * 3
     assert len(set(giver.poll_ids[:3])) == 1
     assert giver.poll_ids[3] != giver.poll_ids[2]
+
+
+class Keeper(Giver):
+    """Gives what it is asked for out of a stock, the same again to the same poll; loses answers when told to."""
+
+    def __init__(self, stock: int) -> None:
+        super().__init__()
+        self.left = [f"{number}" for number in range(stock)]
+        self.held: set[str] = set()
+        self.done: list[str] = []
+        self.most_held = 0
+        self.order: list[str] = []
+        self.loses = False
+        self.timeout_seconds = 60.0
+        self._given: dict[str, list[str]] = {}
+
+    async def __call__(self, path: str, body: Json) -> Reply | None:
+        reply = await obliging(path, {**body, "wait_seconds": 0.02} if body.get("wait_seconds") else body)
+        if path.endswith("/register"):
+            reply.body["can_start_claimed"] = True
+        for row in (*body.get("results", ()), *body.get("releases", ())):
+            self.held.discard(row["lease"])
+            self.done.append(row["lease"])
+        if body.get("available_capacity"):
+            self.order.append(body["poll_id"])
+            given = self._claim(body["poll_id"], body["available_capacity"])
+            reply.body["tasks"] = [self._task(lease) for lease in given]
+            if self.loses and given:
+                self.loses = False
+                return HANG_UP
+        return reply
+
+    def _claim(self, poll_id: str, wanted: int) -> list[str]:
+        if not self._given.get(poll_id):
+            self._given[poll_id], self.left = self.left[:wanted], self.left[wanted:]
+            self.held.update(self._given[poll_id])
+        self.most_held = max(self.most_held, len(self.held))
+        return [lease for lease in self._given[poll_id] if lease in self.held]
+
+    def _task(self, lease: str) -> Json:
+        held = {"task_id": f"t{lease}", "lease": lease, "attempt": 1, "timeout_seconds": self.timeout_seconds}
+        return {"task_type": "first", "parameters": {}, "traceparent": None, "status": "executing", **held}
+
+
+async def test_a_lost_answer_is_asked_for_again_before_anything_else_however_much_there_is_to_tell(
+    service: ScriptedService,
+) -> None:
+    """What was started for it would be held until its deadline."""
+    service.script = keeper = Keeper(1)
+    go_on = asyncio.Event()
+
+    async def first() -> None:
+        await go_on.wait()
+
+    async with running(_worker(service, first).run()):
+        await until(lambda: keeper.held == {"0"})
+        keeper.left, keeper.loses = ["1", "2"], True
+        await until(lambda: not keeper.loses)
+        lost = keeper.order[-1]
+        keeper.left = [f"{number}" for number in range(3, 40)]
+        go_on.set()
+        await until(lambda: len(set(keeper.done)) == 40)
+
+    assert keeper.order[keeper.order.index(lost) + 1] == lost
+    assert keeper.most_held <= 5
+
+
+async def test_what_was_started_long_before_it_arrived_is_asked_about_first(service: ScriptedService) -> None:
+    """The worker may have been stopped in between, and the task be another's."""
+    service.script = keeper = Keeper(1)
+    keeper.timeout_seconds = 0.0001
+
+    async with running(_worker(service, _instant).run()):
+        await until(lambda: bool(service.rows("starts")))
+
+    assert [row["lease"] for row in service.rows("starts")] == ["0"]
+
+
+async def test_a_service_that_went_back_to_an_older_version_is_asked_as_that_one_was(service: ScriptedService) -> None:
+    giver = Giver()
+
+    async def older(path: str, body: Json) -> Reply | None:
+        if "start_claimed" in body:
+            return Reply(422, {"type": "https://tideq.dev/problems/invalid-request", "detail": "start_claimed"})
+        return await giver(path, body)
+
+    service.script = older
+
+    async with running(_worker(service, _instant).run()):
+        await until(lambda: bool(service.rows("results")))
+
+    assert set(giver.asked) == {WAITS_ASSIGNED}
+
+
+async def test_a_pause_hands_back_what_was_started_for_the_poll_it_broke_off(service: ScriptedService) -> None:
+    keeper, may_answer = Keeper(1), asyncio.Event()
+    worker = _worker(service, _instant)
+
+    async def slow(path: str, body: Json) -> Reply | None:
+        reply = await keeper(path, body)
+        if path.endswith("/poll") and keeper.held:
+            await may_answer.wait()  # its caller has gone by then
+        return reply
+
+    service.script = slow
+
+    async with running(worker.run()):
+        await until(lambda: keeper.held == {"0"})
+        worker.pause()
+        await asyncio.sleep(0.05)
+        may_answer.set()
+        await until(lambda: keeper.done == ["0"])
+
+    assert [row["lease"] for row in service.rows("releases")] == ["0"]
+    assert not service.rows("results")

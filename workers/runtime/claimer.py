@@ -5,11 +5,13 @@ no time came to be polled for, started and told each by itself (docs/workers.md)
 which the service answers while the worker tells of the last ones; so is whatever a rate allows.
 
 Each task has a slot and begins as it arrives, so the service is asked to start it as it hands it out: one request and
-one script less. Not by a poll that waits while a handler runs on the loop: should that one block it, tasks would lie
-here unread, and come back only at their execution deadline instead of when their assignment lapses.
+one script less. What comes started does not lapse: an answer that did not arrive is asked for again as it was, before
+anything else is. And no poll waits for started tasks while a handler runs on the loop: should that one block it, they
+would lie here unread until their execution deadline.
 """
 
 import asyncio
+import contextlib
 import secrets
 import time
 from collections.abc import Callable
@@ -30,7 +32,7 @@ MAX_CLAIM = 250
 WITH_REPORTS = 50
 """As many are asked for with reports."""
 TURNS = 5
-"""Of the loop, from the answer to a start until what takes no time has run and is there to be told."""
+"""Of the loop, until what takes no time has run and is there to be told."""
 REFUSED_SECONDS = 5.0
 SOON_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 0.5
@@ -46,6 +48,8 @@ class Asking(NamedTuple):
     poll_id: str
     starts: bool
     wait_seconds: float
+    began_at: float
+    """When it was asked first."""
 
 
 class RegistrationRefused(Exception):
@@ -65,7 +69,7 @@ class Reports(Interface):
 
 
 class Claimer:
-    """Callbacks are given the worker id: when it is new, with what it was answered, when it is known no more."""
+    """Callbacks are given the worker id: when it is new, with an answer and when it was asked for, when it is gone."""
 
     def __init__(
         self,
@@ -75,7 +79,7 @@ class Claimer:
         rate: Rate | None,
         reports: Reports,
         on_registered: Callable[[str], None],
-        on_answer: Callable[[str, Answer], None],
+        on_answer: Callable[[str, Answer, float], None],
         on_unknown: Callable[[str], None],
         is_loop_free: Callable[[], bool],
     ) -> None:
@@ -93,9 +97,8 @@ class Claimer:
         self._is_loop_free = is_loop_free
         self._patience = Patience()
         self._asking: Asking | None = None
-        self._asked_id, self._asked_count = secrets.token_hex(8), 0
-        """How many slots are kept for what was asked for with reports; until that is answered."""
-        self._is_polling = False
+        self._asked_id, self._asked_at, self._asked_count = secrets.token_hex(8), 0.0, 0
+        """With reports: how many slots are kept for it until it is answered."""
         self._has_found_none = False
         """By its last poll."""
         self._can_start = False
@@ -125,7 +128,7 @@ class Claimer:
         if worker_id != self.worker_id:
             return {}
         if is_time and not self._asked_count and self._may_ask():
-            self._asked_count = self._slots.free
+            self._asked_count, self._asked_at = self._slots.free, time.monotonic()
             self._slots.take(self._asked_count)
         return _wish(self._asked_count, self._asked_id, starts=self._can_start) if self._asked_count else {}
 
@@ -134,10 +137,10 @@ class Claimer:
         self._slots.give_back(self._asked_count)
         self._asked_count, self._asked_id = 0, secrets.token_hex(8)
         if answer is not None:
-            self._on_answer(worker_id, answer)
+            self._on_answer(worker_id, answer, self._asked_at)
 
     def _may_ask(self) -> bool:
-        if self.is_paused or self._is_polling or self._rate is not None:
+        if self.is_paused or self._asking is not None or self._rate is not None:
             return False
         return 0 < self._slots.free <= WITH_REPORTS and self._reports.unsent_count < MAX_UNSENT
 
@@ -157,6 +160,14 @@ class Claimer:
                 await asyncio.wait((claiming, other), return_when=asyncio.FIRST_COMPLETED)
                 if claiming.done():
                     claiming.result()
+            await self._take_up_what_was_started()
+
+    async def _take_up_what_was_started(self) -> None:
+        """For a poll that was broken off when its answer may have been on its way: it is handed back as it comes."""
+        if self._asking is not None and self._asking.starts and self.worker_id:
+            self._asking = self._asking._replace(wait_seconds=0)
+            with contextlib.suppress(Unreachable, Refused):
+                await self._poll(self.worker_id, 1)
 
     async def _claim_for_ever(self) -> None:
         while True:
@@ -189,7 +200,7 @@ class Claimer:
             return
         if self._reports.unsent_count >= MAX_UNSENT:
             await asyncio.sleep(CLOGGED_SECONDS)
-        elif wanted <= WITH_REPORTS and self._rate is None and await self._will_report():
+        elif self._asking is None and wanted <= WITH_REPORTS and self._rate is None and await self._will_report():
             await self._reports.next_delivery()
         else:
             await self._poll(worker_id, wanted)
@@ -202,31 +213,28 @@ class Claimer:
         return False
 
     async def _poll(self, worker_id: str, wanted: int) -> None:
-        asked_at, self._is_polling = time.monotonic(), True
-        self._asking = asking = self._asking or self._next_asking()
-        try:
-            wish = _wish(wanted, asking.poll_id, starts=asking.starts)
-            answer = await self._protocol.poll(worker_id, asking.wait_seconds, wish)
-        finally:
-            self._is_polling = False
+        asked_at = time.monotonic()
+        self._asking = asking = self._asking or self._next_asking(asked_at)
+        wish = _wish(wanted, asking.poll_id, starts=asking.starts)
+        answer = await self._protocol.poll(worker_id, asking.wait_seconds, wish)
         # Another id once an answer has arrived: the old one would be answered with the same tasks.
         self._asking, self._has_found_none = None, not answer.tasks
         if self._rate is not None:
             self._rate.spend(len(answer.tasks))
-        self._on_answer(worker_id, answer)
+        self._on_answer(worker_id, answer, asking.began_at)
         if asking.wait_seconds:
             await self._pause_if_early(answer, time.monotonic() - asked_at)
         if 0 < len(answer.tasks) <= WITH_REPORTS and await self._will_report():
-            # The service does one thing at a time: their start is not to wait behind a poll that finds nothing.
+            # The service does one thing at a time: what they have to tell is not to wait behind a poll for nothing.
             await self._reports.next_delivery()
 
-    def _next_asking(self) -> Asking:
+    def _next_asking(self, now: float) -> Asking:
         poll_id = secrets.token_hex(8)
         if self._is_loop_free() and not self._asked_count:
-            return Asking(poll_id, self._can_start, POLL_SECONDS)
+            return Asking(poll_id, self._can_start, POLL_SECONDS, now)
         if self._can_start and not self._has_found_none:
-            return Asking(poll_id, True, 0)
-        return Asking(poll_id, False, POLL_SECONDS)
+            return Asking(poll_id, True, 0, now)
+        return Asking(poll_id, False, POLL_SECONDS, now)
 
     async def _wanted(self) -> int:
         """At least one slot and one token; then as many as both allow."""
@@ -248,6 +256,9 @@ class Claimer:
         if error.is_unknown_worker:
             self._on_unknown(self._drop_id())
             await self._patience.wait()
+        elif self._can_start and error.is_about_content:
+            # An older service took the place of the one that registered this worker.
+            self._can_start, self._asking = False, None
         else:
             log.error("service refuses to give work", error=str(error))
             await asyncio.sleep(REFUSED_SECONDS)

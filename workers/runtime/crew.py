@@ -5,6 +5,7 @@ than it may run.
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Coroutine, Sequence
 from typing import Any
@@ -45,7 +46,7 @@ class Crew:
         *,
         shares_loop: bool = False,
     ) -> None:
-        """`shares_loop` where handlers of other crews run on it too."""
+        """`shares_loop` where there are several crews, and handlers that run on it."""
         self.runs: dict[str, Run] = {}
         """By lease."""
         self._handlers = {handler.task_type: handler for handler in handlers}
@@ -64,7 +65,7 @@ class Crew:
             self._open_mailbox,
             self._take,
             self._ask_about_all_of,
-            lambda: not shares_loop and not self._execution.on_loop_count,
+            lambda: not (shares_loop or self._execution.on_loop_count or self._jobs),
         )
         self._reporter.claims = self._claimer
         self._mailbox: Mailbox | None = None
@@ -167,23 +168,27 @@ class Crew:
         self._mailbox = self._reporter.mailbox(worker_id)
         self._tracer.queue_name = self._claimer.queue_name
 
-    def _take(self, worker_id: str, answer: Answer) -> None:
+    def _take(self, worker_id: str, answer: Answer, asked_at: float) -> None:
         self.hear(worker_id, answer)
         if not answer.tasks or self._mailbox is None:
             return
-        if self._claimer.is_paused:
-            # Asked for with reports that were on their way: nothing new is begun any more.
-            self._mailbox.release([Held(task.task_id, task.lease) for task in answer.tasks])
+        if self._claimer.is_paused or worker_id != self._mailbox.worker_id:
+            # Asked for before, or under a former id: nothing new is begun any more.
+            mailbox = self._reporter.mailbox(worker_id)
+            mailbox.release([Held(task.task_id, task.lease) for task in answer.tasks])
             return
         self._slots.take(len(answer.tasks))
+        seconds, doubtful = time.monotonic() - asked_at, list[GivenTask]()
         for task in answer.tasks:
-            if task.is_started:
+            if task.is_started and seconds < min(self.heartbeat_seconds, task.timeout_seconds):
                 self._begin(task, self._mailbox)
-        if assigned := [task for task in answer.tasks if not task.is_started]:
-            self._beside(self._start(assigned, self._mailbox))
+            else:
+                doubtful.append(task)
+        if doubtful:
+            self._beside(self._start(doubtful, self._mailbox))
 
     async def _start(self, tasks: Sequence[GivenTask], mailbox: Mailbox) -> None:
-        """Only what the service says may begin does: an assignment may have lapsed on its way here."""
+        """Only what the service says may begin does: an assignment may have lapsed, a deadline passed, on the way."""
         outcomes = await mailbox.start([Held(task.task_id, task.lease) for task in tasks])
         for task, outcome in zip(tasks, outcomes, strict=True):
             if not outcome.ok:

@@ -153,9 +153,9 @@ class Reporter:
         try:
             answer = await self._protocol.sync(worker_id, **parts, **asked)
         except Refused as error:
-            if asked and self.claims:
-                self.claims.answered(worker_id, None)
             log.warning("service refused a bundle of reports, telling one by one", error=str(error))
+            if asked and self.claims:
+                self.claims.answered(worker_id, await self._ask_alone(worker_id, asked))
             await self._say_one_by_one(worker_id, bundle)
             if error.is_unknown_worker:
                 self._on_unknown(worker_id)
@@ -175,6 +175,13 @@ class Reporter:
                 self._on_lost(row.lease)
             if isinstance(row, Result):
                 self._on_settled(row.lease, outcome.code)
+
+    async def _ask_alone(self, worker_id: str, asked: dict[str, Any]) -> Answer | None:
+        """It may have been heard before, with other reports, and its tasks be started."""
+        try:
+            return await self._protocol.sync(worker_id, **asked)
+        except Refused:
+            return None
 
     async def _say_one_by_one(self, worker_id: str, bundle: Bundle) -> None:
         """One report may have spoilt the others; or all were heard, from a worker the service no longer knows.
