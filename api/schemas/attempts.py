@@ -6,7 +6,15 @@ import msgspec
 
 from tideq.api.problems import Problem
 from tideq.api.schemas.base import NULL, Answer, AnyJson, Instant, Lease, Request, about
-from tideq.api.schemas.workers import CancelledIds, ClaimedOut, PollId, ShouldDrain, StartsClaimed, Wait
+from tideq.api.schemas.workers import (
+    STARTING_NEEDS_AN_ID,
+    CancelledIds,
+    ClaimedOut,
+    PollId,
+    ShouldDrain,
+    StartsClaimed,
+    Wait,
+)
 
 HeldId = Annotated[str, about("The task's id.", "0195546e-3c7a-7d21-9f04-00a1b2c3d4e5")]
 
@@ -99,6 +107,8 @@ class SyncIn(Request, kw_only=True):
     wait_seconds: Wait = 0
     poll_id: PollId | None = None
     start_claimed: StartsClaimed = False
+
+    also: ClassVar[dict[str, Any]] = STARTING_NEEDS_AN_ID
 
 
 class OutcomeOut(Answer, kw_only=True):

@@ -1,6 +1,6 @@
 """A worker's life: joining, asking for work, beating, leaving."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
@@ -40,6 +40,10 @@ PollId = Annotated[
 StartsClaimed = Annotated[
     bool, about("Tasks are executing when they are handed out, and are not started. Needs a `poll_id`.", False)
 ]
+STARTING_NEEDS_AN_ID: dict[str, Any] = {
+    "if": {"properties": {"start_claimed": {"const": True}}, "required": ["start_claimed"]},
+    "then": {"properties": {"poll_id": {"type": "string"}}, "required": ["poll_id"]},
+}
 CancelledIds = Annotated[list[TaskId], about("Tasks to stop working on.", [])]
 ShouldDrain = Annotated[bool, about("Take no more work; finish what is held.", False)]
 
@@ -80,6 +84,8 @@ class PollIn(Request, kw_only=True):
     poll_id: PollId | None = None
     start_claimed: StartsClaimed = False
     capabilities: Annotated[list[Name], about("Just now, where not as registered.")] | None = None
+
+    also: ClassVar[dict[str, Any]] = STARTING_NEEDS_AN_ID
 
 
 class ClaimedOut(Answer, kw_only=True):

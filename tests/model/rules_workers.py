@@ -46,7 +46,7 @@ class WorkerRules(ComparedQueue):
     results: list[Result]
 
     def claim(self, dice: Random) -> None:
-        self.take(dice.choice(WORKERS), dice.randint(1, 5), dice.choice(POLLS), starts=dice.random() < 0.3)
+        self.take(dice.choice(WORKERS), dice.randint(1, 5), dice.choice(POLLS), starts=dice.random() < 0.1)
 
     def work(self, dice: Random) -> None:
         self.take(dice.choice(list(self.model.silent_at) or WORKERS), dice.randint(1, 5))
@@ -55,7 +55,7 @@ class WorkerRules(ComparedQueue):
     def poll_again(self, dice: Random) -> None:
         """The answer was lost: the same poll once more, perhaps for more."""
         worker, poll = dice.choice(WORKERS), dice.choice(POLLS)
-        starts = dice.random() < 0.5
+        starts = dice.random() < 0.25
         self.take(worker, dice.randint(1, 3), poll, starts=starts)
         self.take(worker, dice.randint(1, 5), poll, starts=starts or dice.random() < 0.2)
 

@@ -24,6 +24,8 @@ class PulledTask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     attempt: int = 1
     """Counts its claims."""
     timeout_seconds: float = 0.0
+    status: str = "assigned"
+    """As it was handed out."""
     visible_at: datetime
     """When it goes to another, unless something was said about it."""
     trace_id: str | None = None
