@@ -240,7 +240,7 @@ async def leave(worker_id: FromPath[str], service: InjectedService) -> Response[
 def _check_starting(asked: schemas.PollIn | schemas.SyncIn) -> None:
     """Whoever loses the answer must be able to ask for it again: nothing else brings it back soon."""
     if asked.start_claimed and not asked.poll_id:
-        raise UnprocessableContent("is needed where tasks start as they are handed out", pointer="/poll_id")
+        raise UnprocessableContent("start_claimed needs a poll_id, to ask again for a lost answer", pointer="/poll_id")
 
 
 async def _poll(
