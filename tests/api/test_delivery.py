@@ -107,6 +107,24 @@ def _price(task: Task) -> tuple[int, int, int]:
     return task.deliveries, task.retry_count, task.losses
 
 
+async def _leave_before_the_answer(
+    server: Running,
+    kit: Kit,
+    store_proxy: Proxy,
+    worker_id: str,
+    call: str,
+    body: Json,
+    leave: Callable[[socket.socket], None],
+) -> None:
+    """Of three tasks that wait, all are claimed and go back."""
+    store_proxy.hold_answers()
+    caller = _ask(server.port, worker_id, call, {"available_capacity": 3, **body})
+    await _until_held(kit, 3)
+    leave(caller)
+    store_proxy.release_answers()
+    await _until_all_wait(kit, 3)
+
+
 @each_way_to_leave
 @each_call
 async def test_a_caller_that_leaves_between_claim_and_answer_leaves_nothing_behind(
@@ -116,13 +134,8 @@ async def test_a_caller_that_leaves_between_claim_and_answer_leaves_nothing_behi
     task_ids = [await remote.submit() for _ in range(3)]
 
     for poll_id, wait_seconds in itertools.product((None, "p1"), (0, 20)):
-        store_proxy.hold_answers()
-        body = {"available_capacity": 3, "wait_seconds": wait_seconds, "poll_id": poll_id}
-        caller = _ask(server.port, worker_id, call, body)
-        await _until_held(kit, 3)
-        leave(caller)
-        store_proxy.release_answers()
-        await _until_all_wait(kit, 3)
+        body = {"wait_seconds": wait_seconds, "poll_id": poll_id}
+        await _leave_before_the_answer(server, kit, store_proxy, worker_id, call, body, leave)
 
         tasks = [await kit.read(task_id) for task_id in task_ids]
         assert {(task.reason, task.attempt, _price(task)) for task in tasks} == {("released", 0, (0, 0, 0))}
@@ -141,13 +154,8 @@ async def test_a_caller_that_leaves_before_it_hears_what_was_started_for_it_leav
     task_ids = [await remote.submit() for _ in range(3)]
 
     for number, wait_seconds in enumerate((0, 20), 1):
-        store_proxy.hold_answers()
-        body = {"available_capacity": 3, "wait_seconds": wait_seconds, "poll_id": "p1", "start_claimed": True}
-        caller = _ask(server.port, worker_id, call, body)
-        await _until_held(kit, 3)
-        leave(caller)
-        store_proxy.release_answers()
-        await _until_all_wait(kit, 3)
+        body = {"wait_seconds": wait_seconds, "poll_id": "p1", "start_claimed": True}
+        await _leave_before_the_answer(server, kit, store_proxy, worker_id, call, body, leave)
 
         tasks = [await kit.read(task_id) for task_id in task_ids]
         assert {(task.reason, task.attempt, _price(task)) for task in tasks} == {("released", number, (0, 0, 0))}

@@ -139,7 +139,7 @@ async def test_it_ends_also_with_a_result_that_nobody_hears(
     await in_state(remote, await remote.submit("sleep", parameters={"seconds": 0.5}), "executing")
 
     server.process.kill()
-    await asyncio.sleep(1)
+    await asyncio.sleep(1)  # in which it ends its task, and finds nobody to tell: nothing outside shows that
     shell.kill()
 
     await until(lambda: _is_gone(pid))
