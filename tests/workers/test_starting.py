@@ -260,3 +260,26 @@ async def test_a_pause_hands_back_what_was_started_for_the_poll_it_broke_off(ser
 
     assert [row["lease"] for row in service.rows("releases")] == ["0"]
     assert not service.rows("results")
+
+
+async def test_a_refused_bundle_is_still_asked_with_for_what_may_have_been_started(service: ScriptedService) -> None:
+    """Its first sending was heard, and the answer lost; the second is refused for what it tells."""
+    keeper, bundles = Keeper(1), list[str]()
+
+    async def refusing(path: str, body: Json) -> Reply | None:
+        if not (path.endswith("/sync") and body.get("results") and body.get("available_capacity")) or len(bundles) == 2:
+            return await keeper(path, body)
+        bundles.append(body["poll_id"])
+        if len(bundles) == 2:
+            return Reply(422, {"type": "https://tideq.dev/problems/invalid-request", "detail": "as the test says"})
+        keeper.left = ["1"]
+        await keeper(path, body)
+        return HANG_UP
+
+    service.script = refusing
+
+    async with running(_worker(service, _instant).run()):
+        await until(lambda: "1" in keeper.done)
+
+    alone = [body["poll_id"] for body in service.bodies("sync") if body.get("poll_id") and not body.get("results")]
+    assert bundles[0] == bundles[1] == alone[0]
