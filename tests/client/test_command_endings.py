@@ -16,7 +16,7 @@ from tests.client.services import command_done
 from tests.client.terminals import at_terminal
 from tests.client.workshop import fail_one, recorded
 from tests.stores import StoreUnderTest, free_port
-from tideq.cli import app as tideq_app
+from tideq.cli.commands import app as tideq_app
 from tideq.client import AsyncClient
 
 NOBODY = "0195546e-3c7a-7d21-9f04-00a1b2c3d4e5"
@@ -216,7 +216,7 @@ def test_a_shell_learns_what_it_can_complete() -> None:
 
 def test_help_names_every_command_and_stays_quick() -> None:
     """The heavy parts are imported by the command that needs them."""
-    code = "import sys, tideq.cli; sys.argv = ['tideq', '--help']; tideq.cli.app(exit_on_error=False)"
+    code = "import sys, tideq.cli; sys.argv = ['tideq', '--help']; tideq.cli.main()"
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True, check=True, timeout=180
     )

@@ -10,7 +10,7 @@ import pytest
 
 from tests.client.commands import Run, runner
 from tests.stores import free_port
-from tideq.cli import app
+from tideq.cli.commands import app
 from tideq.cli.contexts import Context, Contexts, Target, UnknownContext, read_contexts, target, write_contexts
 
 Ask = Callable[..., tuple[int, str, str]]

@@ -18,7 +18,7 @@ from tests.api.running import TIDEQ, environ, tideq
 from tests.observability.promtool import ROOT, needs_promtool, promtool
 from tests.stores import StoreUnderTest
 from tideq.api.settings import read_service_settings
-from tideq.cli import app
+from tideq.cli.commands import app
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]

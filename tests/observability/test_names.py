@@ -13,7 +13,7 @@ from tests.observability.promtool import ROOT, needs_promtool, promtool
 from tests.observability.rules import all_rules, metrics_in
 from tests.observability.scrape import PATH, Scrape, scrape
 from tideq.api.settings import CLIENT_SETTINGS, SERVICE_SETTINGS
-from tideq.cli import app
+from tideq.cli.commands import app
 from tideq.persistence.settings import HISTORY_SETTINGS
 from tideq.queue_core.metrics import METRICS
 from tideq.queue_core.readings import Counters, decode, encode

@@ -283,3 +283,12 @@ async def test_a_refused_bundle_is_still_asked_with_for_what_may_have_been_start
 
     alone = [body["poll_id"] for body in service.bodies("sync") if body.get("poll_id") and not body.get("results")]
     assert bundles[0] == bundles[1] == alone[0]
+
+
+async def test_a_worker_that_was_stopped_before_it_runs_never_calls_the_service(service: ScriptedService) -> None:
+    worker = _worker(service, _instant)
+
+    worker.stop()
+    await worker.run()
+
+    assert not service.heard

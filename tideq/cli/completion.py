@@ -14,6 +14,6 @@ def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
         Which one you use.
     """
     # The command's own module: at its top this would be a circle.
-    from tideq.cli import app
+    from tideq.cli.commands import app
 
     say(app.generate_completion(shell=shell))
