@@ -38,19 +38,29 @@ from tideq.api.routes import (
 from tideq.api.safe_headers import SafeHeaders
 from tideq.api.service import Service
 from tideq.api.tracing import RequestTracer
-from tideq.queue_core.errors import QueueError
+from tideq.queue_core.errors import HistoryRefused, QueueError, StoreRefused
+from tideq.queue_core.repeats import Repeats
 
 PUBLIC_PATHS = ("^/livez$", "^/readyz$", r"^/openapi\.json$", r"^/docs(/page\.(js|css))?$", "^/$", "^/ui(/|$)")
+
+TELL_AGAIN_SECONDS = 60.0
+"""A missing permission is logged as often for each reason, however many requests meet it."""
 
 log = structlog.get_logger(__name__)
 
 
 def create_app(service: Service) -> Litestar:
+    refused = Repeats(TELL_AGAIN_SECONDS)
+
     async def provide_service() -> Service:
         return service
 
     def refuse(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
         match error:
+            case StoreRefused() | HistoryRefused():
+                service.meters.note_refusal(error)
+                if refused.is_news(f"{error.code} {error}"):
+                    log.error("request refused by the store or by history", path=request.url.path, exc_info=error)
             case QueueError() | problems.RequestError():
                 service.meters.note_refusal(error)
             case CallerGone():

@@ -117,7 +117,9 @@ STATUSES: dict[type[errors.QueueError], tuple[int, str]] = {
     errors.WorkerExists: (409, "The worker exists already"),
     errors.StoreReplaced: (503, "The store is being replaced"),
     errors.StoreUnavailable: (503, "The store cannot be reached"),
+    errors.StoreRefused: (503, "The store will not do it"),
     errors.HistoryUnavailable: (503, "History cannot be reached"),
+    errors.HistoryRefused: (503, "History will not do it"),
     errors.DurabilityUnavailable: (422, "That durability cannot be had"),
     errors.DurabilityNotReached: (504, "The durability was not reached in time"),
 }

@@ -6,6 +6,7 @@ statement names it. Behind a pooler that shares sessions this needs a database o
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncGenerator
 from functools import cache
 from importlib import resources
@@ -13,9 +14,9 @@ from typing import Any, LiteralString, cast
 
 import psycopg
 from psycopg import sql
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from psycopg_pool import AsyncConnectionPool
 
-from tideq.queue_core.errors import HistoryUnavailable
+from tideq.queue_core.errors import HistoryRefused, HistoryUnavailable
 
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 CONNECT_SECONDS = 5
@@ -33,6 +34,10 @@ ALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 """A server whose machine vanished is noticed within half a minute."""
 NOTICED = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3"
 """So is a client's, by the server, which gives its locks to others: left to itself it would wait two hours."""
+
+LOGIN_REFUSED = re.compile(r'FATAL:  (?:password authentication failed for user|role ".*" does not exist)')
+"""While a connection is being made the driver knows no code of an error, only its text; in another language than this
+one it is a server that cannot be reached."""
 
 
 def schema_name(queue_name: str) -> str:
@@ -127,10 +132,24 @@ async def _at_most(seconds: float | None) -> AsyncGenerator[None]:
 def translated_errors() -> Any:
     try:
         yield
-    except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout) as error:
-        raise HistoryUnavailable(_first_line(error)) from error
-    except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn) as error:
-        raise HistoryUnavailable("the database has no schema for this version: run `tideq migrate`") from error
+    except psycopg.Error as error:
+        raise translated(error) from error
+
+
+def translated(error: psycopg.Error) -> HistoryUnavailable:
+    """For any of the driver's errors, those of its pool among them.
+
+    A server that cannot be reached, is starting, ends, has no room or gives up is unavailable; one that answers and
+    will not do it refuses.
+    """
+    text = _first_line(error)
+    if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.UndefinedColumn):
+        return HistoryUnavailable("the database has no schema for this version: run `tideq migrate`")
+    if isinstance(error, psycopg.errors.InvalidAuthorizationSpecification) or LOGIN_REFUSED.search(text):
+        return HistoryRefused(text, is_login=True)
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return HistoryUnavailable(text)
+    return HistoryRefused(text)
 
 
 def _first_line(error: Exception) -> str:

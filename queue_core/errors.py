@@ -12,7 +12,9 @@
     │   ├── TaskNotFound · WrongState · StaleLease
     │   └── UnknownWorker · WorkerExists
     └── Unavailable              try again later, perhaps after someone acted
-        ├── StoreReplaced · StoreUnavailable · HistoryUnavailable
+        ├── StoreReplaced
+        ├── StoreUnavailable     StoreRefused: it answers, and will not do what it is asked
+        ├── HistoryUnavailable   HistoryRefused, likewise
         └── DurabilityNotReached  the task stands, less safe than was asked for
 
 Errors are named after the fact, carry their facts as fields and a stable `code`. What status each becomes
@@ -212,8 +214,31 @@ class StoreUnavailable(Unavailable):
         """Whether it is certain that the store did nothing."""
 
 
+class StoreRefused(StoreUnavailable):
+    """The server answers and will not do it: a permission, a key of another kind, a script's error. Some of it may be
+    done."""
+
+    code = "store-refused"
+
+    def __init__(self, message: str, *, is_login: bool = False) -> None:
+        super().__init__(message)
+        self.is_login = is_login
+        """Whether it does not let this process in at all, which waiting does not mend."""
+
+
 class HistoryUnavailable(Unavailable):
     code = "history-unavailable"
+
+
+class HistoryRefused(HistoryUnavailable):
+    """The database answers and will not do it: a missing grant, a read-only transaction, a wrong password."""
+
+    code = "history-refused"
+
+    def __init__(self, message: str, *, is_login: bool = False) -> None:
+        super().__init__(message)
+        self.is_login = is_login
+        """Whether it does not let this process in at all, which waiting does not mend."""
 
 
 class DurabilityNotReached(Unavailable):

@@ -49,7 +49,9 @@ SHOWN: tuple[Exception, ...] = (
     errors.WorkerExists("resizer-3f9c51d2a7b8"),
     errors.StoreReplaced("7"),
     errors.StoreUnavailable("the store does not answer"),
+    errors.StoreRefused("this user has no permissions to access one of the keys"),
     errors.HistoryUnavailable("history does not answer"),
+    errors.HistoryRefused("cannot execute INSERT in a read-only transaction"),
     errors.DurabilityUnavailable("replica", "the store has no replica"),
     errors.DurabilityNotReached(TASK_ID, "replica", "store"),
 )

@@ -8,12 +8,10 @@ everything before it. And the server is asked whether it has the task at all: an
 from collections.abc import Sequence
 from typing import Any
 
-from redis.exceptions import RedisError, ResponseError
-
 from tideq.queue_core.durability import Durability
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.store import node_client, node_of, store_errors
-from tideq.queue_core.errors import DurabilityUnavailable
+from tideq.queue_core.errors import DurabilityUnavailable, StoreRefused, StoreUnavailable
 
 REPLICAS = 1
 
@@ -80,10 +78,11 @@ class Assurance:
         if not int(info.get("aof_enabled", 0)):
             return False
         try:
-            await self._client.execute_command("WAITAOF", 0, 0, 1, **_target(node))
-        except ResponseError:
+            with store_errors():
+                await self._client.execute_command("WAITAOF", 0, 0, 1, **_target(node))
+        except StoreRefused:
             return False
-        except RedisError as error:
+        except StoreUnavailable as error:
             raise DurabilityUnavailable(Durability.DISK, str(error)) from error
         return True
 

@@ -6,14 +6,15 @@ Watching live is `outbox.py`'s business. Entries stay until `Queue.acknowledge` 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from redis.exceptions import ResponseError
-
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.reconnecting import connect_anew
 from tideq.queue_core.engine.replies import text
 from tideq.queue_core.engine.store import store_errors
+from tideq.queue_core.errors import StoreRefused
 
 FIRST_ID = "0-0"
+NO_STREAM = "no such key"
+"""What XINFO says of a stream that was never written to."""
 READ_COUNT = 100
 
 
@@ -115,13 +116,13 @@ class Feed:
 
 
 async def last_entry_id(client: Any, stream: str) -> str:
-    with store_errors():
-        try:
+    try:
+        with store_errors():
             return text((await client.xinfo_stream(stream))["last-generated-id"])
-        except ResponseError as error:
-            if "no such key" in str(error):
-                return FIRST_ID
-            raise
+    except StoreRefused as error:
+        if str(error).removeprefix("ERR ") == NO_STREAM:
+            return FIRST_ID
+        raise
 
 
 def entry_order(entry_id: str) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.replies import text
+from tideq.queue_core.engine.store_errors import store_errors
 from tideq.queue_core.lanes import task_type_of
 
 
@@ -18,11 +19,13 @@ class LaneNames:
         self._task_types: dict[str, str] = {}
 
     async def refresh(self) -> None:
-        version = await self._client.hget(self._meta, "lanes_version")
-        if version != self._version:
+        with store_errors():
+            version = await self._client.hget(self._meta, "lanes_version")
+            if version == self._version:
+                return
             names = await self._client.hgetall(self._names)
-            self._task_types = {text(lane): task_type_of(text(signature)) for lane, signature in names.items()}
-            self._version = version
+        self._task_types = {text(lane): task_type_of(text(signature)) for lane, signature in names.items()}
+        self._version = version
 
     def task_type(self, lane: str) -> str:
         return self._task_types.get(lane, "")

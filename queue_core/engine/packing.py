@@ -8,6 +8,9 @@ from typing import Any
 
 import hiredis
 from redis.exceptions import ConnectionError as ConnectionLost
+from redis.exceptions import RedisError
+
+from tideq.queue_core.engine.store_errors import mark_unsent
 
 untyped: Any = hiredis
 
@@ -39,6 +42,14 @@ def _packing(kind: Any) -> Any:
                 return [untyped.pack_command(args)]
             except TypeError:
                 return driver.pack_command(*args)
+
+        async def connect(self) -> None:
+            driver: Any = super()
+            try:
+                await driver.connect()
+            except (RedisError, OSError) as error:
+                mark_unsent(error)
+                raise
 
         async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
             """Of a connection that is gone uvloop says RuntimeError where asyncio says OSError; nothing was sent."""

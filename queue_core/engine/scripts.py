@@ -19,39 +19,23 @@ from importlib import resources
 from typing import Any, NamedTuple, TypeVar
 
 from redis.asyncio.cluster import RedisCluster
-from redis.exceptions import (
-    AskError,
-    BusyLoadingError,
-    ClusterDownError,
-    NoScriptError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    RedisClusterException,
-    RedisError,
-    ResponseError,
-    TryAgainError,
-)
+from redis.exceptions import NoScriptError
 
 from tideq.queue_core.engine.keys import KEYS, PREFIXES, Keys
 from tideq.queue_core.engine.line import StoreClient
 from tideq.queue_core.engine.reconnecting import connect_anew
 from tideq.queue_core.engine.record import lua_codec
-from tideq.queue_core.errors import StoreFull, StoreUnavailable
+from tideq.queue_core.engine.store_errors import EDGE_ERRORS, translated
+from tideq.queue_core.errors import StoreUnavailable
 
 LUA = resources.files("tideq.queue_core.engine") / "lua"
 DIRECTIVE = re.compile(r"^-- @(\w+)\s*(.*)$")
 FUNCTION = re.compile(r"^local function (\w+)\(.*?^end$", re.MULTILINE | re.DOTALL)
 WORD = re.compile(r"\w+")
 KINDS = {"int", "text", "number"}
-OOM_RETRY_AFTER_MS = 5_000
 MAX_LOADS = 4
 MAX_CONCURRENT_CALLS = 8
 """The store runs one script at a time; more calls under way would only wait there instead of here."""
-
-REFUSALS = ("MISCONF", "LOADING", "READONLY", "CLUSTERDOWN", "NOREPLICAS", "BUSY")
-ASTRAY = (ClusterDownError, AskError, TryAgainError)
-"""A cluster whose slots are on the move, or without a node for them, for longer than the driver follows."""
-UNSENT = (BusyLoadingError, RedisClusterException)
 
 T = TypeVar("T")
 Value = str | bytes | int | float
@@ -340,13 +324,8 @@ class Scripts:
                         return await self._client.eval(self._shebang(source) + source.text, key_count, *words)
                     self._hashes.pop(source.name, None)
             raise StoreUnavailable("the store forgets its scripts as soon as they are loaded")
-        except OutOfMemoryError as error:
-            raise StoreFull(OOM_RETRY_AFTER_MS) from error
-        except (ResponseError, ReadOnlyError) as error:
-            raise _translated(error) from error
-        except (RedisError, RedisClusterException) as error:
-            is_untouched = isinstance(error, UNSENT) or "connecting to" in str(error)
-            raise StoreUnavailable(str(error), is_untouched=is_untouched) from error
+        except EDGE_ERRORS as error:
+            raise translated(error) from error
 
     def _ask(self, *words: Any) -> Awaitable[Any]:
         """A cluster's nodes, and a store that is only made believe, are asked by the driver's own way."""
@@ -367,15 +346,6 @@ class Scripts:
         if not self._sends_flags:
             return ""
         return f"#!lua flags={','.join(source.flags)}\n" if source.flags else "#!lua\n"
-
-
-def _translated(error: RedisError) -> Exception:
-    text = str(error)
-    if "OOM" in text:
-        return StoreFull(OOM_RETRY_AFTER_MS)
-    if isinstance(error, ASTRAY) or any(word in text for word in REFUSALS):
-        return StoreUnavailable(text, is_untouched=True)
-    return error
 
 
 def _seed() -> int:

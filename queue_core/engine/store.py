@@ -9,9 +9,7 @@ may be repeated are repeated by callers that know so.
 """
 
 import asyncio
-import contextlib
 import random
-from collections.abc import Generator
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
@@ -20,12 +18,11 @@ from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisClusterException, RedisError
 
 from tideq.queue_core.engine.identity import Bearing, StoreIdentity, bearing_of
 from tideq.queue_core.engine.line import StoreClient
 from tideq.queue_core.engine.packing import packing, packing_cluster
-from tideq.queue_core.errors import StoreUnavailable
+from tideq.queue_core.engine.store_errors import store_errors as store_errors
 
 COMMAND_TIMEOUT_SECONDS = 5.0
 MAX_NODE_CONNECTIONS = 1_000
@@ -34,15 +31,6 @@ SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redi
 
 class StoreUrlError(ValueError):
     """The URL does not say where the store is; the message tells what is wrong."""
-
-
-@contextlib.contextmanager
-def store_errors() -> Generator[None]:
-    """What the driver says, in the queue's words."""
-    try:
-        yield
-    except (RedisError, RedisClusterException, OSError) as error:
-        raise StoreUnavailable(str(error)) from error
 
 
 class SentinelClient(StoreClient):

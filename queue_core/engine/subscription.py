@@ -14,6 +14,7 @@ from redis.exceptions import RedisError
 from tideq.queue_core.background import running
 from tideq.queue_core.engine.line import StoreClient
 from tideq.queue_core.engine.replies import text
+from tideq.queue_core.engine.store_errors import store_errors
 from tideq.queue_core.engine.wire import Wire
 
 CONFIRM_SECONDS = 5.0
@@ -26,8 +27,9 @@ Hear = Callable[[str, str], None]
 async def subscribed(client: Any, channels: Collection[str], hear: Hear) -> AsyncGenerator[Awaitable[None]]:
     """From when the server has confirmed it. What it yields ends with why the subscription did, and never else."""
     way = _read_here if isinstance(client, StoreClient) else _read_by_the_driver
-    async with way(client, channels, hear) as ending:
-        yield ending
+    with store_errors():
+        async with way(client, channels, hear) as ending:
+            yield ending
 
 
 @contextlib.asynccontextmanager

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.replies import accepted, instant, number, text
 from tideq.queue_core.engine.scripts import Scripts
+from tideq.queue_core.engine.store_errors import store_errors
 
 
 class Survey(NamedTuple):
@@ -39,7 +40,8 @@ class WakeSource:
 
     async def signature(self, version: str, lane: str) -> str:
         if self.known_signature(version, lane) is None:
-            names = await self._client.hgetall(self._keys.key("lane_names"))
+            with store_errors():
+                names = await self._client.hgetall(self._keys.key("lane_names"))
             self._lane_names = {text(number): text(name) for number, name in names.items()}
             self._lanes_version = version
         return self._lane_names.get(lane, "")

@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import structlog
-from redis.exceptions import RedisError
 
 from tideq.queue_core.background import end
+from tideq.queue_core.engine.store_errors import store_errors
 from tideq.queue_core.engine.subscription import subscribed
 from tideq.queue_core.engine.waiting_room import Waiter, WaitingRoom
 from tideq.queue_core.engine.wake_source import Survey, WakeSource
@@ -126,11 +126,11 @@ class Wakeups:
                     await self._survey()
                     self._subscribed.set()
                     await ending
-            except (RedisError, QueueError, OSError) as error:
+            except QueueError as error:
                 log.warning("wake-up subscription lost", error=str(error))
                 await asyncio.sleep(RECONNECT_SECONDS)
             finally:
-                with contextlib.suppress(RedisError, OSError):
+                with contextlib.suppress(QueueError), store_errors():
                     await listener.aclose()
 
     def _hear(self, channel: str, message: str) -> None:
@@ -153,7 +153,7 @@ class Wakeups:
         """Of a lane whose name has to be asked for first."""
         try:
             self._room.wake_for(await source.signature(version, lane), ready_count)
-        except (RedisError, QueueError, OSError):
+        except QueueError:
             self._should_look.set()
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> None:

@@ -20,6 +20,20 @@ ONLY_IMPORTER = {"redis": "queue_core/engine", "psycopg": "persistence", "litest
 TYPING_FREE = ("workers/runtime",)
 """In the user's process: nothing there may pull in a store or a database."""
 
+EDGES = {
+    "redis.exceptions": {
+        f"queue_core/engine/{name}.py"
+        for name in ("identity", "line", "packing", "scripts", "store_errors", "subscription", "wire")
+    },
+    "psycopg.errors": {
+        "persistence/database.py",
+        "persistence/recovery/custody.py",
+        "persistence/replication/writer.py",
+        "persistence/schema/migrations.py",
+    },
+}
+"""Where a driver's errors are known. They leave these as errors of ours: whoever else catches one has met a hole."""
+
 CONNECTIONS = "tideq.client.http"
 """The client's, which workers use too: the client stands alone, so nothing points back."""
 SERVICE_ONLY = {"litestar", "psycopg", "redis", "structlog", "uvicorn"}
@@ -70,6 +84,28 @@ def test_a_driver_has_one_importer(path: Path) -> None:
             assert not module.startswith(("tideq.queue_core.engine", "tideq.persistence")), (
                 f"{place} runs at the user's"
             )
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_drivers_errors_are_known_at_its_edge_only(path: Path) -> None:
+    place = str(path.relative_to(ROOT))
+
+    for module, edge in EDGES.items():
+        assert module not in named(path) or place in edge, f"{place} knows {module}"
+
+
+def named(path: Path) -> set[str]:
+    """Modules of errors that are imported or reached through their package, `psycopg.OperationalError` among them."""
+    driver, found = {"psycopg": "psycopg.errors", "redis": "redis.exceptions"}, set[str]()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module in driver:
+            names = {alias.name for alias in node.names}
+            found |= {driver[node.module]} if any(each in ("errors", "exceptions") for each in names) else set()
+            found |= {driver[node.module]} if any(each.endswith("Error") for each in names) else set()
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in driver:
+            is_error = node.attr in ("errors", "exceptions") or node.attr.endswith("Error")
+            found |= {driver[node.value.id]} if is_error else set()
+    return found | (set(imports(path)) & {"redis.exceptions", "psycopg.errors"})
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "tideq/client").rglob("*.py")), ids=lambda path: path.stem)

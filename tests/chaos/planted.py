@@ -85,7 +85,7 @@ MISTAKES = {
     "a key is not kept": Mistake(f"{LUA}/submit.lua", "if name ~= '' then redis.call", "if false then redis.call"),
     "a script is sent twice": Mistake(
         "queue_core/engine/scripts.py",
-        "            raise StoreUnavailable(str(error), is_untouched=is_untouched) from error\n",
+        "            raise translated(error) from error\n",
         '            return await self._ask("EVALSHA", await self._hash(source), key_count, *words)\n',
         {"lose_replies:api-1>valkey": 1},
     ),

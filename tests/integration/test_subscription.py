@@ -8,11 +8,11 @@ from typing import Any
 import fakeredis
 import pytest
 from redis.exceptions import ConnectionError as ConnectionLost
-from redis.exceptions import RedisError
 
 from tideq.embedded import EmbeddedStores, ValkeyOptions, bundled_valkey
 from tideq.queue_core.engine.store import connect, connect_listener
 from tideq.queue_core.engine.subscription import subscribed
+from tideq.queue_core.errors import StoreRefused
 
 
 class Heard:
@@ -97,7 +97,7 @@ async def test_a_refused_subscription_is_an_error(client: Any, stores: EmbeddedS
     listener: Any = connect_listener(stores.redis_url)
     listener.connection_pool.connection_kwargs |= {"username": "deaf", "password": "secret"}
 
-    with pytest.raises(RedisError, match="permission"):
+    with pytest.raises(StoreRefused, match="permission"):
         async with subscribed(listener, ["tide"], Heard().hear):
             pass
     await listener.aclose()
