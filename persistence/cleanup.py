@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from psycopg import Rollback
 
-from tideq.persistence.database import Connection, Database, statement
+from tideq.persistence.database import WRITING, Connection, Database, statement
 from tideq.persistence.reading.filters import TaskFilter
 from tideq.persistence.reading.freshness import Fresh
 from tideq.persistence.reading.listing import Listing
@@ -60,7 +60,7 @@ class Cleanup:
 
     async def _remove_absent(self, task_ids: Sequence[str]) -> int:
         """What comes back into the store meanwhile stays, rows and all."""
-        async with self._database.session() as connection:
+        async with self._database.session(limits=WRITING) as connection:
             while (removed := await self._delete_if_absent(connection, task_ids)) is None:
                 task_ids = await self._absent(task_ids)
         if removed:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from tideq.persistence.database import Database, statement
+from tideq.persistence.database import WRITING, Database, statement
 
 SURGE_COUNT = 10
 
@@ -28,6 +28,6 @@ class PatternWatch:
 
     async def news(self) -> list[PatternNews]:
         """Each piece is handed out once, however many ask."""
-        async with self._database.session() as connection:
+        async with self._database.session(limits=WRITING) as connection:
             found = await connection.execute(statement("tell_patterns"), {"surge_count": SURGE_COUNT})
             return [PatternNews(*row) for row in await found.fetchall()]

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, NamedTuple
 
-from tideq.persistence.database import Connection, Database, statement
+from tideq.persistence.database import Connection, Database, statement, stay_in_transaction
 from tideq.persistence.reading.task_rows import TaskRow
 from tideq.queue_core.engine.queue import KeptTask
 from tideq.queue_core.task import Task
@@ -62,6 +62,7 @@ class History:
 
 async def hold(connection: Connection, task_ids: Sequence[str]) -> dict[str, KeptTask]:
     """Until the end of the connection's transaction. Replication goes on: only removal waits."""
+    await stay_in_transaction(connection)
     rows = await _fetch(connection, "hold_tasks", (list(task_ids),))
     return {row[0]: TaskRow(*row).kept() for row in rows}
 

@@ -16,7 +16,7 @@ from psycopg import errors
 
 from tideq.persistence.belonging import EVERYTHING, Belonging
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
-from tideq.persistence.database import Connection, Database
+from tideq.persistence.database import MENDING, Connection, Database, limit
 from tideq.persistence.recovery.ground import Ground
 from tideq.persistence.recovery.rebuild import Plan, Rebuild
 from tideq.persistence.recovery.reconcile import Difference, Reconciliation
@@ -164,12 +164,12 @@ class Custodian:
             yield connection
 
     async def _lock(self, connection: Connection, name: str) -> None:
-        await connection.execute("SELECT set_config('lock_timeout', %s, false)", (f"{COMPARE_SECONDS:g}s",))
+        await limit(connection, MENDING._replace(lock_ms=round(COMPARE_SECONDS * 1000)))
         try:
             await connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", (LOCK, name))
         except errors.LockNotAvailable as error:
             raise HistoryUnavailable("another process is comparing the store with history, or mending it") from error
-        await connection.execute("SET lock_timeout = 0")
+        await limit(connection, MENDING)
 
     @contextlib.asynccontextmanager
     async def _in_time(self) -> AsyncGenerator[None]:

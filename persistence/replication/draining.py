@@ -4,10 +4,10 @@ Replicators may run meanwhile: who moves the checkpoint first has written the ba
 """
 
 from tideq.persistence.checkpoints import Checkpoint, CheckpointMoved, Checkpoints
-from tideq.persistence.database import Database
-from tideq.persistence.replication.gathering import gather
+from tideq.persistence.database import WRITING, Database
+from tideq.persistence.replication.gathering import Portion, gather
 from tideq.persistence.replication.learning import Learning
-from tideq.persistence.replication.writer import Writer
+from tideq.persistence.replication.writer import BatchCancelled, Writer
 from tideq.queue_core.engine.feed import Feed
 
 
@@ -23,15 +23,21 @@ async def drain(database: Database, feed: Feed, partition: int, checkpoint: Chec
     if not await is_behind(feed, checkpoint):
         return checkpoint
     checkpoints = Checkpoints(database, partition)
-    async with database.session() as connection:
+    portion = Portion()
+    async with database.session(limits=WRITING) as connection:
         writer = Writer(connection, checkpoints, partition, feed.definitions)
         await writer.prepare()
         await Learning(connection, writer, feed, checkpoint).run()
-        while (gathered := await gather(feed, checkpoint.entry_id)).entries:
+        while (gathered := await gather(feed, checkpoint.entry_id, most=portion.most)).entries:
             try:
                 batch = gathered.batch(checkpoint)
                 await writer.write(batch)
                 checkpoint = batch.after
+                portion.taken()
+            except BatchCancelled:
+                if len(gathered.entries) == 1:
+                    raise
+                portion.cancelled(len(gathered.entries))
             except CheckpointMoved:
                 checkpoint = await checkpoints.read_with(connection) or checkpoint
     return checkpoint

@@ -20,16 +20,27 @@ Linger = Callable[[], Awaitable[None]]
 """Returns when it is time for a batch to be written although more may come."""
 
 
+class Portion:
+    """How many entries a batch may have: half of one that the database cancelled, then a tenth more after each."""
+
+    def __init__(self) -> None:
+        self.most = MAX_EVENTS
+
+    def cancelled(self, count: int) -> None:
+        self.most = max(count // 2, 1)
+
+    def taken(self) -> None:
+        self.most = min(self.most + self.most // 10 + 1, MAX_EVENTS)
+
+
 class Gathered(NamedTuple):
     entries: Sequence[Entry]
     changes: Sequence[Change]
     definitions: dict[bytes, bytes]
     rows: Rows | None
     """None where they have to be made one by one, because of something in them."""
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.changes) >= MAX_EVENTS
+    is_full: bool
+    """More is in the stream, as far as anybody knows."""
 
     def batch(self, before: Checkpoint) -> Batch:
         newest = max(int(entry.fields[b"epoch"]) for entry in self.entries)
@@ -75,24 +86,27 @@ class Gathering:
         return list(dict.fromkeys((*self.rows.born, *(death.task_id for death in self.rows.deaths))))
 
 
-async def gather(feed: Feed, after: str, block_ms: int | None = None, linger: Linger | None = None) -> Gathered:
+async def gather(
+    feed: Feed, after: str, block_ms: int | None = None, linger: Linger | None = None, most: int = MAX_EVENTS
+) -> Gathered:
     """Waits for a first entry, if told to, then takes all there are, up to a batch, and all that come meanwhile."""
-    entries, gathering = await feed.read(after, block_ms), Gathering()
+    entries, gathering = await feed.read(after, block_ms, min(READ_COUNT, most)), Gathering()
     await gathering.add(entries)
     more = entries
-    while more and len(gathering.changes) < MAX_EVENTS:
+    while more and len(gathering.changes) < MAX_EVENTS and len(entries) < most:
         if len(more) < READ_COUNT:
             if linger is None:
                 break
             await linger()
             linger = None
-        more = await feed.read(entries[-1].entry_id)
+        more = await feed.read(entries[-1].entry_id, count=min(READ_COUNT, most - len(entries)))
         entries += more
         await gathering.add(more)
-    return await _with_definitions(feed, entries, gathering)
+    is_full = len(gathering.changes) >= MAX_EVENTS or len(entries) >= most
+    return await _with_definitions(feed, entries, gathering, is_full=is_full)
 
 
-async def _with_definitions(feed: Feed, entries: Sequence[Entry], gathering: Gathering) -> Gathered:
+async def _with_definitions(feed: Feed, entries: Sequence[Entry], gathering: Gathering, *, is_full: bool) -> Gathered:
     """A task the store no longer has was purged since: what it went through before is of no interest any more."""
     changes, rows, wanted = gathering.changes, gathering.rows, gathering.wanted()
     definitions = await feed.definitions(wanted)
@@ -100,4 +114,4 @@ async def _with_definitions(feed: Feed, entries: Sequence[Entry], gathering: Gat
         gone = await feed.absent(missing)
         changes = [each for each in changes if each.task_id not in gone or each.reason == PURGED]
         rows = None
-    return Gathered(entries, changes, definitions, rows)
+    return Gathered(entries, changes, definitions, rows, is_full)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from tideq.persistence.checkpoints import Checkpoints
-from tideq.persistence.database import Connection, Database, statement
+from tideq.persistence.database import WRITING, Connection, Database, statement
 from tideq.persistence.definitions import packed
 from tideq.persistence.replication.changes import Change
 from tideq.persistence.replication.rows import finished_in
@@ -42,13 +42,13 @@ class Parking:
 
     async def tasks(self, limit: int = MAX_LISTED) -> list[ParkedTask]:
         """The earliest first."""
-        async with self._database.session() as connection:
+        async with self._database.session(limits=WRITING) as connection:
             found = await connection.execute(statement("parked_tasks"), (self._partition, limit))
             return [ParkedTask(*row) for row in await found.fetchall()]
 
     async def retry(self, task_id: str) -> bool | None:
         """Write its events as they came; whether all went in, or None where none are parked."""
-        async with self._database.session() as connection:
+        async with self._database.session(limits=WRITING) as connection:
             writer = await self._writer(connection)
             async with connection.transaction():
                 changes, definitions = await self._take(connection, task_id)
@@ -63,7 +63,7 @@ class Parking:
 
         Without what came with the events: most often that is what could not be written.
         """
-        async with self._database.session() as connection:
+        async with self._database.session(limits=WRITING) as connection:
             writer = await self._writer(connection)
             async with connection.transaction():
                 changes, definitions = await self._take(connection, task_id)

@@ -12,13 +12,13 @@ from functools import partial
 import structlog
 
 from tideq.persistence.checkpoints import Checkpoint, CheckpointMoved, Checkpoints
-from tideq.persistence.database import Connection, Database, statement
+from tideq.persistence.database import WAITING, WRITING, Connection, Database, limit, statement
 from tideq.persistence.replication.changes import Change, changes_in
-from tideq.persistence.replication.gathering import Gathered, gather
+from tideq.persistence.replication.gathering import Gathered, Portion, gather
 from tideq.persistence.replication.learning import Learning
 from tideq.persistence.replication.lingering import linger_over
 from tideq.persistence.replication.rows import finished_in
-from tideq.persistence.replication.writer import Batch, Writer
+from tideq.persistence.replication.writer import Batch, BatchCancelled, Writer
 from tideq.queue_core.background import end
 from tideq.queue_core.engine.belongings import read_belongings
 from tideq.queue_core.engine.engine import Engine
@@ -55,6 +55,7 @@ class Replicator:
         self._checkpoints = Checkpoints(database, partition)
         self._on_batch = on_batch
         self._linger = partial(linger_over, feed, linger_ms) if linger_ms else None
+        self._portion = Portion()
         self._kept: deque[str] = deque(maxlen=KEPT_ENTRIES)
         self._copied: dict[str, bytes] = {}
 
@@ -62,7 +63,7 @@ class Replicator:
         """Whatever fails is tried again: the stream keeps what history does not have."""
         while True:
             try:
-                async with self._database.session() as connection:
+                async with self._database.session(limits=WAITING) as connection:
                     await self._work_when_alone(connection)
             except CheckpointMoved as error:
                 log.info("replicator gives way", reason=str(error))
@@ -74,6 +75,7 @@ class Replicator:
 
     async def _work_when_alone(self, connection: Connection) -> None:
         await connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", (LOCK, self._lock_name))
+        await limit(connection, WRITING)
         writer = Writer(connection, self._checkpoints, self._partition, self._feed.definitions)
         await writer.prepare()
         self._copied = {}
@@ -112,7 +114,7 @@ class Replicator:
                     gathering = self._gathering(gathered.entries[-1].entry_id)
                 if gathered.entries:
                     batch = gathered.batch(checkpoint)
-                    await writer.write(batch)
+                    await self._write(writer, batch, len(gathered.entries))
                     checkpoint = batch.after
                     await telling
                     telling = asyncio.create_task(self._tell(batch, gathered, writer))
@@ -125,8 +127,17 @@ class Replicator:
         finally:
             await end(gathering, telling)
 
+    async def _write(self, writer: Writer, batch: Batch, entry_count: int) -> None:
+        """One that the database cancels is too large for it now: tried again as it is it would be cancelled again."""
+        try:
+            await writer.write(batch)
+        except BatchCancelled:
+            self._portion.cancelled(entry_count)
+            raise
+        self._portion.taken()
+
     def _gathering(self, after: str) -> asyncio.Task[Gathered]:
-        return asyncio.create_task(gather(self._feed, after, BLOCK_MS, self._linger))
+        return asyncio.create_task(gather(self._feed, after, BLOCK_MS, self._linger, self._portion.most))
 
     async def _tell(self, batch: Batch, gathered: Gathered, writer: Writer) -> None:
         await self._acknowledge(gathered.entries, gathered.latest, writer)

@@ -43,6 +43,10 @@ FindDefinitions = Callable[[Sequence[bytes]], Awaitable[dict[bytes, bytes]]]
 log = structlog.get_logger(__name__)
 
 
+class BatchCancelled(HistoryUnavailable):
+    """The database gave it up: a smaller one may fit into its time."""
+
+
 class Batch(NamedTuple):
     changes: Sequence[Change]
     definitions: Mapping[bytes, bytes]
@@ -75,6 +79,12 @@ class Writer:
         self.parked = {task_id.encode() for (task_id,) in await found.fetchall()}
 
     async def write(self, batch: Batch) -> None:
+        try:
+            await self._write(batch)
+        except psycopg.errors.QueryCanceled as error:
+            raise BatchCancelled(f"a batch of {len(batch.changes)} events was cancelled: {error}") from error
+
+    async def _write(self, batch: Batch) -> None:
         async with self._connection.transaction():
             await self._checkpoints.move(self._connection, batch.before, batch.after)
             behind = await self._behind(batch.changes) if self.parked else []
@@ -111,18 +121,25 @@ class Writer:
         except psycopg.errors.CheckViolation as error:
             # There is no other check than a partition's: it was made just now, and the next try goes to it.
             raise HistoryUnavailable(str(error)) from error
+        except psycopg.errors.QueryCanceled:
+            # A smaller batch is the reader's business; one entry of the stream can only be divided here.
+            if len(changes) == 1 or changes[0].entry_id != changes[-1].entry_id:
+                raise
+            await self._write_halves(changes, definitions)
         except REFUSALS as error:
-            if len(changes) == 1:
-                if not await self._is_known(changes[0]):
-                    await self._park(changes[0], definitions, str(error))
-                return
-            middle = len(changes) // 2
-            await self._write_or_halve(changes[:middle], definitions)
-            later = [change for change in changes[middle:] if change.task_id not in self.parked]
-            for change in changes[middle:]:
-                if change.task_id in self.parked:
-                    await self._park(change, definitions, "an earlier event of this task is parked")
-            await self._write_or_halve(later, definitions)
+            if len(changes) > 1:
+                await self._write_halves(changes, definitions)
+            elif not await self._is_known(changes[0]):
+                await self._park(changes[0], definitions, str(error))
+
+    async def _write_halves(self, changes: Sequence[Change], definitions: Mapping[bytes, bytes]) -> None:
+        middle = len(changes) // 2
+        await self._write_or_halve(changes[:middle], definitions)
+        later = [change for change in changes[middle:] if change.task_id not in self.parked]
+        for change in changes[middle:]:
+            if change.task_id in self.parked:
+                await self._park(change, definitions, "an earlier event of this task is parked")
+        await self._write_or_halve(later, definitions)
 
     async def learn(self, changes: Sequence[Change], definitions: Mapping[bytes, bytes]) -> None:
         """Tasks as they are, without the events that led there. Those that will not go in are told, and left out."""

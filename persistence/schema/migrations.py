@@ -11,12 +11,11 @@ from typing import Any, LiteralString, NamedTuple, cast
 
 from psycopg import errors, sql
 
-from tideq.persistence.database import Connection, Database
+from tideq.persistence.database import MIGRATING, WRITING, Connection, Database, UnsuitableDatabase
 from tideq.queue_core.errors import HistoryUnavailable
 
 LOCK = 7_305_001
 """Of PostgreSQL's advisory locks, which share one space of numbers with the application's."""
-LOCK_TIMEOUT = "30s"
 RETRY_SECONDS = 0.5
 
 
@@ -47,8 +46,7 @@ def _migration(file: Any) -> Migration:
 
 async def migrate(database: Database, *, allow_newer: bool = False) -> list[Migration]:
     """Bring the schema up to date; returns what was applied. Safe to run from many processes at once."""
-    async with database.session() as connection:
-        await connection.execute("SELECT set_config('lock_timeout', %s, false)", (LOCK_TIMEOUT,))
+    async with database.session(limits=MIGRATING) as connection:
         await connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", (LOCK, database.schema))
         await _found(connection, database.schema)
         missing = _missing(await _applied(connection), allow_newer=allow_newer)
@@ -58,7 +56,7 @@ async def migrate(database: Database, *, allow_newer: bool = False) -> list[Migr
 
 
 async def missing_migrations(database: Database, *, allow_newer: bool = False) -> list[Migration]:
-    async with database.session() as connection:
+    async with database.session(limits=WRITING) as connection:
         return _missing(await _applied(connection), allow_newer=allow_newer)
 
 
@@ -70,6 +68,8 @@ async def missing_when_migrated(database: Database, seconds: float, *, allow_new
             missing = await missing_migrations(database, allow_newer=allow_newer)
             if not missing or asyncio.get_running_loop().time() >= deadline:
                 return missing
+        except UnsuitableDatabase:
+            raise
         except HistoryUnavailable:
             if asyncio.get_running_loop().time() >= deadline:
                 raise
@@ -82,6 +82,8 @@ async def migrate_when_reachable(database: Database, seconds: float, *, allow_ne
     while True:
         try:
             return await migrate(database, allow_newer=allow_newer)
+        except UnsuitableDatabase:
+            raise
         except HistoryUnavailable:
             if asyncio.get_running_loop().time() >= deadline:
                 raise

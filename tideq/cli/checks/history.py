@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from tideq.api.settings import ServiceSettings
 from tideq.cli.checks.finding import Finding, fail, ok, warn
 from tideq.persistence.archive import freshness_of
-from tideq.persistence.database import Database
+from tideq.persistence.database import Database, UnsuitableDatabase
 from tideq.persistence.recovery.custodians import custody_of
 from tideq.persistence.recovery.custody import Verdict
 from tideq.persistence.schema.migrations import MigrationError, missing_migrations
@@ -29,6 +29,9 @@ async def check_history(settings: ServiceSettings) -> AsyncIterator[Finding]:
         yield schema
         if schema.status == "ok":
             yield await _check_parked(database)
+    except UnsuitableDatabase as error:
+        yield fail("history", str(error), "then set DATABASE_URL to it, and run `tideq migrate`")
+        return
     except QueueError as error:
         yield fail("history", str(error), "is DATABASE_URL right, and does the server run?")
         return
