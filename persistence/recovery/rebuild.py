@@ -69,7 +69,7 @@ class Rebuild:
     async def run(self, facts: StoreFacts, checkpoint: Checkpoint) -> str:
         """Whatever the store has now is replaced; returns the epoch it is opened under."""
         epoch = max(checkpoint.epoch, int(facts.epoch) if facts.is_usable else 0) + 1
-        sealed = await self._restoration.seal(facts)
+        sealed = await self._restoration.seal(facts, checkpoint.now_ms)
         checkpoint = await self._drain(checkpoint)
         await self._checkpoints.enter_epoch(
             self._connection, Checkpoint(epoch, FIRST_ID, checkpoint.now_ms, checkpoint.event_count)

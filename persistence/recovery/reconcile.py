@@ -49,7 +49,7 @@ class Reconciliation:
     ) -> str:
         """Mend every difference and open the store under a new epoch, which is returned."""
         epoch = max(checkpoint.epoch, int(facts.epoch)) + 1
-        sealed = await self._restoration.seal(facts)
+        sealed = await self._restoration.seal(facts, checkpoint.now_ms)
         entered = Checkpoint(epoch, _replicated(facts, checkpoint), checkpoint.now_ms, checkpoint.event_count)
         await self._checkpoints.enter_epoch(self._connection, entered)
         async for batch in self._batches():

@@ -1,12 +1,34 @@
-"""Moving the store's clock: for tests and `tideq.testing`. Production never sets the offset."""
+"""The queue's time as its store keeps it: `include/clock.lua` says how.
 
+No process's own clock takes part in it.
+"""
+
+import asyncio
 from typing import Any
 
 from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.engine.replies import accepted, number
+from tideq.queue_core.engine.scripts import Scripts
+
+LOOK_SECONDS = 0.5
+BEFORE_ALL_TIME_MS = -(10**14)
+
+
+async def settled_time(scripts: Scripts) -> int:
+    """The queue's time in milliseconds, once no jump of the store's clock is in doubt.
+
+    Also of a store that is closed. Takes two seconds where the clock reads more than an hour past the last write, as
+    after a longer stop of everything: whoever began before that would lose what it holds to the jump.
+    """
+    while True:
+        now, is_doubted = map(number, accepted(await scripts.call("read_clock")))
+        if not is_doubted:
+            return now
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 class StoreClock:
-    """Of all partitions whose keys it is given."""
+    """Moves time by hand, of all partitions whose keys it is given: for tests and `tideq.testing` only."""
 
     def __init__(self, client: Any, *keys: Keys) -> None:
         self._client = client
@@ -16,3 +38,8 @@ class StoreClock:
         """Let this much time pass at once. The queue's time never runs backwards, whatever is asked."""
         for meta in self._metas:
             await self._client.hincrby(meta, "clock_offset_ms", milliseconds)
+
+    async def stop_at(self, now_ms: int) -> None:
+        """It is this instant from now on."""
+        for meta in self._metas:
+            await self._client.hset(meta, mapping={"clock_offset_ms": BEFORE_ALL_TIME_MS, "now_ms": now_ms})

@@ -53,6 +53,8 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """Waiting tasks by priority and the minute they were submitted."""
     totals: dict[str, int]
     """Recoveries by kind, since the store began."""
+    clock_ahead_ms: int = 0
+    """How far time is ahead of the store's clock, which went back; below zero while a jump forward is in doubt."""
 
     @property
     def finished_last_minute(self) -> int:
@@ -110,7 +112,7 @@ class Insight:
         self._scripts = scripts
 
     async def stats(self) -> Stats:
-        (now, counts, ages, recent, rules, lane_names, fleet, dead_workers, dead, outbox, due, ready, totals) = (
+        (now, counts, ages, recent, rules, lane_names, fleet, dead_workers, dead, outbox, due, ready, totals, ahead) = (
             accepted(await self._scripts.call("stats"))
         )
         counted = {field: int(value) for field, value in pairs(counts).items()}
@@ -130,6 +132,7 @@ class Insight:
             ready_count=number(ready),
             ages={_bucket(name): int(count) for name, count in pairs(ages).items()},
             totals={kind: int(count) for kind, count in pairs(totals).items()},
+            clock_ahead_ms=number(ahead),
         )
 
     async def backlog(self, task_types: Sequence[str] = (), capabilities: Sequence[str] = ()) -> Backlog:

@@ -23,7 +23,7 @@ KEYS: dict[str, KeyDoc] = {
     "meta": KeyDoc(
         "meta",
         "hash",
-        "epoch, last instant seen, clock offset, lanes version, memory pressure, until when wake-ups are waited for",
+        "epoch, last instant, steps of the clock, its offset, lanes version, memory pressure, end of expected wake-ups",
     ),
     "queue": KeyDoc("queue", "zset", "THE sorted set: every live task, by score"),
     "records": KeyDoc("records", "hash", "task id to record, the changing half of a task"),

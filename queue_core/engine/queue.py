@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from tideq.queue_core.engine.checks import check_batch
+from tideq.queue_core.engine.clock import settled_time
 from tideq.queue_core.engine.gathering import Gathering
 from tideq.queue_core.engine.polls import Peek, Poll, make_poll, parse_head
 from tideq.queue_core.engine.record import NAMES
@@ -55,6 +56,7 @@ class Queue:
 
     async def open(self, epoch: str | None = None) -> str:
         """Work under the store's epoch, founding an empty store with the given one."""
+        await settled_time(self._scripts)
         reply = await self._scripts.call("found", new_epoch=epoch or "1")
         self._scripts.epoch = text(accepted(reply)[0])
         return self._scripts.epoch

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tideq.queue_core.engine.belongings import put_belongings
+from tideq.queue_core.engine.clock import settled_time
 from tideq.queue_core.engine.feed import Feed, last_entry_id
 from tideq.queue_core.engine.identity import Bearing, bearing_of
 from tideq.queue_core.engine.keys import Keys
@@ -93,32 +94,31 @@ class Restoration:
 
         Workers' last heartbeats may be among what was lost, and they could not send any since: they can be given time.
         """
-        due_ms = 0
-        if gives_workers_time:
-            due_ms = max(await self.now_ms(), least_now_ms) + self._settings.leases.heartbeat_timeout_ms
-        await self._enter(present, epoch, least_now_ms, due_ms)
+        grace_ms = self._settings.leases.heartbeat_timeout_ms if gives_workers_time else 0
+        await self._enter(present, epoch, least_now_ms, grace_ms)
         self._scripts.epoch = epoch
 
-    async def seal(self, present: StoreFacts) -> StoreFacts:
+    async def seal(self, present: StoreFacts, least_now_ms: int = 0) -> StoreFacts:
         """Close the store to everyone but this process; returns its facts as they are then."""
         sealed = present._replace(epoch=SEAL + secrets.token_hex(8))
-        await self._enter(present, sealed.epoch, 0, 0)
+        await self._enter(present, sealed.epoch, least_now_ms, 0)
         self._scripts.epoch = sealed.epoch
         return sealed
 
-    async def _enter(self, present: StoreFacts, epoch: str, least_now_ms: int, least_heartbeat_due_ms: int) -> None:
+    async def _enter(self, present: StoreFacts, epoch: str, least_now_ms: int, heartbeat_grace_ms: int) -> None:
         """A server that restarted meanwhile may have lost what was found or put there: it must be compared anew."""
         with store_errors():
             identity = (await self._bearing()).identity
         if identity != present.identity:
             raise StoreUnavailable("the store has restarted while it was compared with history")
+        await self.now_ms()
         reply = await self._scripts.call(
             "enter_epoch",
             present_epoch=present.epoch,
             next_epoch=epoch,
             identity=identity,
             least_now_ms=least_now_ms,
-            least_heartbeat_due_ms=least_heartbeat_due_ms,
+            heartbeat_grace_ms=heartbeat_grace_ms,
             least_lanes_version=(int(epoch) if epoch.isdigit() else 0) * LANES_PER_EPOCH,
         )
         accepted(reply)
@@ -171,10 +171,8 @@ class Restoration:
             await put_belongings(self._client, self._keys, belongings, heartbeat_due_ms)
 
     async def now_ms(self) -> int:
-        with store_errors():
-            node = await node_of(self._client, self._keys.key("meta"))
-            seconds, microseconds = await (self._client.time(target_nodes=node) if node else self._client.time())
-        return int(seconds) * 1_000 + int(microseconds) // 1_000
+        """By the store's clock, whether the store is open or not; waits while a jump of it is in doubt."""
+        return await settled_time(self._scripts)
 
     async def records(self, task_ids: Sequence[str]) -> dict[str, Record]:
         with store_errors():

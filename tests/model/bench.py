@@ -26,7 +26,6 @@ from tideq.queue_core.snapshot import Snapshot, violations
 
 STEP_COUNT = 50
 FIRST_MS = 1_800_000_000_000
-LONG_AGO_MS = -(10**12)
 COMPARED = (
     *("state", "reason", "version", "attempt", "retries", "losses", "deliveries"),
     *("lease", "worker", "rank", "max_retries", "timeout_ms"),
@@ -76,8 +75,7 @@ class ComparedQueue(RuleBasedStateMachine):
         self.known_ids: list[str] = []
         self.step_count = -1
         self.kit: Kit = self.wait(make_kit(bench.client, f"model-{uuid.uuid4().hex[:12]}", SETTINGS))
-        self.wait(self.kit.clock.advance(LONG_AGO_MS))
-        self.wait(self.kit.client.hset(self.kit.keys.key("meta"), "now_ms", FIRST_MS))
+        self.wait(self.kit.clock.stop_at(FIRST_MS))
 
     def teardown(self) -> None:
         self.bench.fired += self.model.fired

@@ -11,15 +11,19 @@
 -- @arg   identity        text  which run of which server was found sound
 -- @arg   least_now_ms    int   time never goes back behind this instant
 -- @arg   least_lanes_version  int  what processes remember of lanes ends with an epoch
--- @arg   least_heartbeat_due_ms  int  no worker is given up before this instant
+-- @arg   heartbeat_grace_ms  int  no worker is given up sooner than this; zero changes no deadline
 -- @reply OK EPOCH_MISMATCH
-local found = redis.call('HMGET', meta_key, 'epoch', 'now_ms', 'lanes_version')
-if (found[1] or '') ~= present_epoch then return {'EPOCH_MISMATCH', found[1] or ''} end
-local now_ms = math.max(tonumber(found[2] or 0), least_now_ms)
-local lanes_version = math.max(tonumber(found[3] or 0), least_lanes_version)
-redis.call('HSET', meta_key, 'epoch', next_epoch, 'identity', identity, 'now_ms', string.format('%.0f', now_ms),
+-- @use   clock
+if (meta[1] or '') ~= present_epoch then return {'EPOCH_MISMATCH', meta[1] or ''} end
+local lanes_version = math.max(tonumber(meta[4] or 0), least_lanes_version)
+redis.call('HSET', meta_key, 'epoch', next_epoch, 'identity', identity,
   'lanes_version', string.format('%.0f', lanes_version))
-for _, worker in ipairs(redis.call('ZRANGEBYSCORE', workers_key, '-inf', least_heartbeat_due_ms)) do
-  redis.call('ZADD', workers_key, least_heartbeat_due_ms, worker)
+raise_time(least_now_ms)
+keep_time()
+if heartbeat_grace_ms > 0 then
+  local due = now + heartbeat_grace_ms
+  for _, worker in ipairs(redis.call('ZRANGEBYSCORE', workers_key, '-inf', due)) do
+    redis.call('ZADD', workers_key, due, worker)
+  end
 end
 return {'OK', next_epoch}

@@ -26,4 +26,4 @@ return {'OK', now, redis.call('HGETALL', counts_key), redis.call('HGETALL', ages
   redis.call('HGETALL', recent_key), redis.call('HGETALL', controls_key), redis.call('HGETALL', lane_names_key), fleet,
   redis.call('ZCARD', dead_workers_key), redis.call('ZCARD', dead_key), redis.call('XLEN', outbox_key),
   redis.call('ZCOUNT', queue_key, '(0', now), redis.call('ZCOUNT', queue_key, '-inf', '(0'),
-  redis.call('HGETALL', totals_key)}
+  redis.call('HGETALL', totals_key), clock_ahead}

@@ -76,6 +76,7 @@ def merged_stats(parts: Sequence[Stats]) -> Stats:
         ready_count=sum(part.ready_count for part in parts),
         ages=added([part.ages for part in parts]),
         totals=_happened([part.totals for part in parts]),
+        clock_ahead_ms=max((part.clock_ahead_ms for part in parts), key=abs),
     )
 
 

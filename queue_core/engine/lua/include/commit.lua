@@ -1,7 +1,7 @@
 -- commit: write everything that was gathered, remember the instant, wake who waits
 -- A script that goes on after a first part flushes that part and commits at its end: pollers hear of it once.
 --
--- @use   keep, place, count, tally, emit, hold, wake
+-- @use   clock, keep, place, count, tally, emit, hold, wake
 local function flush()
   flush_kept()
   flush_places()
@@ -13,6 +13,6 @@ end
 
 local function commit()
   flush()
-  redis.call('HSET', meta_key, 'now_ms', now)
+  keep_time()
   publish_wakes()
 end
