@@ -55,17 +55,20 @@ def _obstacles(found: Explanation) -> Iterator[str]:
     if found.visible_at_ms is not None:
         wait = (found.visible_at_ms - found.now_ms) / 1000
         yield f"it is hidden for another {max(wait, 0):.1f} s ({found.reason})"
-    yield from _rules("the whole queue", found.queue_control)
-    yield from _rules("its task type", found.type_control)
+    yield from _rules("the whole queue", found.queue_control, found.queue_left)
+    yield from _rules("its task type", found.type_control, found.type_left)
     if found.serving_worker_count == 0:
         yield f"no active worker serves {found.lane.rstrip('|')}"
     if found.global_position:
         yield f"{found.global_position} ready tasks rank before it"
 
 
-def _rules(scope: str, control: Control) -> Iterator[str]:
+def _rules(scope: str, control: Control, left: int | None) -> Iterator[str]:
+    """A limit that lets tasks out holds nothing back."""
     if control.pause is not None:
         yield f"{scope} is paused" + (f": {control.pause.reason}" if control.pause.reason else "")
+    if left != 0:
+        return
     if control.limits.tasks_per_second is not None:
         yield f"{scope} is limited to {control.limits.tasks_per_second:g} tasks a second"
     if control.limits.max_executing is not None:

@@ -62,7 +62,8 @@ class Service:
         self.audit = Audit(client, keys)
         self.tide = tide_of([part.scripts for part in parts])
         self.gate = Gate(self.access_keys, is_open=settings.auth == "off", allowed_hosts=settings.allowed_hosts)
-        self.wakeups = Wakeups([WakeSource(part.scripts, client, part.keys) for part in parts], open_listener)
+        sources = [WakeSource(part.scripts, client, part.keys) for part in parts]
+        self.wakeups = Wakeups(sources, open_listener, self.engine.ledger and self.engine.ledger.within)
         self.outboxes = [Outbox(client, part.keys, number) for number, part in enumerate(parts)]
         self.outbox_reader = outbox_reader(self.outboxes)
         self.history = (

@@ -90,6 +90,8 @@ class QueueSettings(msgspec.Struct, frozen=True):
     partition: int = 0
     partitions: tuple[int, ...] = (1,)
     """How many there are; while their number grows, the numbers side by side: see `engine/partitions/routing.py`."""
+    is_part: bool = False
+    """Whether these are told to one of several partitions: what is the whole queue's is then kept elsewhere."""
     default_priority: str = "medium"
     priorities: dict[str, Priority] = msgspec.field(default_factory=lambda: dict(DEFAULT_PRIORITIES))
     leases: Leases = Leases()

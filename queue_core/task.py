@@ -122,6 +122,8 @@ class Claim(msgspec.Struct, frozen=True):
     """What the worker serves."""
     is_repeat: bool = False
     """An earlier answer to the same poll handed these out; that one may have arrived."""
+    taken: tuple[tuple[str, int], ...] = ()
+    """Of one of several partitions: how many tasks each limit that let these out ever let out there."""
 
     @property
     def should_drain(self) -> bool:

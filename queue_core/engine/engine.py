@@ -14,6 +14,7 @@ from tideq.queue_core.engine.partitions.controls import PartitionedControls
 from tideq.queue_core.engine.partitions.fleet import PartitionedFleet
 from tideq.queue_core.engine.partitions.health import Health
 from tideq.queue_core.engine.partitions.insight import PartitionedInsight
+from tideq.queue_core.engine.partitions.ledger import Ledger
 from tideq.queue_core.engine.partitions.membership import Membership
 from tideq.queue_core.engine.partitions.queue import PartitionedQueue
 from tideq.queue_core.engine.partitions.routing import Routing
@@ -37,6 +38,8 @@ class Engine:
     fleet: Fleet
     controls: Controls
     insight: Insight
+    ledger: Ledger | None = None
+    """Of several partitions: what their limits have let out."""
     members: tuple["Engine", ...] = ()
 
     @property
@@ -76,7 +79,8 @@ def _joined(members: tuple[Engine, ...], settings: QueueSettings) -> Engine:
     membership = Membership(fleets, health)
     sampling = Sampling(settings.leases.heartbeat_timeout_ms / 6_000)
     controls = PartitionedControls([each.controls for each in members])
-    claiming = Claiming(queues, health, membership, sampling)
+    ledger = Ledger(scripts)
+    claiming = Claiming(queues, health, membership, sampling, ledger)
     return Engine(
         scripts=scripts,
         keys=members[0].keys,
@@ -85,6 +89,7 @@ def _joined(members: tuple[Engine, ...], settings: QueueSettings) -> Engine:
         attempts=PartitionedAttempts([each.attempts for each in members], routing, health, scripts, settings),
         fleet=PartitionedFleet(fleets, health, membership),
         controls=controls,
-        insight=PartitionedInsight([each.insight for each in members], routing, health, scripts),
+        insight=PartitionedInsight([each.insight for each in members], queues, routing, health, ledger, scripts),
+        ledger=ledger,
         members=members,
     )

@@ -102,6 +102,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Workers that could take it and are active."""
     queue_control: Control
     type_control: Control
+    queue_left: int | None
+    """How many tasks pauses and limits of the whole queue let out now; `None` is any number."""
+    type_left: int | None
     allowed_now: int | None
     """How many tasks of its type limits and pauses let out now; `None` is any number."""
     allowed_at_ms: int | None
@@ -161,6 +164,8 @@ class Insight:
             serving_worker_count=sum(_could_take(text(line), signature) for line in profiles),
             queue_control=_control(whole),
             type_control=_control(own),
+            queue_left=allowances[0][0],
+            type_left=allowances[1][0],
             allowed_now=min((left for left, _ in allowances if left is not None), default=None),
             allowed_at_ms=max((at for left, at in allowances if at is not None and left == 0), default=None),
         )

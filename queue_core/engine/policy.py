@@ -13,6 +13,7 @@ def scripts_for(client: Any, settings: QueueSettings, *, sends_flags: bool = Tru
     circuit = settings.circuit
     constants = {
         "wake_channel": keys.wake_channel,
+        "is_part": int(settings.is_part),
         "assignment_ms": leases.assignment_ms,
         "heartbeat_timeout_ms": leases.heartbeat_timeout_ms,
         "max_execution_ms": leases.max_execution_ms,

@@ -29,6 +29,20 @@ class Head(NamedTuple):
 
     rank: int
     task_id: str
+    task_type: str = ""
+    """Told where pauses or limits are in force."""
+
+
+class Use(NamedTuple):
+    """How much of one limit one partition has in use, as `usage.lua` tells it."""
+
+    scope: str
+    rate: str
+    most: str
+    """These two as they were set for the whole queue; '-' for none."""
+    running: int
+    taken: int
+    refunded: int
 
 
 class Peek(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +58,7 @@ class Peek(msgspec.Struct, frozen=True, kw_only=True):
     live_count: int
     """How many tasks of that answer are still assigned under its lease."""
     heads: tuple[Head, ...]
+    uses: tuple[Use, ...] = ()
 
 
 def make_poll(
@@ -64,5 +79,10 @@ def make_poll(
 
 
 def parse_head(written: str) -> Head:
-    rank, _, task_id = written.partition(" ")
-    return Head(int(rank), task_id)
+    rank, task_id, *task_type = written.split(" ")
+    return Head(int(rank), task_id, *task_type)
+
+
+def parse_use(written: str) -> Use:
+    scope, rate, most, *counts = written.split(" ")
+    return Use(scope, rate, most, *map(int, counts))

@@ -12,7 +12,7 @@ import msgspec
 from tideq.queue_core.engine.checks import check_batch
 from tideq.queue_core.engine.clock import settled_time
 from tideq.queue_core.engine.gathering import Gathering
-from tideq.queue_core.engine.polls import Peek, Poll, make_poll, parse_head
+from tideq.queue_core.engine.polls import Peek, Poll, Use, make_poll, parse_head, parse_use
 from tideq.queue_core.engine.record import NAMES
 from tideq.queue_core.engine.replies import Outcome, accepted, instant, number, outcomes, text
 from tideq.queue_core.engine.scripts import Scripts
@@ -130,8 +130,19 @@ class Queue:
         poll = make_poll(worker_id, wanted, poll_id, assignment_ms, capabilities, starts=starts)
         return await self.claim_for(poll, wanted)
 
-    async def claim_for(self, poll: Poll, wanted: int, max_rank: int | None = None, answer: int | None = None) -> Claim:
-        """The same, as a part of something larger: nothing worse than `max_rank`, under a number given from outside."""
+    async def claim_for(
+        self,
+        poll: Poll,
+        wanted: int,
+        max_rank: int | None = None,
+        answer: int | None = None,
+        permits: str = "",
+        not_after: int | None = None,
+    ) -> Claim:
+        """The same, as a part of something larger: nothing worse than `max_rank`, under a number given from outside.
+
+        Limits that are kept for several partitions let out what `permits` says, until `not_after`.
+        """
         token = poll.token
         reply = await self._scripts.call(
             "claim",
@@ -144,8 +155,10 @@ class Queue:
             assignment_ms=poll.assignment_ms or self._settings.leases.assignment_ms,
             max_rank="" if max_rank is None else max_rank,
             answer_number="" if answer is None else answer,
+            permits_given=permits,
+            not_after="" if not_after is None else not_after,
         )
-        now, answer, again, state, serves, stops, handed = accepted(reply)
+        now, answer, again, state, serves, stops, handed, taken = accepted(reply)
         read = _claimed if max_rank is None else _ranked
         tasks = tuple(read(handed[i : i + 3]) for i in range(0, len(handed), 3))
         return Claim(
@@ -157,14 +170,23 @@ class Queue:
             worker_state=text(state),
             profile=text(serves),
             is_repeat=bool(tasks) and token not in tasks[0].lease,
+            taken=tuple(_taken(text(each)) for each in taken),
         )
 
-    async def peek(self, poll: Poll, wanted: int) -> Peek:
-        """What a claim would get. A sign of life like a claim, and like it brings back what has fallen due."""
+    async def peek(self, poll: Poll, wanted: int, left: str = "") -> Peek:
+        """What a claim would get. A sign of life like a claim, and like it brings back what has fallen due.
+
+        `left` is what limits are known to have left, in the words of `permits`.
+        """
         reply = await self._scripts.call(
-            "peek", worker_id=poll.worker_id, wanted=wanted, poll_id=poll.poll_id, capabilities=poll.capabilities
+            "peek",
+            worker_id=poll.worker_id,
+            wanted=wanted,
+            poll_id=poll.poll_id,
+            capabilities=poll.capabilities,
+            left=left,
         )
-        now, again, state, serves, stops, answer, live, heads = accepted(reply)
+        now, again, state, serves, stops, answer, live, heads, uses = accepted(reply)
         return Peek(
             now_ms=number(now),
             retry_at_ms=instant(again),
@@ -174,7 +196,13 @@ class Queue:
             answer=number(answer),
             live_count=number(live),
             heads=tuple(parse_head(text(head)) for head in heads),
+            uses=tuple(parse_use(text(use)) for use in uses),
         )
+
+    async def usage(self) -> tuple[int, tuple[Use, ...]]:
+        """This instant, and how much of each limit is in use here."""
+        now, uses = accepted(await self._scripts.call("usage"))
+        return number(now), tuple(parse_use(text(use)) for use in uses)
 
     async def known(self, rows: Sequence[tuple[str, str]]) -> list[bool]:
         """Which of these, each the name of an idempotency key or an id or both, stand for a task already."""
@@ -283,6 +311,11 @@ class Queue:
 
 def parse_stops(entries: Sequence[Any]) -> tuple[Stop, ...]:
     return tuple(Stop(*text(entry).split(" ", 1)) for entry in entries)
+
+
+def _taken(written: str) -> tuple[str, int]:
+    scope, count = written.split(" ")
+    return scope, int(count)
 
 
 def _flat(rows: Sequence[Sequence[Any]]) -> list[Any]:

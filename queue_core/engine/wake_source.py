@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.engine.polls import Use, parse_use
 from tideq.queue_core.engine.replies import accepted, instant, number, text
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.engine.store_errors import store_errors
@@ -15,6 +16,8 @@ class Survey(NamedTuple):
     """When the next hidden task or silent worker falls due."""
     ready: Sequence[tuple[str, int]]
     """Lane signatures, and how many tasks each has."""
+    uses: tuple[Use, ...] = ()
+    """Of one of several partitions: how much of each limit is in use there."""
 
 
 class WakeSource:
@@ -27,12 +30,12 @@ class WakeSource:
         self._lane_names: dict[str, str] = {}
 
     async def survey(self, most: int) -> Survey:
-        now, version, next_at, ready = accepted(await self._scripts.call("survey", most=most))
+        now, version, next_at, ready, uses = accepted(await self._scripts.call("survey", most=most))
         found: list[tuple[str, int]] = []
         for part in ready:
             lane, _, count = text(part).partition(":")
             found.append((await self.signature(text(version), lane), int(count)))
-        return Survey(number(now), instant(next_at), found)
+        return Survey(number(now), instant(next_at), found, tuple(parse_use(text(use)) for use in uses))
 
     def known_signature(self, version: str, lane: str) -> str | None:
         """What needs no asking."""

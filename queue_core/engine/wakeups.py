@@ -11,7 +11,7 @@ and go on waiting in their old place.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -35,7 +35,14 @@ log = structlog.get_logger(__name__)
 class Wakeups:
     """Use as an async context manager; leaving it answers every waiting poll."""
 
-    def __init__(self, sources: Sequence[WakeSource], open_listener: Callable[[], Any]) -> None:
+    def __init__(
+        self,
+        sources: Sequence[WakeSource],
+        open_listener: Callable[[], Any],
+        within_limits: Callable[[Mapping[int, Survey]], Awaitable[Sequence[Survey]]] | None = None,
+    ) -> None:
+        """`within_limits` takes from surveys of several partitions what limits that they share hold back."""
+        self._within_limits = within_limits
         self._sources = {source.channel: source for source in sources}
         self._open_listener = open_listener
         self._room = WaitingRoom()
@@ -176,11 +183,11 @@ class Wakeups:
         """One partition that is away is no reason not to look at the others."""
         most = max(len(self._room), 1)
         told = await asyncio.gather(*(each.survey(most) for each in self._sources.values()), return_exceptions=True)
-        for survey in told:
-            if isinstance(survey, Survey):
-                for signature, count in survey.ready:
-                    self._room.wake_for(signature, count)
-                self._note_due(survey.next_at_ms, survey.now_ms)
+        surveys = {number: each for number, each in enumerate(told) if isinstance(each, Survey)}
+        for survey in await self._within_limits(surveys) if self._within_limits else surveys.values():
+            for signature, count in survey.ready:
+                self._room.wake_for(signature, count)
+            self._note_due(survey.next_at_ms, survey.now_ms)
         failures = [each for each in told if isinstance(each, BaseException)]
         if len(failures) == len(told) or any(not isinstance(each, QueueError) for each in failures):
             raise failures[0]

@@ -1,7 +1,6 @@
 """The contract suite runs on every store that can be had; what cannot is told once, by test_stores.py.
 
-Most of it also runs on a queue of four partitions. Not what looks into the keys of one, or speaks of limits, which are
-divided there.
+Most of it also runs on a queue of four partitions, but not what looks into the keys of one.
 """
 
 import inspect
@@ -14,13 +13,13 @@ PARTITIONED = {
     f"test_{verb}"
     for verb in (
         *("submit", "claim", "start", "progress", "extend", "complete", "fail", "release", "cancel", "purge"),
-        *("fleet", "fleet_members", "worker_death", "sweep"),
+        *("fleet", "fleet_members", "worker_death", "sweep", "controls"),
     )
 }
 LEFT_OUT = {
+    "test_claim_held_back_by_a_rate_says_when_it_refills": "the ledger lets out before the partition claims",
     "test_claim_assigns_the_task_and_hides_it_for_the_assignment_timeout": "a claim speaks of several instants",
     "test_sweep_moves_a_bounded_number_a_script": "speaks to one partition's script",
-    "test_claim_held_back_by_a_rate_says_when_it_refills": "each partition has a share of the rate",
     "test_claim_recovers_a_bounded_number": "each partition recovers so many",
     "test_claim_repeated_with_its_poll_id_returns_the_same_tasks_and_leases": "answers have other numbers",
     "test_submit_answers_with_rank_and_place": "the place is reckoned from one partition",

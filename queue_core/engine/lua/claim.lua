@@ -20,6 +20,8 @@
 -- @arg   capabilities          text  what the worker has just now; '*' for what it declared
 -- @arg   max_rank              text  empty, or the worst rank to take: another partition has better than that
 -- @arg   answer_number         text  empty, or the number of this answer, which several partitions share
+-- @arg   permits_given         text  one of several partitions: what limits let out, `scope=count scope=count`
+-- @arg   not_after             text  empty, or the instant from which on the permits may be somebody else's
 -- @reply OK UNKNOWN_WORKER
 -- @use   recover, frontier, may_take, given, begin, next_instant, commit, stops
 local RECOVER_LIMIT, POLL_TTL_MS = 50, 600000
@@ -88,6 +90,18 @@ local function assign_all(ids)
   end
 end
 
+-- What was ever taken here under each limit, for the ledger.
+local function taken_counts()
+  local scopes, fields = {}, {}
+  for scope in pairs(permits or {}) do
+    scopes[#scopes + 1], fields[#fields + 1] = scope, 'taken:' .. scope
+  end
+  if #fields == 0 then return {} end
+  local counts = redis.call('HMGET', usage_key, unpack(fields))
+  for i, scope in ipairs(scopes) do counts[i] = scope .. ' ' .. (counts[i] or 0) end
+  return counts
+end
+
 local function remember_answer(token)
   if poll_id == '' then return end
   answer = answer_number ~= '' and answer_number or answer + 1
@@ -101,6 +115,7 @@ local token = poll_id ~= '' and repeat_answer() or lease_token
 if #handed == 0 then
   token = lease_token
   rank_limit = tonumber(max_rank) or math.huge
+  if is_part == 1 then read_permits(now <= (tonumber(not_after) or math.huge) and permits_given or '', 0) end
   local allowed
   allowed, again_at = may_take(worker_id, worker, wanted)
   if allowed > 0 then
@@ -115,4 +130,4 @@ if #handed == 0 then expect_wakes() end
 commit()
 mend_heads()
 local again = #handed == 0 and next_instant(again_at) or ''
-return {'OK', now, answer, again, worker[1], serves, stops_of(worker_id), handed}
+return {'OK', now, answer, again, worker[1], serves, stops_of(worker_id), handed, is_part == 1 and taken_counts() or {}}

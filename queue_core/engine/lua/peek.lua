@@ -12,8 +12,9 @@
 -- @arg   heartbeat_timeout_ms  int
 -- @arg   poll_id               text  empty for a claim that cannot be repeated
 -- @arg   capabilities          text  what the worker has just now; '*' for what it declared
+-- @arg   left                  text  what limits have left as far as it is known: `scope=count scope=count`
 -- @reply OK UNKNOWN_WORKER
--- @use   recover, frontier, may_take, given, next_instant, commit, stops
+-- @use   recover, frontier, may_take, given, next_instant, commit, stops, usage
 local RECOVER_LIMIT = 50
 local worker = redis.call('HMGET', worker_keys .. worker_id, 'state', 'profile', 'circuit')
 if not worker[1] or worker[1] == 'dead' then return {'UNKNOWN_WORKER', worker_id} end
@@ -41,10 +42,14 @@ local function heads_of(ids)
   for i, task_id in ipairs(ids) do
     found[i] = string.format('%.0f', tonumber(scores[i]) % BAND_WIDTH) .. ' ' .. task_id
   end
+  if controls().any then
+    for i in ipairs(ids) do found[i] = found[i] .. ' ' .. lane_type(math.ceil(-tonumber(scores[i]) / BAND_WIDTH) - 1) end
+  end
   return found
 end
 
 local answer, live = last_answer()
+read_permits(left, math.huge)
 local allowed, again_at = may_take(worker_id, worker, wanted)
 local ids = {}
 if allowed > 0 then
@@ -55,4 +60,4 @@ if allowed > 0 then
 end
 if #ids == 0 then expect_wakes() end
 commit()
-return {'OK', now, next_instant(again_at), worker[1], serves, stops_of(worker_id), answer, live, heads_of(ids)}
+return {'OK', now, next_instant(again_at), worker[1], serves, stops_of(worker_id), answer, live, heads_of(ids), usages()}

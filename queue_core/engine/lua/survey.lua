@@ -8,7 +8,7 @@
 -- @key   workers  zset
 -- @arg   most  int  enough to wake everyone
 -- @reply OK
--- @use   band, limits, wake
+-- @use   band, limits, wake, usage
 local ready, next_at = {}, math.huge
 
 local function note(at)
@@ -35,4 +35,5 @@ local hidden = redis.call('ZRANGEBYSCORE', queue_key, '(0', '+inf', 'WITHSCORES'
 local silent = redis.call('ZRANGE', workers_key, 0, 0, 'WITHSCORES')
 next_at = math.min(next_at, tonumber(hidden[2]) or math.huge, tonumber(silent[2]) or math.huge)
 expect_wakes()
-return {'OK', now, meta[4] or '0', next_at < math.huge and string.format('%.0f', next_at) or '', ready}
+return {'OK', now, meta[4] or '0', next_at < math.huge and string.format('%.0f', next_at) or '', ready,
+  is_part == 1 and usages() or {}}

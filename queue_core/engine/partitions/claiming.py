@@ -3,20 +3,25 @@
 Up to eight partitions the order is exact as long as nobody else claims in between; who is overtaken by another worker
 looks again, so tasks are never taken out of turn, only fewer than wanted. Of more than eight partitions a claim looks
 at eight picked at random, and at all of them now and then, where those eight have too little, and where a worker was
-not heard of elsewhere for long.
+not heard of elsewhere for long. Where limits are in force it looks at all, since what each runs counts, and takes what
+the ledger permits.
 """
 
+import contextlib
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from tideq.queue_core.engine.partitions.heads import Share, depth_for, shares
+from tideq.queue_core.engine.controls import WHOLE_QUEUE
+from tideq.queue_core.engine.partitions.heads import Found, Share, best_of, depth_for, scopes_of, shares, within
 from tideq.queue_core.engine.partitions.health import Health
+from tideq.queue_core.engine.partitions.ledger import PERMIT_MS, Grant, Ledger, Uses, written
 from tideq.queue_core.engine.partitions.membership import Membership
 from tideq.queue_core.engine.partitions.sampling import Sampling
-from tideq.queue_core.engine.polls import Peek, Poll
+from tideq.queue_core.engine.polls import Peek, Poll, Use
 from tideq.queue_core.engine.queue import Queue
 from tideq.queue_core.errors import Unavailable
 from tideq.queue_core.task import Claim, ClaimedTask, Stop
@@ -24,20 +29,28 @@ from tideq.queue_core.task import Claim, ClaimedTask, Stop
 MAX_ROUNDS = 4
 """Looks of one claim: another worker may be faster, and a partition may have more than it told of."""
 NUMBER_BITS = 32
+NO_LIMITS = Grant("", {})
 
 
 class Taken(NamedTuple):
     tasks: list[ClaimedTask]
     is_repeat: bool
     now_ms: int
+    refills_in_ms: int | None = None
+    """When a limit may let out more, where it held something back."""
 
 
 class Claiming:
-    def __init__(self, parts: Sequence[Queue], health: Health, membership: Membership, sampling: Sampling) -> None:
+    def __init__(
+        self, parts: Sequence[Queue], health: Health, membership: Membership, sampling: Sampling, ledger: Ledger
+    ) -> None:
         self._parts = parts
         self._health = health
         self._membership = membership
         self._sampling = sampling
+        self._ledger = ledger
+        self._last_uses: dict[int, tuple[Use, ...]] = {}
+        """By partition. One that is away goes on running what it ran."""
 
     async def claim(self, poll: Poll, wanted: int) -> Claim:
         peeks = await self._look(poll, wanted)
@@ -53,13 +66,15 @@ class Claiming:
         every = sorted([*self._health.well, *self._health.rested()])
         chosen = every if poll.poll_id else self._sampling.choose(every, poll.worker_id)
         peeks = await self._peek(poll, wanted, chosen or range(len(self._parts)))
-        if sum(len(peek.heads) for peek in peeks.values()) < wanted and len(chosen) < len(every):
+        has_too_few = sum(len(peek.heads) for peek in peeks.values()) < wanted
+        has_limits = any(peek.uses for peek in peeks.values())
+        if (has_too_few or has_limits) and len(chosen) < len(every):
             peeks |= await self._peek(poll, wanted, [each for each in every if each not in chosen])
         return peeks
 
-    async def _peek(self, poll: Poll, wanted: int, partitions: Sequence[int]) -> dict[int, Peek]:
+    async def _peek(self, poll: Poll, wanted: int, partitions: Sequence[int], left: str = "") -> dict[int, Peek]:
         depth = depth_for(wanted, len(self._parts))
-        answers = await self._health.ask(partitions, lambda each: self._parts[each].peek(poll, depth))
+        answers = await self._health.ask(partitions, lambda each: self._parts[each].peek(poll, depth, left))
         peeks = {each: told for each, told in answers.items() if isinstance(told, Peek)}
         failures = {each: told for each, told in answers.items() if isinstance(told, Exception)}
         joined = await self._membership.mend(poll.worker_id, failures, has_friends=bool(peeks))
@@ -69,32 +84,66 @@ class Claiming:
 
     async def _take(self, poll: Poll, peeks: dict[int, Peek], wanted: int, answer: int) -> Taken:
         tasks: list[ClaimedTask] = []
-        is_repeat, now_ms = False, 0
+        is_repeat, now_ms, grant = False, 0, NO_LIMITS
         depth = depth_for(wanted, len(self._parts))
         for _ in range(MAX_ROUNDS):
             heads = {partition: peek.heads for partition, peek in peeks.items()}
-            chosen = shares(heads, wanted - len(tasks), depth)
-            got = await self._claim_shares(poll, chosen, answer) if chosen else []
+            best = best_of(heads, wanted - len(tasks), depth)
+            uses = self._uses(peeks)
+            grant = await self._grant(uses, best, peeks) if uses else NO_LIMITS
+            allowed = within(best, {scope: permit.granted for scope, permit in grant.permits.items()})
+            chosen = shares(allowed)
+            got = await self._claim_shares(poll, peeks, chosen, answer, grant) if chosen else []
+            if len(got) == len(chosen):
+                await self._redeem(grant, uses, chosen, got)
             tasks += [task for claim in got for task in claim.tasks]
             is_repeat = any(claim.is_repeat for claim in got)
             now_ms = max((claim.now_ms for claim in got), default=now_ms)
             is_short = sum(len(claim.tasks) for claim in got) < sum(share.wanted for share in chosen)
             has_more = any(len(found) >= depth for found in heads.values())
-            if len(tasks) >= wanted or is_repeat or not (is_short or has_more):
+            is_cut = len(allowed) < len(best)
+            if len(tasks) >= wanted or is_repeat or not (is_short or has_more or is_cut):
                 break
-            fresh = await self._peek(poll, wanted, list(peeks))
+            fresh = await self._peek(poll, wanted, list(peeks), grant.left)
             peeks.clear()
             peeks.update(fresh)
-        return Taken(tasks, is_repeat, now_ms)
+        return Taken(tasks, is_repeat, now_ms, grant.refills_in_ms)
 
-    async def _claim_shares(self, poll: Poll, chosen: Sequence[Share], answer: int) -> list[Claim]:
+    async def _grant(self, uses: Uses, best: Found, peeks: Mapping[int, Peek]) -> Grant:
+        """Without a look at partition 0 the ledger is away too."""
+        return await self._ledger.grant(uses, scopes_of(best), peeks[0].now_ms if 0 in peeks else 0)
+
+    def _uses(self, peeks: Mapping[int, Peek]) -> Uses:
+        """Of all partitions, where any limit is in force; of one that is away as it was last seen."""
+        self._last_uses.update({partition: peek.uses for partition, peek in peeks.items()})
+        return dict(self._last_uses) if any(peek.uses for peek in peeks.values()) else {}
+
+    async def _claim_shares(
+        self, poll: Poll, peeks: Mapping[int, Peek], chosen: Sequence[Share], answer: int, grant: Grant
+    ) -> list[Claim]:
         by_partition = {share.partition: share for share in chosen}
 
         async def take(partition: int) -> Claim:
             share = by_partition[partition]
-            return await self._parts[partition].claim_for(_own(poll, partition), share.wanted, share.max_rank, answer)
+            permits = written({scope: share.counts.get(scope, 0) for scope in grant.permits})
+            not_after = peeks[partition].now_ms + PERMIT_MS
+            return await self._parts[partition].claim_for(
+                _own(poll, partition), share.wanted, share.max_rank, answer, permits, not_after
+            )
 
         return await self._claims(list(by_partition), take)
+
+    async def _redeem(self, grant: Grant, uses: Uses, chosen: Sequence[Share], got: Sequence[Claim]) -> None:
+        """Of a grant that cannot be redeemed now, its time will run out."""
+        used: Counter[str] = Counter()
+        taken: dict[str, dict[int, int]] = {}
+        for share, claim in zip(chosen, got, strict=True):
+            used.update(task.definition.task_type for task in claim.tasks)
+            used[WHOLE_QUEUE] += len(claim.tasks)
+            for scope, count in claim.taken:
+                taken.setdefault(scope, {})[share.partition] = count
+        with contextlib.suppress(Unavailable):
+            await self._ledger.redeem(grant, uses, used, taken)
 
     async def _repeat(self, poll: Poll, peeks: Mapping[int, Peek], answer: int) -> Taken:
         """What the last answer to this poll handed out, wherever it came from."""
@@ -133,12 +182,15 @@ def next_answer(peeks: Iterable[Peek]) -> int:
 def _claim(taken: Taken, peeks: Mapping[int, Peek], answer: int) -> Claim:
     states = {peek.worker_state for peek in peeks.values()}
     state = next(each for each in ("draining", "unhealthy", "active", *states) if each in states)
+    now_ms = max(taken.now_ms, *(peek.now_ms for peek in peeks.values()))
+    instants = [peek.retry_at_ms for peek in peeks.values()]
+    instants.append(None if taken.refills_in_ms is None else now_ms + taken.refills_in_ms)
     stops: dict[Stop, None] = dict.fromkeys(stop for peek in peeks.values() for stop in peek.stops)
     return Claim(
         tasks=tuple(sorted(taken.tasks, key=lambda task: (task.rank or 0, task.task_id))),
         answer=answer if taken.tasks else 0,
-        now_ms=max(taken.now_ms, *(peek.now_ms for peek in peeks.values())),
-        retry_at_ms=None if taken.tasks else min(filter(None, (p.retry_at_ms for p in peeks.values())), default=None),
+        now_ms=now_ms,
+        retry_at_ms=None if taken.tasks else min(filter(None, instants), default=None),
         stops=tuple(stops),
         worker_state=state,
         profile=next(iter(peeks.values())).profile,

@@ -9,21 +9,35 @@ from typing import TypeVar
 
 import msgspec
 
+from tideq.queue_core.engine.controls import Limits
 from tideq.queue_core.engine.insight import Backlog, Explanation, Insight, Stats, WorkerCounts
 from tideq.queue_core.engine.partitions.health import Health
+from tideq.queue_core.engine.partitions.ledger import Ledger, Permit
 from tideq.queue_core.engine.partitions.routing import Routing
+from tideq.queue_core.engine.queue import Queue
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.errors import TaskNotFound
 
 K = TypeVar("K")
+NO_LIMITS = Limits()
 WORKERS_LOST = "workers_lost"
 
 
 class PartitionedInsight(Insight):
     """A snapshot speaks of one partition: take it of each."""
 
-    def __init__(self, parts: Sequence[Insight], routing: Routing, health: Health, scripts: Scripts) -> None:
+    def __init__(
+        self,
+        parts: Sequence[Insight],
+        queues: Sequence[Queue],
+        routing: Routing,
+        health: Health,
+        ledger: Ledger,
+        scripts: Scripts,
+    ) -> None:
         super().__init__(scripts)
+        self._queues = queues
+        self._ledger = ledger
         self._parts = parts
         self._routing = routing
         self._health = health
@@ -37,6 +51,7 @@ class PartitionedInsight(Insight):
 
     async def explain(self, task_id: str) -> Explanation:
         home, found = await self._find(task_id)
+        found = await self._with_limits(found)
         if found.lane_position is None or found.global_position is None:
             return found
         others = [each for each in self._health.well if each != home]
@@ -48,6 +63,28 @@ class PartitionedInsight(Insight):
             global_position=found.global_position + sum(in_all for _, in_all in ahead),
         )
 
+    async def _with_limits(self, found: Explanation) -> Explanation:
+        """What the whole queue's limits let out now; pauses were told by the task's own partition."""
+        if found.queue_control.limits == NO_LIMITS and found.type_control.limits == NO_LIMITS:
+            return found
+        told = await self._health.ask_some(lambda each: self._queues[each].usage())
+        uses = {partition: each for partition, (_, each) in told.items()}
+        permits = await self._ledger.look(uses, told[0][0] if 0 in told else 0)
+        own = [permits[each.scope] for each in (found.queue_control, found.type_control) if each.scope in permits]
+        queue_left = _least(found.queue_left, permits.get(found.queue_control.scope))
+        type_left = _least(found.type_left, permits.get(found.type_control.scope))
+        instants = [found.now_ms + each.refills_in_ms for each in own if each.refills_in_ms is not None]
+        blocks_for_good = any(each.left == 0 and each.refills_in_ms is None for each in own)
+        if found.allowed_at_ms is not None:
+            instants.append(found.allowed_at_ms)
+        return msgspec.structs.replace(
+            found,
+            queue_left=queue_left,
+            type_left=type_left,
+            allowed_now=min((each for each in (queue_left, type_left) if each is not None), default=None),
+            allowed_at_ms=None if blocks_for_good else max(instants, default=None),
+        )
+
     async def _find(self, task_id: str) -> tuple[int, Explanation]:
         for place in (self._routing.of_id(task_id), *self._routing.elsewhere(task_id)):
             try:
@@ -55,6 +92,12 @@ class PartitionedInsight(Insight):
             except TaskNotFound:
                 continue
         raise TaskNotFound(task_id)
+
+
+def _least(left: int | None, permit: Permit | None) -> int | None:
+    """What a pause leaves, and what a limit leaves."""
+    known = [each for each in (left, permit.left if permit else None) if each is not None]
+    return min(known, default=None)
 
 
 def merged_stats(parts: Sequence[Stats]) -> Stats:

@@ -21,4 +21,4 @@ def settings_of(settings: QueueSettings, partition: int) -> QueueSettings:
         max_outbox_entries=math.ceil(admission.max_outbox_entries / count),
         client_rate_per_second=admission.client_rate_per_second / count,
     )
-    return msgspec.structs.replace(settings, partition=partition, partitions=(1,), admission=divided)
+    return msgspec.structs.replace(settings, partition=partition, partitions=(1,), is_part=True, admission=divided)

@@ -1,12 +1,17 @@
 -- limits: what pauses and limits allow now, for the whole queue ('*') and for each task type
 -- Rates are token buckets that hold one second's worth, kept as a theoretical arrival time. Slots are
 -- counted, never stored: what is assigned or executing is in the counts already.
+-- A partition of several knows the rules and its pauses only: rates and slots are the whole queue's, and the ledger in
+-- partition 0 keeps them (grant.lua). This partition counts what it took and gave back, and obeys the permits of a claim.
 --
 -- @key   controls    hash
 -- @key   buckets     hash
 -- @key   lane_names  hash
 -- @key   counts      hash
+-- @key   usage       hash
+-- @arg   is_part  int  whether this is one of several partitions
 local loaded_controls, lane_types = nil, {}
+local permits, unnamed_permits = nil, math.huge
 
 local function controls()
   if not loaded_controls then
@@ -29,7 +34,30 @@ local function arrival(scope)
   return math.max(tonumber(redis.call('HGET', buckets_key, scope) or 0), now)
 end
 
+local function is_limited(scope)
+  local rules = controls()
+  return rules['rate:' .. scope] or rules['max:' .. scope]
+end
+
+-- From `scope=count scope=count`; a limited scope that is not named may take `unnamed` tasks.
+local function read_permits(text, unnamed)
+  permits, unnamed_permits = {}, unnamed
+  for scope, count in string.gmatch(text, '(%S+)=(%d+)') do permits[scope] = tonumber(count) end
+end
+
+local function permitted(scope)
+  if not permits or not is_limited(scope) then return math.huge end
+  return permits[scope] or unnamed_permits
+end
+
+-- The ledger reads these counts with the next peek.
+local function note_use(scope, amount)
+  if amount == 0 or not is_limited(scope) then return end
+  redis.call('HINCRBY', usage_key, (amount > 0 and 'taken:' or 'refunded:') .. scope, math.abs(amount))
+end
+
 local function spend_tokens(scope, amount)
+  if is_part == 1 then return note_use(scope, amount) end
   local rate = tonumber(controls()['rate:' .. scope])
   if rate and amount ~= 0 then
     redis.call('HSET', buckets_key, scope, string.format('%.3f', arrival(scope) + amount * 1000 / rate))
@@ -72,6 +100,7 @@ local function allowance(scope)
   local pause = rules['pause:' .. scope]
   local resume_at = pause and tonumber(string.match(pause, '^%d*'))
   if pause and not (resume_at and resume_at <= now) then return 0, resume_at end
+  if is_part == 1 then return permitted(scope), nil end
   local left, refills_at = math.huge, nil
   if rules['rate:' .. scope] then left, refills_at = tokens(scope, tonumber(rules['rate:' .. scope])) end
   if left > 0 then refills_at = nil end
