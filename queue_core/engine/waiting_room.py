@@ -87,6 +87,12 @@ class WaitingRoom:
             if waiter.worker_id == worker_id:
                 waiter.wake()
 
+    def wake_looking(self) -> None:
+        """Those that are looking just now, perhaps a moment too early: they look once more before they sleep."""
+        for waiter in self._sleepers():
+            if not waiter.is_asleep:
+                waiter.wake()
+
     def wake_all(self) -> None:
         for waiter in self._waiters:
             waiter.wake()

@@ -11,6 +11,7 @@ and go on waiting in their old place.
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -25,7 +26,9 @@ from tideq.queue_core.errors import QueueError
 from tideq.queue_core.task import Claim, Stop
 
 SURVEY_SECONDS = 1.0
-MIN_SURVEY_GAP_SECONDS = 0.01
+MIN_SURVEY_GAP_SECONDS, MAX_SURVEY_GAP_SECONDS = 0.01, 0.2
+GAP_PER_SURVEY = 20
+"""Surveys take a twentieth of the time: one of a queue with thousands of lanes takes milliseconds."""
 RECONNECT_SECONDS = 0.5
 MAX_TOLD = 10_000
 
@@ -72,6 +75,7 @@ class Wakeups:
         self._room.wake_all()
         if self._due_timer is not None:
             self._due_timer.cancel()
+            self._due_timer = None
 
     @property
     def sleeping_count(self) -> int:
@@ -150,6 +154,7 @@ class Wakeups:
             elif subject == "due":
                 self._wake_one_in(int(value) / 1000)
             elif subject == "look":
+                self._room.wake_looking()
                 self._should_look.set()
             elif (signature := self._sources[channel].known_signature(version, subject)) is not None:
                 self._room.wake_for(signature, int(value))
@@ -174,10 +179,12 @@ class Wakeups:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._should_look.wait(), SURVEY_SECONDS)
             self._should_look.clear()
+            began = time.perf_counter()
             if self._room.sleeping_count:
                 with contextlib.suppress(QueueError):
                     await self._survey()
-            await asyncio.sleep(MIN_SURVEY_GAP_SECONDS)
+            gap = GAP_PER_SURVEY * (time.perf_counter() - began)
+            await asyncio.sleep(min(max(gap, MIN_SURVEY_GAP_SECONDS), MAX_SURVEY_GAP_SECONDS))
 
     async def _survey(self) -> None:
         """One partition that is away is no reason not to look at the others."""
@@ -197,15 +204,24 @@ class Wakeups:
             self._wake_one_in(max(due_ms - now_ms, 0) / 1000)
 
     def _wake_one_in(self, seconds: float) -> None:
-        """One poll suffices: its claim recovers what is due and tells the others about the rest."""
         loop = asyncio.get_running_loop()
         at = loop.time() + seconds
-        if self._due_timer is not None and not self._due_timer.cancelled():
-            if loop.time() < self._due_at <= at:
+        if self._due_timer is not None:
+            if self._due_at <= at:
                 return
             self._due_timer.cancel()
         # The time is kept here: what uvloop returns for a time that is now knows none.
-        self._due_timer, self._due_at = loop.call_at(at, self._room.wake_one), at
+        self._due_timer, self._due_at = loop.call_at(at, self._wake_due), at
+
+    def _wake_due(self) -> None:
+        """One poll suffices for what falls due: its claim recovers it and tells the others about the rest.
+
+        A limit that refills or a pause that ends is told by nobody: a look finds whom it concerns, and what comes next.
+        """
+        # Not to be told by the clock: uvloop may call up to a millisecond before the time.
+        self._due_timer = None
+        self._room.wake_one()
+        self._should_look.set()
 
 
 def _report_crash(job: asyncio.Task[None]) -> None:

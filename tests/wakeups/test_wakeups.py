@@ -221,6 +221,61 @@ async def test_a_refilled_rate_wakes_a_poll(kit: Kit, pollers: Pollers) -> None:
     assert (await asyncio.wait_for(pollers.poll(), 25)).tasks
 
 
+@pytest.mark.usefixtures("blind")
+async def test_a_timer_that_fires_a_moment_early_does_not_cost_the_next_instant(
+    kit: Kit, pollers: Pollers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under uvloop, which counts in milliseconds."""
+    loop = asyncio.get_running_loop()
+    call_at = loop.call_at
+
+    def early(when: float, callback: Any, *arguments: Any, **options: Any) -> asyncio.TimerHandle:
+        is_due_timer = "wake" in getattr(callback, "__name__", "")
+        return call_at(when - 0.15 if is_due_timer else when, callback, *arguments, **options)
+
+    monkeypatch.setattr(loop, "call_at", early)
+    monkeypatch.setattr(pollers.wakeups, "_survey", asyncio.Event().wait)
+    await kit.worker()
+    await kit.controls.limit("resize", tasks_per_second=4)
+    await kit.queue.submit_many([NewTask(task_type="resize") for _ in range(5)])
+    assert len((await kit.queue.claim("w1", 5)).tasks) == 4
+
+    assert (await asyncio.wait_for(pollers.poll(), 25)).tasks
+
+
+@pytest.mark.usefixtures("blind")
+async def test_every_refill_of_a_rate_wakes_another_poll(kit: Kit, pollers: Pollers) -> None:
+    await kit.worker(capacity=100)
+    await kit.controls.limit("resize", tasks_per_second=10)
+    await kit.queue.submit_many([NewTask(task_type="resize") for _ in range(18)])
+    assert len((await kit.queue.claim("w1", 10)).tasks) == 10
+
+    got = await asyncio.wait_for(asyncio.gather(*(pollers.poll() for _ in range(8))), 25)
+
+    assert [len(each.tasks) for each in got] == [1] * 8
+
+
+@pytest.mark.usefixtures("blind")
+@pytest.mark.parametrize("held_by", ["rate", "pause"])
+async def test_what_a_rule_held_back_wakes_a_poll_that_may_have_it_not_the_first(
+    kit: Kit, pollers: Pollers, held_by: str
+) -> None:
+    await kit.worker("w1", task_types=("crawl",))
+    await kit.worker("w2", task_types=("resize",))
+    if held_by == "rate":
+        await kit.controls.limit("resize", tasks_per_second=4)
+        await kit.queue.submit_many([NewTask(task_type="resize") for _ in range(5)])
+        assert len((await kit.queue.claim("w2", 5)).tasks) == 4
+    else:
+        await kit.controls.pause("resize", resume_at_ms=(await kit.insight.stats()).now_ms + 300)
+        await kit.submit("resize")
+    crawler = pollers.poll("w1", task_types=("crawl",))
+    await pollers.asleep(1)
+
+    assert (await asyncio.wait_for(pollers.poll("w2", task_types=("resize",)), 25)).tasks
+    crawler.cancel()
+
+
 async def test_polls_of_a_paused_queue_are_left_in_peace(
     kit: Kit, pollers: Pollers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,6 +366,39 @@ async def test_work_that_arrives_during_the_first_look_of_an_unknown_worker_is_n
     got = await asyncio.wait_for(poll, 25)
 
     assert (len(got.tasks), looks) == (1, 2)
+
+
+@pytest.mark.usefixtures("blind")
+async def test_a_rule_that_changes_while_a_poll_looks_is_not_missed(
+    kit: Kit, pollers: Pollers, heard: asyncio.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script may have answered before it changed."""
+    await kit.worker()
+    await kit.controls.pause()
+    await kit.submit()
+    await asyncio.wait_for(heard.wait(), 25)
+    looks, told, wake_looking = 0, asyncio.Event(), WaitingRoom.wake_looking
+
+    def wake_and_say_so(self: WaitingRoom) -> None:
+        wake_looking(self)
+        told.set()
+
+    monkeypatch.setattr(WaitingRoom, "wake_looking", wake_and_say_so)
+
+    async def slow_claim() -> Claim:
+        nonlocal looks
+        looks += 1
+        got = await kit.queue.claim("w1", 1)
+        if looks == 1:
+            await kit.controls.resume()
+            await asyncio.wait_for(told.wait(), 25)
+            while pollers.wakeups._should_look.is_set():  # pyright: ignore[reportPrivateUsage]
+                await asyncio.sleep(0.001)
+        return got
+
+    poll = pollers.wakeups.poll(Waiter("w1", "*|", 1), slow_claim, lambda got: pollers._hand_back("w1", got), LONG)  # pyright: ignore[reportPrivateUsage]
+
+    assert (len((await asyncio.wait_for(poll, 25)).tasks), looks) == (1, 2)
 
 
 @pytest.mark.usefixtures("blind")
