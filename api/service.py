@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from litestar import Request
 from litestar.di import NamedDependency
 
 from tideq.api.auth import Gate
@@ -15,7 +16,7 @@ from tideq.api.meters import Meters
 from tideq.api.pace import Pace
 from tideq.api.settings import ServiceSettings
 from tideq.api.siblings import Siblings
-from tideq.api.tracing import tell_received
+from tideq.api.tracing import ordering, tell_received
 from tideq.persistence.archive import Archive
 from tideq.persistence.reading.standing import watch_of
 from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store, unconnected
@@ -106,6 +107,12 @@ class Service:
         self.is_closing = True
         self.wakeups.close()
         self.outbox_reader.close()
+
+    def ordering(
+        self, request: Request[Any, Any, Any], verb: str, task_id: str
+    ) -> contextlib.AbstractAsyncContextManager[None]:
+        """Around a retry, replay or cancellation, so that traces tell who asked for it."""
+        return ordering(self.tracing, request, verb, task_id, self.settings.queue.queue_name, self.engine.queue.read)
 
     async def poll(
         self,

@@ -4,10 +4,11 @@ Nothing of this runs where nothing is traced. A request is traced if its caller 
 the sampler begins a trace with it; workers' polls, probes and scrapes would only be noise.
 """
 
+import contextlib
 import functools
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -16,12 +17,29 @@ from litestar import Request
 from tideq.api.meters import Meters, Note
 from tideq.api.problems import TYPE_PREFIX, problem_of
 from tideq.queue_core import telemetry
-from tideq.queue_core.task import Claim, ClaimedTask, TraceContext
-from tideq.queue_core.trace_context import SAMPLED, TraceParent, is_sampled, parse_traceparent
-from tideq.queue_core.tracing import CLIENT, NONE, PRODUCER, SERVER, Attributes, Shape, Span, SpanError, Tracing
+from tideq.queue_core.errors import QueueError
+from tideq.queue_core.task import Claim, ClaimedTask, Task, TraceContext
+from tideq.queue_core.trace_context import SAMPLED, TraceParent, is_sampled, parse_traceparent, revival_span_id
+from tideq.queue_core.tracing import (
+    CLIENT,
+    INTERNAL,
+    NONE,
+    PRODUCER,
+    SERVER,
+    Attributes,
+    Shape,
+    Span,
+    SpanError,
+    Tracing,
+)
 
 SPAN = "tideq.span"
 """The request's own span, in its scope."""
+ABOUT, LINKS = "tideq.about", "tideq.links"
+"""What a handler adds to that span."""
+LEAST_NS = 1_000
+"""A span of no length is taken for a broken one; clocks are set back."""
+MAX_PATH_CHARACTERS = 256
 ROOTS = "/api/"
 
 
@@ -52,8 +70,11 @@ class TracedNote(Note):
         super().end(status)
         failure = span_error(error) if error is not None and status >= 500 else None
         shape = _request_shape(self._scope["method"], self._scope["path_template"], status, self._scope["scheme"])
-        span = Span(shape, self._context, self._parent_id, self._began_ns, time.time_ns(), NONE, failure)
-        self._tracing.record(span)
+        scope, ended_ns = self._scope, _ended_after(self._began_ns)
+        own = {telemetry.URL_PATH: scope["path"][:MAX_PATH_CHARACTERS], **scope.get(ABOUT, NONE)}
+        links = scope.get(LINKS, ())
+        ids = self._context, self._parent_id
+        self._tracing.record(Span(shape, *ids, self._began_ns, ended_ns, own, failure, links=links))
 
 
 class Sending:
@@ -87,7 +108,7 @@ class Sending:
         failure = span_error(error) if isinstance(error, Exception) else None
         shape, own = _send_shape(self._queue), self._own or {telemetry.MESSAGING_BATCH_COUNT: 0}
         ids = self._context, self._parent_id
-        self._tracing.record(Span(shape, *ids, self._began_ns, time.time_ns(), own, failure))
+        self._tracing.record(Span(shape, *ids, self._began_ns, _ended_after(self._began_ns), own, failure))
 
     def sent(self, task_ids: Sequence[str]) -> None:
         """A sampled batch makes spans for each of its tasks: that much less is sampled afterwards."""
@@ -102,7 +123,7 @@ class Sending:
 
 def tell_received(tracing: Tracing, queue: str, worker_id: str, claim: Claim, began_ns: int) -> None:
     """A span in every sampled trace that the claimed tasks belong to: those of a batch share one."""
-    ended_ns, by_sender = time.time_ns(), defaultdict[str, list[ClaimedTask]](list)
+    ended_ns, by_sender = _ended_after(began_ns), defaultdict[str, list[ClaimedTask]](list)
     for task in claim.tasks:
         trace = task.definition.trace
         if trace is not None and is_sampled(trace.traceparent):
@@ -111,7 +132,65 @@ def tell_received(tracing: Tracing, queue: str, worker_id: str, claim: Claim, be
         sender = parse_traceparent(traceparent)
         if sender is not None:
             context, (shape, own) = tracing.begin(sender, telemetry.RECEIVE), _received(tasks, queue, worker_id)
-            tracing.record(Span(shape, context, sender.span_id, began_ns, ended_ns, own))
+            # Of a claim that was on its way already when the task was sent, the part that has to do with it.
+            least_ns = min(_submitted_ns(tasks[0].task_id), ended_ns - LEAST_NS)
+            tracing.record(Span(shape, context, sender.span_id, max(began_ns, least_ns), ended_ns, own))
+
+
+@contextlib.asynccontextmanager
+async def ordering(
+    tracing: Tracing | None,
+    request: Request[Any, Any, Any],
+    verb: str,
+    task_id: str,
+    queue: str,
+    read: Callable[[str], Awaitable[Task]],
+) -> AsyncGenerator[None]:
+    """Around a retry, replay or cancellation: found from the trace of its request, and from the task's own.
+
+    The request names the task. The task's trace gets a span of its own, linked with the request's both ways; the
+    monitor links the life that a retry begins to it.
+    """
+    if tracing is None:
+        yield
+        return
+    own, began_ns = {telemetry.MESSAGING_MESSAGE_ID: task_id}, time.time_ns()
+    note_about(request, own)
+    yield
+    # What was asked for is done: a store that goes away now costs the span, not the answer.
+    with contextlib.suppress(QueueError):
+        task = await read(task_id)
+        if (context := _order_context(tracing, task, verb)) is not None:
+            asking: TraceParent | None = request.scope.get(SPAN)  # type: ignore[assignment] - ours
+            links = (asking,) if asking is not None and asking.flags & SAMPLED else ()
+            request.scope[LINKS] = (context,)  # type: ignore[literal-required] - ours
+            sender_id = task.definition.trace.traceparent[36:52] if task.definition.trace else ""
+            ended_ns = _ended_after(began_ns)
+            tracing.record(Span(_order_shape(verb, queue), context, sender_id, began_ns, ended_ns, own, links=links))
+
+
+def note_about(request: Request[Any, Any, Any], own: Attributes) -> None:
+    """For the request's own span, if there is one."""
+    request.scope[ABOUT] = own  # type: ignore[literal-required] - ours
+
+
+def _order_context(tracing: Tracing, task: Task, verb: str) -> TraceParent | None:
+    """In the task's trace, where that is sampled; of a new life with the id that the monitor will link to."""
+    trace = task.definition.trace
+    if trace is None or not is_sampled(trace.traceparent) or (sender := parse_traceparent(trace.traceparent)) is None:
+        return None
+    if verb == telemetry.CANCEL:
+        return tracing.begin(sender, verb)
+    return sender.child(revival_span_id(task.task_id, str(task.eligible_at_ms)))
+
+
+def _ended_after(began_ns: int) -> int:
+    return max(time.time_ns(), began_ns + LEAST_NS)
+
+
+def _submitted_ns(task_id: str) -> int:
+    """The end of the millisecond that its id carries."""
+    return (int(task_id.replace("-", "")[:12], 16) + 1) * 1_000_000 - 1
 
 
 def _received(tasks: Sequence[ClaimedTask], queue: str, worker_id: str) -> tuple[Shape, Attributes]:
@@ -124,7 +203,6 @@ def _received(tasks: Sequence[ClaimedTask], queue: str, worker_id: str) -> tuple
 
 @functools.lru_cache(maxsize=1_024)
 def _request_shape(method: str, route: str, status: int, scheme: str) -> Shape:
-    """The path is left out: it is the route and ids, which the tasks' own spans tell."""
     attributes = {
         telemetry.HTTP_METHOD: method,
         telemetry.HTTP_ROUTE: route,
@@ -145,6 +223,14 @@ def _receive_shape(queue: str, worker_id: str, task_type: str, attempt: int) -> 
     common = {**messaging(telemetry.RECEIVE, queue), telemetry.MESSAGING_CLIENT_ID: worker_id}
     about = {telemetry.TASK_TYPE: task_type, telemetry.TASK_ATTEMPT: attempt} if attempt else {}
     return Shape(f"{telemetry.RECEIVE} {queue}", CLIENT, {**common, **about})
+
+
+@functools.lru_cache(maxsize=1_024)
+def _order_shape(verb: str, queue: str) -> Shape:
+    attributes = {
+        name: value for name, value in messaging(verb, queue).items() if name != telemetry.MESSAGING_OPERATION_TYPE
+    }
+    return Shape(f"{verb} {queue}", INTERNAL, attributes)
 
 
 def messaging(operation: str, queue: str) -> dict[str, str | int]:

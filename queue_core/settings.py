@@ -83,6 +83,8 @@ class Telemetry(msgspec.Struct, frozen=True):
     traces_per_second: float = 100.0
     """How many traces are begun here where OTEL_TRACES_SAMPLER says nothing; those of others count as they come."""
     logs_transitions: bool = True
+    service_name: str = "tideq"
+    """Of the queue in traces, for spans of API and monitor. In the API, OTEL_SERVICE_NAME takes precedence."""
 
 
 class QueueSettings(msgspec.Struct, frozen=True):
@@ -210,6 +212,7 @@ QUEUE_SETTINGS: dict[str, Setting] = {
     "TIDEQ_CIRCUIT_TRIALS": Setting("circuit", "trials", _some),
     "TIDEQ_TRACES_PER_SECOND": Setting("telemetry", "traces_per_second", _rate),
     "TIDEQ_LOG_TRANSITIONS": Setting("telemetry", "logs_transitions", _switch),
+    "TIDEQ_SERVICE_NAME": Setting("telemetry", "service_name", str),
     "TIDEQ_RETRY_BASE_SECONDS": Setting("backoff", "base_ms", _seconds),
     "TIDEQ_RETRY_MULTIPLIER": Setting("backoff", "multiplier", _rate),
     "TIDEQ_RETRY_CAP_SECONDS": Setting("backoff", "cap_ms", _seconds),

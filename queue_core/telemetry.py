@@ -20,6 +20,7 @@ LIFE_SPANS = (SPAN_LIFECYCLE, SPAN_SCHEDULED, SPAN_QUEUED, SPAN_ASSIGNED, SPAN_E
 
 # Spans of calls are named `<operation> <queue>`.
 SEND, RECEIVE, PROCESS, SETTLE = "send", "receive", "process", "settle"
+RETRY, REPLAY, CANCEL = "retry", "replay", "cancel"
 
 MESSAGING_SYSTEM = "messaging.system"
 MESSAGING_OPERATION_NAME = "messaging.operation.name"
@@ -47,7 +48,10 @@ TASK_ATTEMPT = "tideq.task.attempt"
 TASK_PRIORITY = "tideq.task.priority"
 TASK_REASON = "tideq.task.reason"
 TASK_STATE = "tideq.task.state"
+REFUSAL = "tideq.refusal"
+"""Why the service did not take a result that nobody waits for any more."""
 
 EXCEPTION_EVENT = "exception"
 EXCEPTION_TYPE = "exception.type"
 EXCEPTION_MESSAGE = "exception.message"
+EXCEPTION_STACKTRACE = "exception.stacktrace"

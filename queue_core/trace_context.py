@@ -14,6 +14,7 @@ from tideq.queue_core.telemetry import SPAN_EXECUTING, SPAN_LIFECYCLE
 
 TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 SAMPLED = 1
+REVIVAL = "revival"
 
 
 class TraceParent(msgspec.Struct, frozen=True, gc=False):
@@ -67,6 +68,11 @@ def lifecycle_span_id(task_id: str, eligible_ms: str) -> str:
     Every step of the task asks again, mostly within milliseconds.
     """
     return _span_id(f"{task_id}/{eligible_ms}/{SPAN_LIFECYCLE}")
+
+
+def revival_span_id(task_id: str, eligible_ms: str) -> str:
+    """Of the retry or replay by hand that began the life which is eligible from that instant on."""
+    return _span_id(f"{task_id}/{eligible_ms}/{REVIVAL}")
 
 
 def phase_span_id(task_id: str, version: int, name: str) -> str:

@@ -53,6 +53,8 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     """Beside the shape's, and none of those."""
     error: SpanError | None = None
     tracestate: str = ""
+    links: tuple[TraceParent, ...] = ()
+    """Spans, mostly of other traces, that have to do with it."""
 
     @property
     def name(self) -> str:

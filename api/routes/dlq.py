@@ -16,9 +16,11 @@ from tideq.api.presence import while_present
 from tideq.api.problems import BadRequest
 from tideq.api.routes.history import CURSOR, LIMIT, SOON_SECONDS, TASK_TYPE, refused_cursors
 from tideq.api.service import InjectedService
+from tideq.api.tracing import note_about
 from tideq.persistence.dead_letters.letters import DeadLetterFilter
 from tideq.persistence.dead_letters.replays import Terms
 from tideq.persistence.reading.listing import DEFAULT_LIMIT
+from tideq.queue_core import telemetry
 from tideq.queue_core.errors import HistoryUnavailable, UnknownPriority
 from tideq.queue_core.states import Reason
 
@@ -89,7 +91,8 @@ async def patterns(service: InjectedService) -> Response[bytes]:
 async def replay(request: Http, task_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Send one dead letter back to the queue."""
     asked = decode(await request.body() or b"{}", schemas.RetryIn)
-    return json_answer(await recall.revive(service, service.engine.queue.replay, task_id, asked))
+    async with service.ordering(request, telemetry.REPLAY, task_id):
+        return json_answer(await recall.revive(service, service.engine.queue.replay, task_id, asked))
 
 
 @post(
@@ -117,6 +120,7 @@ async def replay_all(request: Http, service: InjectedService) -> Response[bytes]
     work = archive.replays.preview(wanted) if asked.dry_run else archive.replays.run(wanted, terms)
     done = await while_present(request, work)
     if not asked.dry_run:
+        note_about(request, {telemetry.MESSAGING_BATCH_COUNT: done.replayed})
         told = f"{done.replayed} dead letters; {_in_words(asked.filter)}"
         await service.audit.note(request.user.name, "replay", asked.filter.task_type or "", told)
     return json_answer(schemas.ReplayedOut(matched=done.matched, replayed=done.replayed, refused=done.refused))

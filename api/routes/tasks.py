@@ -30,6 +30,7 @@ from tideq.api.routes import history
 from tideq.api.service import InjectedService, Service
 from tideq.api.settings import MAX_BULK_BODY_BYTES
 from tideq.api.tracing import Sending
+from tideq.queue_core import telemetry
 from tideq.queue_core.engine.checks import MAX_KEY_LENGTH
 from tideq.queue_core.errors import HistoryUnavailable, TaskNotFound, WrongState
 from tideq.queue_core.states import TaskState
@@ -201,7 +202,8 @@ async def cancel(
         await recall.purge(service, task_id)
         await service.audit.note(request.user.name, "purge", task_id)
         return json_answer(schemas.PurgedOut(task_id=task_id))
-    was, worker = await recall.cancel(service, task_id)
+    async with service.ordering(request, telemetry.CANCEL, task_id):
+        was, worker = await recall.cancel(service, task_id)
     return json_answer(
         schemas.CancelOut(task_id=task_id, was_executing=was == TaskState.EXECUTING, worker_notified=bool(worker))
     )
@@ -222,7 +224,8 @@ async def cancel(
 async def retry(request: Http, task_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Run a failed, dead or cancelled task again."""
     asked = decode(await request.body() or b"{}", schemas.RetryIn)
-    return json_answer(await recall.revive(service, service.engine.queue.retry, task_id, asked))
+    async with service.ordering(request, telemetry.RETRY, task_id):
+        return json_answer(await recall.revive(service, service.engine.queue.retry, task_id, asked))
 
 
 def _new_task(

@@ -20,7 +20,7 @@
 {{ include "tideq.storeUrl" (dict "root" . "store" "postgres" "variable" "DATABASE_URL") }}
 {{- end }}
 
-{{/* (dict "root" $ "component" "api") */}}
+{{/* Names are the program's own: the same as outside of Kubernetes. */}}
 {{- define "tideq.telemetry" -}}
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
@@ -28,15 +28,13 @@
   valueFrom: {fieldRef: {fieldPath: status.podIP}}
 - name: NODE_NAME
   valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
-- name: OTEL_SERVICE_NAME
-  value: {{ printf "tideq-%s" .component }}
 - name: OTEL_RESOURCE_ATTRIBUTES
-  {{- $attributes := list "k8s.pod.name=$(POD_NAME)" "k8s.node.name=$(NODE_NAME)" (printf "k8s.namespace.name=%s" .root.Release.Namespace) (printf "service.version=%s" .root.Chart.AppVersion) }}
-  {{- range $name, $value := .root.Values.otel.resourceAttributes }}
+  {{- $attributes := list "host.name=$(NODE_NAME)" "k8s.pod.name=$(POD_NAME)" "k8s.node.name=$(NODE_NAME)" (printf "k8s.namespace.name=%s" .Release.Namespace) (printf "service.version=%s" .Chart.AppVersion) }}
+  {{- range $name, $value := .Values.otel.resourceAttributes }}
   {{- $attributes = append $attributes (printf "%s=%s" $name $value) }}
   {{- end }}
   value: {{ join "," $attributes | quote }}
-{{- with .root.Values.otel }}
+{{- with .Values.otel }}
 {{- if .endpoint }}
 - name: OTEL_EXPORTER_OTLP_ENDPOINT
   value: {{ .endpoint | quote }}

@@ -2,6 +2,7 @@
 
 import random
 
+from tests.telemetry.sink import Seen
 from tideq.queue_core.trace_context import TraceParent
 from tideq.queue_core.tracing import Span
 
@@ -30,6 +31,29 @@ class Recording:
 
     def record(self, span: Span) -> None:
         self.spans.append(span)
+
+    @property
+    def seen(self) -> list[Seen]:
+        """As a collector would, of a process on one host."""
+        return [
+            Seen(
+                name=span.name,
+                kind=span.kind,
+                trace_id=span.context.trace_id,
+                span_id=span.context.span_id,
+                parent_id=span.parent_id,
+                began_ns=span.began_ns,
+                ended_ns=span.ended_ns,
+                attributes={**span.attributes},
+                is_error=span.error is not None,
+                events=[],
+                service="",
+                scope="",
+                host="here",
+                links=[(link.trace_id, link.span_id) for link in span.links],
+            )
+            for span in self.spans
+        ]
 
     @property
     def names(self) -> list[str]:

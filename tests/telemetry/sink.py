@@ -30,10 +30,14 @@ class Seen:
     events: list[tuple[str, dict[str, Any]]]
     service: str
     scope: str
+    host: str
+    links: list[tuple[str, str]]
+    """Of the spans that it has to do with, trace and span."""
 
     @property
     def milliseconds(self) -> int:
-        return (self.ended_ns - self.began_ns) // 1_000_000
+        """As told by a clock of milliseconds."""
+        return self.ended_ns // 1_000_000 - self.began_ns // 1_000_000
 
 
 @dataclass
@@ -84,6 +88,8 @@ def decoded(request: Any) -> Iterator[Seen]:
                     events=[(event.name, _values(event.attributes)) for event in span.events],
                     service=resource.get("service.name", ""),
                     scope=scope_spans.scope.name,
+                    host=resource.get("host.name", ""),
+                    links=[(link.trace_id.hex(), link.span_id.hex()) for link in span.links],
                 )
 
 

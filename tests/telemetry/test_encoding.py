@@ -20,6 +20,7 @@ from tideq.telemetry.readable import readable
 
 RESOURCE = Resource({"service.name": "tideq", "process.pid": 7})
 hexes = st.integers(1, 2**64 - 1).map(lambda number: f"{number:016x}")
+traces = st.integers(1, 2**128 - 1).map(lambda number: f"{number:032x}")
 texts = st.text(max_size=200).filter(lambda text: "\0" not in text)
 values = st.one_of(texts, st.integers(-(2**63), 2**63 - 1))
 spans = st.builds(
@@ -27,15 +28,14 @@ spans = st.builds(
     shape=st.builds(
         Shape, texts, st.integers(1, 5), st.dictionaries(texts.map("shared {}".format), values, max_size=5)
     ),
-    context=st.builds(
-        TraceParent, st.integers(1, 2**128 - 1).map(lambda n: f"{n:032x}"), hexes, st.sampled_from([1, 3])
-    ),
+    context=st.builds(TraceParent, traces, hexes, st.sampled_from([1, 3])),
     parent_id=st.one_of(st.just(""), hexes),
     began_ns=st.integers(0, 2**63),
     ended_ns=st.integers(0, 2**63),
     own=st.dictionaries(texts.map("own {}".format), values, max_size=3),
     error=st.one_of(st.none(), st.builds(SpanError, texts, texts)),
     tracestate=st.sampled_from(["", "vendor=1", "vendor=1,other=2"]),
+    links=st.lists(st.builds(TraceParent, traces, hexes, st.just(1)), max_size=3).map(tuple),
 )
 
 

@@ -1,22 +1,32 @@
 """Spans of lives come from transitions, of sampled tasks alone, with ids that anyone can work out."""
 
+import pytest
+
 from tests.kit import Kit
 from tests.telemetry.listening import follow, follower
 from tests.telemetry.recording import Recording
+from tideq.queue_core.engine.record import NAMES
+from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.task import TraceContext
-from tideq.queue_core.trace_context import execution_span_id
+from tideq.queue_core.trace_context import execution_span_id, revival_span_id
 from tideq.queue_core.tracing import SpanError
 from tideq.workers.monitor.journal.spans import LifeSpans
+from tideq.workers.monitor.journal.transition import Transition
 
+QUICKLY = Backoff(base_ms=10, multiplier=1, cap_ms=10)
 TRACE_ID, SENDER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+@pytest.fixture
+def outside() -> frozenset[str]:
+    return frozenset({SENDER})
 
 
 def trace(flags: str) -> TraceContext:
     return TraceContext(f"00-{TRACE_ID}-{SENDER}-{flags}")
 
 
-async def test_what_is_not_sampled_is_not_told(kit: Kit) -> None:
-    tracing = Recording()
+async def test_what_is_not_sampled_is_not_told(kit: Kit, tracing: Recording) -> None:
     made = await follower(kit, LifeSpans(tracing, "default"))
     await kit.worker()
     for flags in ("00", "02"):
@@ -30,24 +40,26 @@ async def test_what_is_not_sampled_is_not_told(kit: Kit) -> None:
     assert tracing.spans == []
 
 
-async def test_a_life_hangs_under_its_sender_and_its_phases_under_it(kit: Kit) -> None:
-    tracing = Recording()
+async def test_a_life_and_its_phases_hang_under_their_sender(kit: Kit, tracing: Recording) -> None:
     made = await follower(kit, LifeSpans(tracing, "default"))
     await kit.worker()
     task_id = await kit.submit(trace=trace("03"))
-    await kit.complete(await kit.started())
+    await kit.clock.advance(5)
+    task = await kit.claimed()
+    await kit.clock.advance(5)
+    await kit.start(task)
+    await kit.complete(task)
 
     await follow(made)
 
-    queued, assigned, executing, life = tracing.spans
-    assert (life.name, life.parent_id) == ("task.lifecycle", SENDER)
-    assert {span.parent_id for span in (queued, assigned, executing)} == {life.context.span_id}
+    _, _, executing, _ = tracing.spans
+    assert tracing.names == ["task.queued", "task.assigned", "task.executing", "task.lifecycle"]
+    assert {span.parent_id for span in tracing.spans} == {SENDER}
     assert executing.context.span_id == execution_span_id(task_id, 1)
     assert {span.context.trace_id for span in tracing.spans} == {TRACE_ID}
 
 
-async def test_a_task_that_dies_fails_as_a_whole(kit: Kit) -> None:
-    tracing = Recording()
+async def test_a_task_that_dies_fails_as_a_whole(kit: Kit, tracing: Recording) -> None:
     made = await follower(kit, LifeSpans(tracing, "default"))
     await kit.worker()
     await kit.submit(trace=trace("01"), max_retries=0)
@@ -60,11 +72,11 @@ async def test_a_task_that_dies_fails_as_a_whole(kit: Kit) -> None:
     assert "secret" not in repr(tracing.spans)
 
 
-async def test_a_lapse_is_told_as_an_error_of_the_assignment(kit: Kit) -> None:
-    tracing = Recording()
+async def test_a_lapse_is_told_as_an_error_of_the_assignment(kit: Kit, tracing: Recording) -> None:
     made = await follower(kit, LifeSpans(tracing, "default"))
     await kit.worker()
     await kit.submit(trace=trace("01"))
+    await kit.clock.advance(5)
     await kit.claimed()
     await kit.clock.advance(31_000)
     await kit.queue.sweep()
@@ -77,19 +89,78 @@ async def test_a_lapse_is_told_as_an_error_of_the_assignment(kit: Kit) -> None:
     ]
 
 
-async def test_every_span_of_several_lives_has_an_id_of_its_own(kit: Kit) -> None:
-    tracing = Recording()
+async def test_every_span_of_several_lives_has_an_id_of_its_own(kit: Kit, tracing: Recording) -> None:
     made = await follower(kit, LifeSpans(tracing, "default"))
     await kit.worker()
     task_id = await kit.submit(trace=trace("01"), max_retries=0)
     for _ in range(3):
+        await kit.clock.advance(10)
         await kit.claimed()
         await kit.clock.advance(31_000)
         await kit.queue.sweep()
-        await kit.fail(await kit.started())
+        await kit.clock.advance(10)
+        task = await kit.claimed()
+        await kit.clock.advance(10)
+        await kit.start(task)
+        await kit.fail(task)
         await kit.clock.advance(10)
         await kit.queue.retry(task_id)
 
     await follow(made)
 
     assert len({span.context.span_id for span in tracing.spans}) == len(tracing.spans) == 3 * 6
+
+
+async def test_phases_of_no_length_are_not_told(kit: Kit, tracing: Recording) -> None:
+    made = await follower(kit, LifeSpans(tracing, "default"))
+    await kit.worker()
+    await kit.submit(trace=trace("01"))
+    await kit.clock.advance(5)
+    await kit.queue.claim("w1", 1, starts=True)
+
+    await follow(made)
+
+    assert tracing.names == ["task.queued"]
+
+
+def test_an_execution_within_one_millisecond_is_told_all_the_same(tracing: Recording) -> None:
+    """What the worker did hangs under it. Nothing begins before the sender, who began in that millisecond."""
+    instants = dict.fromkeys(("created_ms", "assigned_ms", "started_ms", "ended_ms"), b"1700000000000")
+    known = {"state": b"completed", "reason": b"succeeded", "attempt": b"1", "age_bucket": b"medium:1", **instants}
+    ended = Transition(b"t" * 36, 1_700_000_000_000, [known.get(name, b"") for name in NAMES], None)
+    ended.trace = trace("01")
+
+    LifeSpans(tracing, "default").hear([ended])
+
+    assert tracing.names == ["task.executing", "task.lifecycle"]
+    assert {span.began_ns for span in tracing.spans} == {1_700_000_000_000_999_999}
+
+
+@pytest.mark.parametrize("lead_ms", [5, 100_000])
+async def test_a_life_that_was_asked_for_by_hand_begins_then_and_links_to_it(
+    kit: Kit, tracing: Recording, lead_ms: int
+) -> None:
+    """Not the life of a scheduled task, which waits from its submission on; both also where they were retried."""
+    made = await follower(kit, LifeSpans(tracing, "default"))
+    for delay_ms in (0, lead_ms):
+        worker_id = await kit.worker(f"w{delay_ms}")
+        task_id = await kit.submit(trace=trace("01"), delay_ms=delay_ms, max_retries=1, backoff=QUICKLY)
+        await kit.clock.advance(lead_ms + 1)
+        for _ in range(2):
+            await kit.fail(await kit.started(worker_id), worker_id)
+            await kit.clock.advance(20)
+        await kit.clock.advance(lead_ms)
+        await kit.queue.replay(task_id)
+        eligible_ms = (await kit.read(task_id)).eligible_at_ms
+        for _ in range(2):
+            await kit.fail(await kit.started(worker_id), worker_id)
+            await kit.clock.advance(20)
+
+        await follow(made)
+
+        first, second = [span for span in tracing.spans if span.name == "task.lifecycle"]
+        created_ms = (await kit.read(task_id)).created_at_ms
+        assert [span.began_ns // 1_000_000 for span in (first, second)] == [created_ms, eligible_ms]
+        assert first.links == ()
+        assert [link.span_id for link in second.links] == [revival_span_id(task_id, str(eligible_ms))]
+        tracing.spans.clear()

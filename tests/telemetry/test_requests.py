@@ -22,11 +22,6 @@ SAMPLED, UNSAMPLED = f"00-{TRACE_ID}-{SUBMITTER}-03", f"00-{TRACE_ID}-{SUBMITTER
 
 
 @pytest.fixture
-def tracing() -> Recording:
-    return Recording()
-
-
-@pytest.fixture
 async def service(store: StoreUnderTest, queue_name: str, tracing: Recording) -> AsyncIterator[Service]:
     settings = ServiceSettings(auth="off", redis_url=store.url, queue=QueueSettings(queue_name=queue_name))
     async with open_service(settings, tracing) as service:

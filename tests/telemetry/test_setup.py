@@ -1,5 +1,6 @@
 """Off unless a collector is named, as OpenTelemetry's own variables say; and off costs not even an import."""
 
+import socket
 import subprocess
 import sys
 
@@ -78,3 +79,17 @@ def test_what_the_environment_says_of_the_service_goes_first(monkeypatch: pytest
     told = make_resource({}, "tideq").attributes
 
     assert (told["service.name"], told["deployment.environment"]) == ("orders", "test")
+
+
+def test_a_name_that_spans_are_told_under_goes_before_the_process_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "tideq-monitor")
+
+    told = make_resource({}, "tideq", is_fixed=True).attributes
+
+    assert (told["service.name"], told["host.name"]) == ("tideq", socket.gethostname())
+
+
+def test_the_host_may_be_named_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "host.name=node-1")
+
+    assert make_resource({}, "tideq").attributes["host.name"] == "node-1"

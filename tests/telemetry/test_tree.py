@@ -1,5 +1,6 @@
 """A task that failed once and then succeeded is one tree under its submitter's trace, from request to result."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -10,13 +11,14 @@ import httpx
 import pytest
 
 from tests.stores import StoreUnderTest
+from tests.telemetry.jaeger import complaints
 from tests.telemetry.processes import collector_of_others, observed, service, worker
 from tests.telemetry.sink import Seen, Sink
 
 TRACE_ID, SUBMITTER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 HEADERS = {"traceparent": f"00-{TRACE_ID}-{SUBMITTER}-01", "tracestate": "vendor=1", "baggage": "tenant=acme"}
 TASK = {"task_type": "twice", "backoff": {"base_seconds": 0.3, "multiplier": 1, "cap_seconds": 0.3}}
-SPAN_COUNT = 17
+LATER = {**TASK, "backoff": {"base_seconds": 3_600, "multiplier": 1, "cap_seconds": 3_600}}
 INTERNAL, SERVER, CLIENT, PRODUCER, CONSUMER = 1, 2, 3, 4, 5
 
 
@@ -40,32 +42,70 @@ async def test_a_retried_task_is_one_tree(
             ended = (await http.get(f"/api/v1/tasks/{task_id}/wait")).json()
             history = (await http.get(f"/api/v1/tasks/{task_id}?include_history=true")).json()["state_history"]
             others = [await ended_task(http, task_type) for task_type in ("on_loop", "in_child")]
-        spans = sink.of_trace(TRACE_ID, SPAN_COUNT)
-        on_loop = sink.of_trace(others[0]["trace_id"], 10)
+        spans = whole(sink, TRACE_ID, "task.lifecycle", ("settle", "settle"))
+        on_loop = whole(sink, others[0]["trace_id"], "task.lifecycle", ("settle",))
 
     assert (ended["status"], ended["trace_id"]) == ("completed", TRACE_ID)
+    phases = [span.name for span in spans if span.name.startswith("task.")]
     assert tree(spans) == {
         SUBMITTER: ["POST /api/v1/tasks"],
         "POST /api/v1/tasks": ["send"],
-        "send": ["receive", "receive", "task.lifecycle"],
-        "task.lifecycle": [
-            "task.assigned",
-            "task.assigned",
-            "task.backoff",
-            "task.executing",
-            "task.executing",
-            "task.queued",
-            "task.queued",
-        ],
-        "task.executing": ["process", "process", "settle", "settle"],
-        "process": ["handler work", "handler work"],
+        "send": sorted(["receive", "receive", *phases]),
+        "task.executing": ["process", "process"],
+        "process": ["handler work", "handler work", "settle", "settle"],
     }
     assert durations(spans) == expected_durations(history)
     check_messaging(spans, queue_name, task_id)
     check_errors(spans)
     check_handler(spans)
-    assert tree(on_loop)["process"] == ["handler work"]
+    assert tree(on_loop)["process"] == ["handler work", "settle"]
+    assert {span.service for span in spans if span.name.startswith("task.")} == {"tideq"}
     assert others[1]["result"] == others[1]["trace_id"]
+
+
+async def test_a_task_that_waits_runs_or_was_called_off_has_a_whole_tree_without_false_errors(
+    store: StoreUnderTest, database_url: str, queue_name: str, sink: Sink, tmp_path: Path
+) -> None:
+    settings = observed(store.url, queue_name, sink.url, DATABASE_URL=database_url)
+    with service(settings, tmp_path) as url, worker(settings, tmp_path, url):
+        async with httpx.AsyncClient(base_url=url, timeout=40) as http:
+            waiting, running, called_off = [
+                (await http.post("/api/v1/tasks", json=task)).json()["task_id"]
+                for task in (LATER, {"task_type": "until_called_off"}, {"task_type": "until_called_off"})
+            ]
+            for task_id in (running, called_off):
+                await reached(http, task_id, "executing")
+            await http.delete(f"/api/v1/tasks/{called_off}")
+            traces = [(await http.get(f"/api/v1/tasks/{each}")).json()["trace_id"] for each in (waiting, running)]
+            ended = (await http.get(f"/api/v1/tasks/{called_off}")).json()
+            backing_off = whole(sink, traces[0], "task.executing", ("settle",))
+            begun = whole(sink, traces[1], "receive", ())
+            cancelled = whole(sink, ended["trace_id"], "task.lifecycle", ("settle", "cancel"))
+
+    failed = sorted(short(span.name) for span in backing_off if span.is_error)
+    assert failed == ["handler work", "process", "task.executing"]
+    (process,) = [span for span in backing_off if short(span.name) == "process"]
+    assert process.attributes["error.type"] == "RuntimeError"
+    assert {short(span.name) for span in begun} >= {"POST /api/v1/tasks", "send", "receive"}
+    assert [span.name for span in cancelled if span.is_error] == []
+    (settle,) = [span for span in cancelled if short(span.name) == "settle"]
+    assert settle.attributes["tideq.refusal"] == "wrong-state"
+
+
+def whole(sink: Sink, trace_id: str, last: str, worked: Sequence[str]) -> list[Seen]:
+    """The spans of a trace once these are among them; from then on Jaeger has nothing to complain of."""
+    wanted = Counter([last, *worked])
+
+    def is_whole(spans: list[Seen]) -> bool:
+        own = [span for span in spans if span.trace_id == trace_id]
+        return Counter(short(span.name) for span in own) >= wanted and not complaints(own)
+
+    return [span for span in sink.wait(is_whole) if span.trace_id == trace_id]
+
+
+async def reached(http: httpx.AsyncClient, task_id: str, status: str) -> None:
+    while (await http.get(f"/api/v1/tasks/{task_id}")).json()["status"] != status:
+        await asyncio.sleep(0.02)
 
 
 async def ended_task(http: httpx.AsyncClient, task_type: str) -> dict[str, Any]:
@@ -86,24 +126,26 @@ def tree(spans: Sequence[Seen]) -> dict[str, list[str]]:
 
 def short(name: str) -> str:
     operation = name.partition(" ")[0]
-    return operation if operation in ("send", "receive", "process", "settle") else name
+    return operation if operation in ("send", "receive", "process", "settle", "cancel") else name
 
 
 def durations(spans: Sequence[Seen]) -> list[tuple[str, int, int]]:
     """Name, beginning and length, in milliseconds of the store's clock; waiting and backing off taken together."""
     told = sorted((span.began_ns // 1_000_000, span.name, span.milliseconds) for span in spans if "task." in span.name)
-    waits = {"task.backoff": "task.queued"}
     merged = Counter[str]()
     out = list[tuple[str, int, int]]()
     for began_ms, name, length in told:
         if name == "task.backoff":
             assert 0 < length <= 0.3 * 1.2 * 1000 + 1
             merged["backoff"], merged["began"] = length, began_ms
-        elif merged["backoff"] and name == waits["task.backoff"]:
+        elif merged["backoff"] and name == "task.queued":
             assert began_ms == merged["began"] + merged["backoff"], "a wait begins when the backoff ends"
             out.append((name, merged.pop("began"), length + merged.pop("backoff")))
         else:
             out.append((name, began_ms, length))
+    if merged["backoff"]:
+        # Claimed in the millisecond in which it was over.
+        out.append(("task.queued", merged["began"], merged["backoff"]))
     return sorted(out)
 
 
@@ -113,7 +155,8 @@ def expected_durations(history: list[dict[str, Any]]) -> list[tuple[str, int, in
         (f"task.{was['state']}", began, ended - began)
         for was, began, ended in zip(history[:-1], instants[:-1], instants[1:], strict=True)
     ]
-    return sorted([*phases, ("task.lifecycle", instants[0], instants[-1] - instants[0])])
+    told = [phase for phase in phases if phase[2] or phase[0] == "task.executing"]
+    return sorted([*told, ("task.lifecycle", instants[0], instants[-1] - instants[0])])
 
 
 def check_messaging(spans: Sequence[Seen], queue_name: str, task_id: str) -> None:

@@ -28,3 +28,10 @@ async def on_loop() -> str:
 def in_child() -> str:
     """The trace it finds itself in."""
     return f"{trace.get_current_span().get_span_context().trace_id:032x}"
+
+
+@task
+def until_called_off(context: TaskContext) -> None:
+    while not context.wait(60):
+        pass
+    context.check_cancelled()

@@ -38,10 +38,11 @@ def monitor(*, health_host: str = "127.0.0.1", health_port: int | None = None) -
     if not settings.redis_url:
         stop("set REDIS_URL to the service's store", USAGE)
     say("monitoring")
-    counters = Counters()
+    counters, telemetry = Counters(), settings.queue.telemetry
     page = health_page(health_host, health_port, settings.queue.queue_name, counters)
     try:
-        with tracing_from(os.environ, settings.queue.telemetry.traces_per_second, "tideq-monitor") as tracing:
+        # Lives are told as the queue's: told as the monitor's, they look as if that called the workers.
+        with tracing_from(os.environ, telemetry.traces_per_second, telemetry.service_name, is_fixed=True) as tracing:
             asyncio.run(until_signal(_monitor(settings, page, counters, tracing)))
     except (QueueError, SettingsError, StoreUrlError, HealthPortTaken) as error:
         stop_with(error)

@@ -59,7 +59,8 @@ def run_service(
             )
 
     try:
-        with tracing_from(os.environ, settings.queue.telemetry.traces_per_second, "tideq") as tracing:
+        telemetry = settings.queue.telemetry
+        with tracing_from(os.environ, telemetry.traces_per_second, telemetry.service_name) as tracing:
             run(serve(settings, on_ready, help_out, listener, before_stop, tracing))
     except (NoKeys, PortTaken, SettingsError, StoreUrlError, Unavailable) as error:
         stop_with(error)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from tideq.queue_core.telemetry import ERROR_TYPE, EXCEPTION_EVENT, EXCEPTION_MESSAGE, EXCEPTION_TYPE
 from tideq.queue_core.tracing import Shape, Span, SpanError
 
-FIXED64, BYTES = 1, 2
+FIXED64, BYTES, FIXED32 = 1, 2, 5
 ERROR_STATUS = b"\x18\x02"
 """Status.code = STATUS_CODE_ERROR."""
 HAS_IS_REMOTE = 0x100
@@ -21,6 +21,7 @@ pack_times_and_flags = struct.Struct("<BQBQHI").pack
 START_TAG, END_TAG = 7 << 3 | FIXED64, 8 << 3 | FIXED64
 FLAGS_TAG = 0x0185
 """Field 16, FIXED32: the first tag of two bytes."""
+LINK_FLAGS = struct.pack("<BI", 6 << 3 | FIXED32, HAS_IS_REMOTE)
 
 
 def varint(number: int) -> bytes:
@@ -64,6 +65,8 @@ def span_field(span: Span) -> bytes:
         out += _error(span.error, span.ended_ns)
     if span.tracestate:
         out += field(3, _utf8(span.tracestate))
+    for link in span.links:
+        out += field(13, bytes.fromhex(f"0a10{link.trace_id}1208{link.span_id}") + LINK_FLAGS)
     return b"\x12" + varint(len(out)) + out
 
 

@@ -3,7 +3,7 @@
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 from opentelemetry.trace.span import TraceState
 
 from tideq.queue_core.telemetry import ERROR_TYPE, EXCEPTION_EVENT, EXCEPTION_MESSAGE, EXCEPTION_TYPE, SCOPE
@@ -24,6 +24,7 @@ def readable(span: Span, resource: Resource) -> ReadableSpan:
         resource=resource,
         attributes=attributes,
         events=events,
+        links=[Link(span_context(link)) for link in span.links],
         kind=KINDS[span.kind],
         status=Status(StatusCode.ERROR, error.message) if error else Status(),
         start_time=span.began_ns,

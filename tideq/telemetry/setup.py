@@ -32,39 +32,46 @@ def is_traced(environ: Mapping[str, str]) -> bool:
 
 @contextlib.contextmanager
 def tracing_from(
-    environ: Mapping[str, str], traces_per_second: float, service_name: str
+    environ: Mapping[str, str], traces_per_second: float, service_name: str, *, is_fixed: bool = False
 ) -> "Generator[OtelTracing | None]":
     """None where nothing is traced. What still waits in the end is sent, as far as a moment allows."""
     if not is_traced(environ):
         yield None
         return
-    tracing = make_tracing(environ, traces_per_second, service_name)
+    tracing = make_tracing(environ, traces_per_second, service_name, is_fixed=is_fixed)
     try:
         yield tracing
     finally:
         tracing.close()
 
 
-def make_tracing(environ: Mapping[str, str], traces_per_second: float, service_name: str) -> "OtelTracing":
+def make_tracing(
+    environ: Mapping[str, str], traces_per_second: float, service_name: str, *, is_fixed: bool = False
+) -> "OtelTracing":
     from tideq.telemetry.outlet import Outlet
     from tideq.telemetry.sampling import Samplers
     from tideq.telemetry.tracing import OtelTracing
 
     _silence_the_sdk()
-    outlet = Outlet(_exporters(environ), make_resource(environ, service_name), environ)
+    outlet = Outlet(_exporters(environ), make_resource(environ, service_name, is_fixed=is_fixed), environ)
     return OtelTracing(outlet, Samplers(environ, traces_per_second))
 
 
-def make_resource(environ: Mapping[str, str], service_name: str) -> Any:
-    """OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES go before what we know by ourselves."""
+def make_resource(environ: Mapping[str, str], service_name: str, *, is_fixed: bool = False) -> Any:
+    """OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES go before what we know by ourselves.
+
+    A fixed name goes before them: of spans that this process tells about another service.
+    """
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
     ours = {
         "service.name": service_name,
         "service.version": version("tideq"),
+        "host.name": socket.gethostname(),
         "service.instance.id": f"{socket.gethostname()}:{os.getpid()}:{random.getrandbits(32):08x}",
     }
-    return Resource.create(ours).merge(OTELResourceDetector().detect())
+    found = Resource.create(ours).merge(OTELResourceDetector().detect())
+    return found.merge(Resource({"service.name": service_name})) if is_fixed else found
 
 
 def _exporters(environ: Mapping[str, str]) -> Sequence[Any]:

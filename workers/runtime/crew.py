@@ -137,6 +137,7 @@ class Crew:
 
     def end(self) -> None:
         self._execution.end()
+        self._tracer.end()
 
     def hear(self, worker_id: str, answer: Answer) -> None:
         """What every answer may say besides."""
@@ -217,10 +218,12 @@ class Crew:
     def _done(self, ended: Sequence[tuple[Run, Result]]) -> None:
         """A run that was handed back is not reported: nobody waits for it."""
         for run, result in ended:
-            if self.runs.pop(run.task.lease, None) is not None:
-                self._tracer.begin_settling(run.task, run.mailbox.worker_id)
-                run.mailbox.finish([result])
-                self._slots.give_back()
+            if self.runs.pop(run.task.lease, None) is None:
+                self._tracer.drop(run.task.lease)
+                continue
+            self._tracer.begin_settling(run.task, run.mailbox.worker_id)
+            run.mailbox.finish([result])
+            self._slots.give_back()
 
     def _lose(self, lease: str) -> None:
         if run := self.runs.get(lease):

@@ -17,7 +17,7 @@ import msgspec
 
 from tideq.workers.runtime.children import Child, ChildEnded, Children
 from tideq.workers.runtime.context import TaskContext
-from tideq.workers.runtime.failures import error_document, status_after
+from tideq.workers.runtime.failures import code_in, error_document, status_after
 from tideq.workers.runtime.handlers import Handler
 from tideq.workers.runtime.mail import Mailbox, Result
 from tideq.workers.runtime.protocol import GivenTask
@@ -129,7 +129,7 @@ class Execution:
 
     def _in_thread(self, run: Run) -> Result:
         try:
-            with self._tracer.processing(run.task, run.mailbox.worker_id):
+            with self._tracer.processing(run.task, run.mailbox.worker_id, run.context):
                 if run.handler.mode == "process":
                     return self._in_child(run)
                 arguments = run.handler.arguments(bytes(run.task.parameters), run.context)
@@ -144,15 +144,15 @@ class Execution:
         except ChildEnded:
             run.context.check_cancelled()
             raise
-        if status != "completed":
-            mark_failed()
+        if status != "completed" and not run.context.is_cancelled:
+            mark_failed(code_in(document))
         return run.ended(status, document)
 
     async def _on_loop(self, run: Run) -> None:
         run.has_begun = True
         try:
             run.context.check_cancelled()
-            with self._tracer.processing(run.task, run.mailbox.worker_id):
+            with self._tracer.processing(run.task, run.mailbox.worker_id, run.context):
                 arguments = run.handler.arguments(bytes(run.task.parameters), run.context)
                 result = run.succeeded(encode_result(await run.handler.function(**arguments)))
         except asyncio.CancelledError as error:

@@ -54,16 +54,27 @@ def error_document(error: BaseException) -> bytes:
     """As the service takes it: message, code, whether to try again, and the traceback. Never raises, never too long."""
     is_ours = isinstance(error, TaskFailure)
     name = type(error).__name__
-    details: dict[str, Any] = {"traceback": _traceback(error)}
+    details: dict[str, Any] = {"traceback": traceback_of(error)}
     if is_ours and error.details is not None:
         details["details"] = _tellable(error.details)
     document = {
-        "message": _first(_words(error), MAX_MESSAGE_BYTES) or name,
-        "code": plain(str((is_ours and error.code) or name))[:MAX_CODE_CHARACTERS],
+        "message": _first(words_of(error), MAX_MESSAGE_BYTES) or name,
+        "code": error_code(error),
         "retriable": error.is_retriable if is_ours else True,
         "details": details,
     }
     return msgspec.json.encode(document)
+
+
+def error_code(error: BaseException) -> str:
+    """The handler's own, or the name of the exception."""
+    own = error.code if isinstance(error, TaskFailure) else ""
+    return plain(str(own or type(error).__name__))[:MAX_CODE_CHARACTERS]
+
+
+def code_in(document: bytes) -> str:
+    """Of an error document that was made here."""
+    return msgspec.json.decode(document)["code"]
 
 
 def status_after(error: BaseException) -> str:
@@ -76,14 +87,14 @@ def plain(text: str) -> str:
     return text.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
 
 
-def _words(error: BaseException) -> str:
+def words_of(error: BaseException) -> str:
     try:
         return plain(str(error))
     except Exception:
         return ""
 
 
-def _traceback(error: BaseException) -> str:
+def traceback_of(error: BaseException) -> str:
     """Its end is what matters when there is too much of it."""
     text = plain("".join(traceback.format_exception(error)))
     return text if _size(text) <= MAX_TRACEBACK_BYTES else "…" + _first(text[::-1], MAX_TRACEBACK_BYTES)[::-1]

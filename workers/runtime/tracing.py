@@ -9,9 +9,11 @@ import sys
 import time
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tideq.queue_core import telemetry
+from tideq.workers.runtime.context import TaskContext
+from tideq.workers.runtime.failures import error_code, traceback_of, words_of
 from tideq.workers.runtime.protocol import GivenTask
 
 if TYPE_CHECKING:
@@ -20,6 +22,15 @@ if TYPE_CHECKING:
 NOTHING = contextlib.nullcontext[None]()
 MAX_SETTLING = 10_000
 """A service that takes no results for long costs spans, and no memory."""
+SUPERSEDED = ("wrong-state", "stale-lease", "task-not-found")
+"""Refusals of results that nobody waits for: the task was cancelled, timed out or given to another worker."""
+
+
+class Processed(NamedTuple):
+    """A handler's span that is over and not sent yet."""
+
+    span: Any
+    ended_ns: int
 
 
 def is_traced() -> bool:
@@ -31,39 +42,78 @@ class HandlerTracer:
 
     def __init__(self) -> None:
         self.queue_name = ""
+        self._processed: dict[str, Processed] = {}
         self._settling: dict[str, Any] = {}
 
-    def processing(self, task: GivenTask, worker_id: str) -> AbstractContextManager[None]:
+    def processing(self, task: GivenTask, worker_id: str, run: TaskContext) -> AbstractContextManager[None]:
         """The handler runs inside; its own spans and submissions belong to this attempt."""
         if task.traceparent is None or not is_traced():
             return NOTHING
-        attributes = self._attributes(telemetry.PROCESS, task, worker_id)
-        return _processing(f"{telemetry.PROCESS} {self.queue_name}", _context_of(task), attributes)
+        return self._processing(task, worker_id, run)
+
+    @contextlib.contextmanager
+    def _processing(self, task: GivenTask, worker_id: str, run: TaskContext) -> Generator[None]:
+        from opentelemetry.trace import SpanKind, get_tracer, use_span
+
+        span = get_tracer(telemetry.SCOPE).start_span(
+            f"{telemetry.PROCESS} {self.queue_name}",
+            context=(context := _context_of(task)),
+            kind=SpanKind.CONSUMER,
+            attributes=self._attributes(telemetry.PROCESS, task, worker_id),
+        )
+        try:
+            with _inside(context), use_span(span, record_exception=False, set_status_on_exception=False):
+                yield
+        except BaseException as error:
+            if not run.is_cancelled:
+                _fail(span, error_code(error), words_of(error))
+                span.add_event(telemetry.EXCEPTION_EVENT, _described(error))
+            raise
+        finally:
+            self._keep(task.lease, Processed(span, time.time_ns()))
+
+    def _keep(self, lease: str, processed: Processed) -> None:
+        """Until its result is settled: the execution that it hangs under is not told before."""
+        if len(self._processed) < MAX_SETTLING:
+            self._processed[lease] = processed
+        else:
+            processed.span.end(processed.ended_ns)
 
     def begin_settling(self, task: GivenTask, worker_id: str) -> None:
         """A result is ready to be told."""
         if task.traceparent is None or not is_traced() or len(self._settling) >= MAX_SETTLING:
             return
-        from opentelemetry.trace import SpanKind, get_tracer
+        from opentelemetry.trace import SpanKind, get_tracer, set_span_in_context
 
+        processed = self._processed.get(task.lease)
         self._settling[task.lease] = get_tracer(telemetry.SCOPE).start_span(
             f"{telemetry.SETTLE} {self.queue_name}",
-            context=_context_of(task),
+            context=set_span_in_context(processed.span) if processed else _context_of(task),
             kind=SpanKind.CLIENT,
             attributes=self._attributes(telemetry.SETTLE, task, worker_id),
         )
 
     def end_settling(self, lease: str, problem: str = "") -> None:
         """The service has taken it, or refused it for good."""
+        self.drop(lease)
         span = self._settling.pop(lease, None) if self._settling else None
         if span is None:
             return
-        if problem:
-            from opentelemetry.trace import StatusCode
-
-            span.set_attribute(telemetry.ERROR_TYPE, problem)
-            span.set_status(StatusCode.ERROR, problem)
+        if problem in SUPERSEDED:
+            span.set_attribute(telemetry.REFUSAL, problem)
+        elif problem:
+            _fail(span, problem, problem)
         span.end(time.time_ns())
+
+    def drop(self, lease: str) -> None:
+        """Nothing more will be told about it."""
+        if processed := self._processed.pop(lease, None):
+            processed.span.end(processed.ended_ns)
+
+    def end(self) -> None:
+        """What the service never heard of is sent all the same."""
+        for lease in list(self._processed):
+            self.drop(lease)
 
     def _attributes(self, operation: str, task: GivenTask, worker_id: str) -> dict[str, str | int]:
         return {
@@ -89,12 +139,12 @@ def carrier() -> dict[str, str]:
     return found
 
 
-def mark_failed() -> None:
+def mark_failed(code: str) -> None:
     """The span this code is in, where no exception will say so."""
     if is_traced():
-        from opentelemetry.trace import StatusCode, get_current_span
+        from opentelemetry.trace import get_current_span
 
-        get_current_span().set_status(StatusCode.ERROR)
+        _fail(get_current_span(), code, code)
 
 
 def resumed(carried: Mapping[str, str]) -> AbstractContextManager[None]:
@@ -102,15 +152,20 @@ def resumed(carried: Mapping[str, str]) -> AbstractContextManager[None]:
     return _inside(_extracted(carried)) if carried and is_traced() else NOTHING
 
 
-@contextlib.contextmanager
-def _processing(name: str, context: "Context", attributes: dict[str, str | int]) -> Generator[None]:
-    from opentelemetry.trace import SpanKind, get_tracer
+def _described(error: BaseException) -> dict[str, str]:
+    """The SDK's own way raises where the words of an exception cannot be had."""
+    return {
+        telemetry.EXCEPTION_TYPE: type(error).__qualname__,
+        telemetry.EXCEPTION_MESSAGE: words_of(error),
+        telemetry.EXCEPTION_STACKTRACE: traceback_of(error),
+    }
 
-    with (
-        _inside(context),
-        get_tracer(telemetry.SCOPE).start_as_current_span(name, kind=SpanKind.CONSUMER, attributes=attributes),
-    ):
-        yield
+
+def _fail(span: Any, kind: str, message: str) -> None:
+    from opentelemetry.trace import StatusCode
+
+    span.set_attribute(telemetry.ERROR_TYPE, kind)
+    span.set_status(StatusCode.ERROR, message)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """Spans of a task's life, told from its transitions: what each ended, timed by the store's own clock.
 
-A task whose trace is not sampled is skipped after one look at its flag. Phases hang under the life they belong to,
-which is told when it ends: a tree is whole once its task is finished.
+A task whose trace is not sampled is skipped after one look at its flag. Phases and the life itself hang under the span
+that sent the task, which has been there all along: a tree is whole at every moment, also while its task waits for days.
 """
 
 import functools
@@ -10,17 +10,23 @@ from collections.abc import Sequence
 from tideq.queue_core import telemetry
 from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.trace_context import (
+    TraceParent,
     execution_span_id,
     is_sampled,
     lifecycle_span_id,
     parse_traceparent,
     phase_span_id,
+    revival_span_id,
 )
 from tideq.queue_core.tracing import INTERNAL, Attributes, Shape, Span, SpanError, Tracing
 from tideq.workers.monitor.journal.alike import Alike
 from tideq.workers.monitor.journal.transition import Transition
 
 NS = 1_000_000
+LEAST_NS = 1_000
+"""A span of no length is taken for a broken one."""
+ALWAYS_TOLD = (telemetry.SPAN_EXECUTING, telemetry.SPAN_LIFECYCLE)
+"""However short: what the worker did hangs under the one, and the other says how it ended."""
 UNSUCCESSFUL = (TaskState.FAILED, TaskState.DEAD_LETTER)
 NOT_THE_TASKS_FAULT = (Reason.SUCCEEDED, Reason.RELEASED, Reason.CANCELLED, Reason.CLAIMED, Reason.STARTED)
 MAX_MESSAGE_CHARACTERS = 1_000
@@ -62,19 +68,24 @@ class LifeSpans:
         if not phases or (sender := known_sender(traceparent)) is None:
             return
         task_id = transition.task_id
-        life, shapes, error = lifecycle_span_id(task_id, transition.life), self._shapes(transition), _error(transition)
+        shapes, error = self._shapes(transition), _error(transition)
         own = {telemetry.MESSAGING_MESSAGE_ID: task_id}
+        # The sender's span began within that millisecond: nothing is to begin before it.
+        least_ns = (transition.created_ms + 1) * NS - 1
         for name, began_ms, ended_ms in phases:
-            is_life = name == telemetry.SPAN_LIFECYCLE
+            if began_ms == ended_ms and name not in ALWAYS_TOLD:
+                continue
+            is_life, began_ns = name == telemetry.SPAN_LIFECYCLE, max(began_ms * NS, least_ns)
             span = Span(
                 shapes[name],
-                sender.child(life if is_life else _span_id(transition, name)),
-                sender.span_id if is_life else life,
-                began_ms * NS,
-                ended_ms * NS,
+                sender.child(_span_id(transition, name)),
+                sender.span_id,
+                began_ns,
+                max(ended_ms * NS, began_ns + LEAST_NS),
                 own,
                 error if error and _has_failed(transition, is_life=is_life) else None,
                 tracestate,
+                _links(transition, sender) if is_life else (),
             )
             self._tracing.record(span)
 
@@ -91,7 +102,16 @@ class LifeSpans:
         return {**known, telemetry.MESSAGING_CLIENT_ID: transition.worker_id} if transition.worker_id else known
 
 
+def _links(transition: Transition, sender: TraceParent) -> tuple[TraceParent, ...]:
+    """To the retry or replay that began it, which in turn names the request that asked for it."""
+    if not transition.is_revived:
+        return ()
+    return (sender.child(revival_span_id(transition.task_id, transition.life)),)
+
+
 def _span_id(transition: Transition, name: str) -> str:
+    if name == telemetry.SPAN_LIFECYCLE:
+        return lifecycle_span_id(transition.task_id, transition.life)
     if name == telemetry.SPAN_EXECUTING:
         return execution_span_id(transition.task_id, transition.attempt)
     return phase_span_id(transition.task_id, transition.version, name)

@@ -48,6 +48,7 @@ FROM = {
     b"replayed": TaskState.DEAD_LETTER,
 }
 """Found by the bytes of a reason: looking up a member of an enumeration calls Python code to hash it."""
+MINUTE_MS = 60_000
 GAVE_ITS_NUMBER_BACK = (b"assignment_lapsed", b"never_started", b"released")
 ENDS = {state.encode() for state in TERMINAL}
 
@@ -161,6 +162,28 @@ class Transition:
         return self._record[ELIGIBLE].decode()
 
     @property
+    def created_ms(self) -> int:
+        """When the task was first submitted, in whichever life."""
+        return int(self._record[CREATED])
+
+    @property
+    def is_revived(self) -> bool:
+        """Whether this life began with a retry or replay by hand, and not with a submission, maybe of a scheduled task.
+
+        The age counts from the minute of either. Within one minute of the submission the number of attempts decides:
+        wrong only for a life without fresh budgets or one cancelled before its first start, which then seems to begin
+        with the submission.
+        """
+        record = self._record
+        eligible = record[ELIGIBLE]
+        if not eligible or record[QUEUED] == eligible:
+            return bool(eligible)
+        minute = int(eligible) // MINUTE_MS
+        if minute != self.created_ms // MINUTE_MS:
+            return int(record[AGE_BUCKET].rpartition(b":")[2]) == minute
+        return int(record[ATTEMPT]) > int(record[RETRIES]) + int(record[LOSSES]) + 1
+
+    @property
     def is_end(self) -> bool:
         return self._record[STATE] in ENDS and self._record[REASON] != b"purged"
 
@@ -197,7 +220,8 @@ class Transition:
         elif source is TaskState.QUEUED:
             phases += self._waits()
         if self.is_end:
-            phases.append(Phase(SPAN_LIFECYCLE, int(self._record[CREATED]), int(self._record[ENDED])))
+            began_ms = int(self._record[ELIGIBLE if self.is_revived else CREATED])
+            phases.append(Phase(SPAN_LIFECYCLE, began_ms, int(self._record[ENDED])))
         return phases
 
     def _waits(self) -> Iterator[Phase]:
