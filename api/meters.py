@@ -52,7 +52,7 @@ class Meters:
     def note_refusal(self, error: Exception) -> None:
         self.refusals[problem_of(error)[0].type.removeprefix(TYPE_PREFIX)] += 1
 
-    def readings(self, waiting_poll_count: int = 0) -> Readings:
+    def readings(self, waiting_poll_count: int = 0, skipped_event_count: int = 0) -> Readings:
         own = (self.process,)
         told: dict[str, Reading] = {
             "tideq_claim_duration_seconds": self.claims,
@@ -62,6 +62,7 @@ class Meters:
             "tideq_event_listeners_cut_off_total": self.cut_off_count,
             "tideq_event_listeners": self.listener_count,
             "tideq_waiting_polls": waiting_poll_count,
+            "tideq_events_skipped_total": skipped_event_count,
         }
         refusals: dict[Labels, Reading] = {(*own, problem): count for problem, count in self.refusals.items()}
         return {

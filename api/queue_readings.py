@@ -26,6 +26,7 @@ TOTALS: dict[str, tuple[str, ...]] = {
     "tideq_tasks_dead_lettered_total": ("dead_letters",),
     "tideq_tasks_retried_total": ("retries",),
     "tideq_circuits_opened_total": ("circuits_opened",),
+    "tideq_tasks_set_aside_total": ("unreadable",),
 }
 
 
@@ -84,6 +85,7 @@ def _queue(stats: Stats, priorities: Mapping[str, Priority], types: TypeNames) -
             tideq_queue_due_tasks=stats.due_count,
             tideq_queue_paused=int(_is_paused(stats, WHOLE_QUEUE)),
             tideq_dead_letters=stats.dead_letter_count,
+            tideq_unreadable_tasks=stats.unreadable_count,
             tideq_outbox_entries=stats.outbox_length,
         ),
     }

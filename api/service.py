@@ -94,7 +94,8 @@ class Service:
 
     def readings(self) -> Readings:
         """What this process counts."""
-        return self.meters.readings(self.wakeups.sleeping_count)
+        skipped_count = sum(outbox.skipped_count for outbox in self.outboxes)
+        return self.meters.readings(self.wakeups.sleeping_count, skipped_count)
 
     @contextlib.asynccontextmanager
     async def with_siblings(self, folder: Path | None) -> AsyncGenerator[None]:

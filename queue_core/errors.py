@@ -205,6 +205,17 @@ class StoreReplaced(Unavailable):
         self.found = found
 
 
+class StoreTooNew(Unavailable):
+    code = "store-too-new"
+
+    def __init__(self, found: str) -> None:
+        super().__init__(
+            f"the store is written in format {found}, which this version of tideq does not know: "
+            "run the version that raised it, or a later one"
+        )
+        self.found = found
+
+
 class StoreUnavailable(Unavailable):
     code = "store-unavailable"
 

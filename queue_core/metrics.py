@@ -44,6 +44,8 @@ METRICS: dict[str, Metric] = {
     "tideq_queue_due_tasks": Metric("gauge", "Tasks that fell due and nobody has recovered yet."),
     "tideq_queue_paused": Metric("gauge", "Whether the whole queue is paused."),
     "tideq_queue_type_paused": Metric("gauge", "Task types that are paused.", ("task_type",)),
+    "tideq_unreadable_tasks": Metric("gauge", "Live tasks set aside because this version cannot read them."),
+    "tideq_tasks_set_aside_total": Metric("counter", "Times a task was set aside because it could not be read."),
     "tideq_dead_letters": Metric("gauge", "Tasks given up and kept."),
     "tideq_outbox_entries": Metric("gauge", "Entries of the outbox, history's backlog among them."),
     "tideq_outbox_limit_entries": Metric("gauge", "Entries of the outbox above which submissions are refused."),
@@ -76,6 +78,7 @@ METRICS: dict[str, Metric] = {
     "tideq_undelivered_answers_total": Metric("counter", "Answers with tasks that reached nobody.", ("process",)),
     "tideq_event_listeners_cut_off_total": Metric("counter", "Listeners that did not keep up.", ("process",)),
     "tideq_event_listeners": Metric("gauge", "Open event streams.", ("process",)),
+    "tideq_events_skipped_total": Metric("counter", "Events that listeners missed, being unreadable.", ("process",)),
     "tideq_waiting_polls": Metric("gauge", "Polls that wait for work.", ("process",)),
     # What tasks go through, told by whichever monitor read it in the outbox.
     "tideq_transitions_total": Metric("counter", "Transitions.", ("process", "source", "target", "reason")),
@@ -92,6 +95,7 @@ METRICS: dict[str, Metric] = {
     "tideq_journal_gaps_total": Metric(
         "counter", "Times transitions were trimmed before they were told.", ("process",)
     ),
+    "tideq_journal_skipped_total": Metric("counter", "Transitions that could not be read.", ("process",)),
     "tideq_worker_probes_total": Metric("counter", "Probes of workers' health.", ("process", "outcome")),
     "tideq_dead_letter_alarms_total": Metric(
         "counter", "Ways to die that were new, or became frequent.", ("process", "kind")

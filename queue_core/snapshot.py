@@ -29,6 +29,10 @@ class Snapshot(msgspec.Struct, frozen=True):
     lane_names: dict[int, str]
     dead: frozenset[str]
     held: dict[str, frozenset[str]]
+    unreadable: frozenset[str] = frozenset()
+    """Tasks whose records cannot be read: nothing else is known of them."""
+    set_aside: frozenset[str] = frozenset()
+    """Live tasks that left the set because of that, or did so when it was the case."""
 
 
 def violations(snapshot: Snapshot) -> list[str]:
@@ -44,10 +48,11 @@ def violations(snapshot: Snapshot) -> list[str]:
 
 def _membership(snapshot: Snapshot) -> Iterator[str]:
     """Each live task is in the set, each terminal one is not; dead letters are exactly the dead."""
-    for task_id in snapshot.queue.keys() - snapshot.records.keys():
+    for task_id in snapshot.queue.keys() - snapshot.records.keys() - snapshot.unreadable:
         yield f"{task_id} is in the set and has no record"
     for task_id, record in snapshot.records.items():
-        is_live, is_placed = record["state"] in LIVE, task_id in snapshot.queue
+        is_live = record["state"] in LIVE
+        is_placed = task_id in snapshot.queue or (is_live and task_id in snapshot.set_aside)
         if is_live != is_placed:
             yield f"{task_id} is {record['state']} and {'in' if is_placed else 'not in'} the set"
         if task_id not in snapshot.defined:
@@ -88,7 +93,9 @@ def _heads(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _counters(snapshot: Snapshot) -> Iterator[str]:
-    """Counts by state, by lane and state, and by age are what a recount gives."""
+    """Counts by state, by lane and state, and by age are what a recount gives, where every record can be read."""
+    if snapshot.unreadable:
+        return
     counts: Counter[str] = Counter()
     ages: Counter[str] = Counter()
     for record in snapshot.records.values():
@@ -110,6 +117,7 @@ def _holders(snapshot: Snapshot) -> Iterator[str]:
         if record["state"] in HELD:
             expected.setdefault(record["worker"], set()).add(task_id)
     for worker in expected.keys() | snapshot.held.keys():
-        wanted, held = expected.get(worker, set()), set(snapshot.held.get(worker, frozenset()))
+        wanted = expected.get(worker, set())
+        held = set(snapshot.held.get(worker, frozenset())) - snapshot.unreadable
         if wanted != held:
             yield f"worker {worker} holds {held}, records say {wanted}"

@@ -6,6 +6,7 @@ task record and in history: add members freely, never rename one.
 """
 
 from enum import StrEnum
+from typing import cast
 
 
 class TaskState(StrEnum):
@@ -85,3 +86,17 @@ class Reason(StrEnum):
 
     PURGED = "purged"
     """A person removed it, finished as it was."""
+
+
+STATES = {state.value: state for state in TaskState}
+REASONS = {reason.value: reason for reason in Reason} | {"": Reason.SUBMITTED}
+
+
+def state_named(word: str) -> TaskState:
+    """The member; a word that only a later version knows is passed on as it is, and equals no member."""
+    return STATES.get(word) or cast("TaskState", word)
+
+
+def reason_named(word: str) -> Reason:
+    """As `state_named`; empty is submitted."""
+    return REASONS.get(word) or cast("Reason", word)

@@ -10,7 +10,7 @@ from tideq.api.schemas.times import InstantIn, rfc3339
 from tideq.persistence.dead_letters.letters import DeadLetter, Pattern
 from tideq.persistence.reading.history import TransitionRow
 from tideq.persistence.reading.recall import Way
-from tideq.queue_core.states import Reason, TaskState
+from tideq.queue_core.states import Reason, TaskState, reason_named, state_named
 
 NextCursor = Annotated[str | None, about("Where the next page begins; null after the last.", None)]
 Total = Annotated[
@@ -143,7 +143,7 @@ def pattern_out(found: Pattern) -> PatternOut:
     return PatternOut(
         pattern=found.pattern,
         task_type=found.task_type,
-        reason=Reason(found.reason),
+        reason=reason_named(found.reason),
         message=found.message,
         count=found.dead_count,
         first_seen=rfc3339(found.first_seen_ms),
@@ -155,10 +155,10 @@ def pattern_out(found: Pattern) -> PatternOut:
 
 def _transition_out(row: TransitionRow) -> TransitionOut:
     return TransitionOut(
-        state=TaskState(row.state),
+        state=state_named(row.state),
         at=rfc3339(row.at_ms),
         version=row.version,
-        reason=Reason(row.reason),
+        reason=reason_named(row.reason),
         worker_id=row.worker_id,
         attempt=row.attempt,
         error=NULL if row.error is None else Raw(row.error.encode()),

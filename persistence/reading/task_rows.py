@@ -6,6 +6,7 @@ from typing import NamedTuple
 from tideq.persistence.database import Connection, statement
 from tideq.persistence.definitions import NOTHING, joined, packed, packed_record
 from tideq.queue_core.engine.queue import KeptTask
+from tideq.queue_core.engine.record import record_fields
 from tideq.queue_core.engine.views import task_of
 from tideq.queue_core.task import Definition, Task
 
@@ -37,7 +38,7 @@ class TaskRow(NamedTuple):
         return task_of(
             self.task_id,
             self.now_ms,
-            self.record.split("\x1f"),
+            record_fields(self.record, "\x1f"),
             _definition(self.task_type, (self.parameters or "").encode(), self.attributes),
             None if self.result is None else self.result.encode(),
             known if errors is None else errors,

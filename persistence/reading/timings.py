@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from tideq.persistence.database import Database, statement
 from tideq.persistence.schema.partitions import id_at
-from tideq.queue_core.engine.record import NAMES, Record
+from tideq.queue_core.engine.record import NAMES, Record, UnreadableRecord, record_fields
 
 MAX_SAMPLE = 1_000
 
@@ -28,15 +28,19 @@ class Timings:
                 statement("recent_records"), (id_at(created_from_ms), MAX_SAMPLE), prepare=True
             )
             rows = await found.fetchall()
-        return [timing for (record,) in rows if (timing := _timing(_record(record)))]
+        return [timing for (record,) in rows if (timing := _timing(record))]
 
 
 def _record(text: str) -> Record:
-    return Record(dict(zip(NAMES, text.split("\x1f")[:-1], strict=True)))
+    return Record(dict(zip(NAMES, record_fields(text, "\x1f"), strict=False)))
 
 
-def _timing(record: Record) -> Timing | None:
+def _timing(text: str) -> Timing | None:
     """Only a first attempt's wait is one in the queue: between attempts lie executions and delays."""
+    try:
+        record = _record(text)
+    except UnreadableRecord:
+        return None
     assigned, started, ended = (record.instant(f"{name}_ms") for name in ("assigned", "started", "ended"))
     if assigned is None or started is None or ended is None or record.number("attempt") != 1:
         return None

@@ -9,7 +9,7 @@ import structlog
 
 from tideq.persistence.database import Connection, statement
 from tideq.persistence.definitions import joined, pack_definition, unpack
-from tideq.queue_core.engine.record import Record, parse_record
+from tideq.queue_core.engine.record import Record, UnreadableRecord, parse_record
 from tideq.queue_core.engine.restoring import RestoredTask
 from tideq.queue_core.task import Definition
 from tideq.queue_core.task_id import is_task_id
@@ -30,11 +30,12 @@ async def parked_tasks(connection: Connection, partition: int) -> list[ParkedTas
     tasks: list[ParkedTask] = []
     for task_id, record, definition in rows:
         known = _readable(definition) if definition is not None else definitions.get(task_id)
-        if known is None:
+        read = _readable_record(record)
+        if known is None or read is None:
             log.error("a task with parked events cannot be put back", task_id=task_id)
         else:
             restored = RestoredTask(task_id, record, pack_definition(known), known.signature)
-            tasks.append(ParkedTask(parse_record(record), restored))
+            tasks.append(ParkedTask(read, restored))
     return tasks
 
 
@@ -47,4 +48,11 @@ def _readable(definition: bytes) -> Definition | None:
     try:
         return unpack(definition)
     except ValueError:
+        return None
+
+
+def _readable_record(packed: bytes) -> Record | None:
+    try:
+        return parse_record(packed)
+    except UnreadableRecord:
         return None

@@ -102,6 +102,9 @@ class Reconciliation:
         self._goes_on()
         found: list[Difference] = []
         for task_id, state, version in rows:
+            if task_id in records and records[task_id] is None:
+                # Perhaps written by a later version, and then newer than what history has: it stays as it is.
+                continue
             record = records.get(task_id)
             in_store = Standing(record.text("state"), record.number("version")) if record else None
             if in_store is None or in_store.version < version:

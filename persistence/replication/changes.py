@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from tideq.queue_core.engine.feed import Entry
-from tideq.queue_core.engine.record import NAMES
+from tideq.queue_core.engine.feed import Entry, entry_order
+from tideq.queue_core.engine.record import NAMES, without_number
 from tideq.queue_core.states import Reason
 
 STATE, VERSION, REASON, ENDED = map(NAMES.index, ("state", "version", "reason", "ended_ms"))
@@ -18,6 +18,8 @@ WORKER, ATTEMPT, AGE_BUCKET = map(NAMES.index, ("worker", "attempt", "age_bucket
 CREATED, IDEMPOTENCY = map(NAMES.index, ("created_ms", "idempotency"))
 SUBMITTED = Reason.SUBMITTED.encode()
 FIRST_VERSION = b"1"
+UNREADABLE = b"0\0"
+"""Before a record, it makes one of a format that nobody reads; behind it the record is as it came."""
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
@@ -32,26 +34,41 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def fields(self) -> list[bytes]:
-        """In the order of `NAMES`, and nothing after the last."""
-        return self.packed.split(b"\0")
+        """In the order of `NAMES`; behind them what only later versions know, and nothing after the last."""
+        return without_number(self.packed).split(b"\0")
 
     @property
     def state(self) -> bytes:
-        return self.packed.split(b"\0", STATE + 1)[STATE]
+        return without_number(self.packed).split(b"\0", STATE + 1)[STATE]
 
     @property
     def version(self) -> bytes:
-        return self.packed.split(b"\0", VERSION + 1)[VERSION]
+        return without_number(self.packed).split(b"\0", VERSION + 1)[VERSION]
+
+    @property
+    def known_version(self) -> int:
+        """0 where the record cannot be read."""
+        try:
+            return int(self.version)
+        except (ValueError, LookupError):
+            return 0
 
     @property
     def reason(self) -> bytes:
-        return self.packed.split(b"\0", REASON + 1)[REASON] or SUBMITTED
+        return without_number(self.packed).split(b"\0", REASON + 1)[REASON] or SUBMITTED
 
 
 def changes_in(entry: Entry) -> list[Change]:
-    """In the order they happened."""
+    """In the order they happened. Of an entry that cannot be read every event is one that cannot be."""
     entry_id, fields = entry
-    now_ms, epoch, body_of = int(fields[b"now_ms"]), int(fields[b"epoch"]), fields.get
+    try:
+        now_ms, epoch, body_of = int(fields[b"now_ms"]), int(fields[b"epoch"]), fields.get
+    except (KeyError, ValueError):
+        return [
+            Change(entry_id, 0, entry_order(entry_id)[0], task_id, UNREADABLE + packed, None)
+            for task_id, packed in fields.items()
+            if len(task_id) == 36
+        ]
     return [
         Change(entry_id, epoch, now_ms, task_id, packed, body_of(task_id + b":body"))
         for task_id, packed in fields.items()

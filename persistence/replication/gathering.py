@@ -43,7 +43,7 @@ class Gathered(NamedTuple):
     """More is in the stream, as far as anybody knows."""
 
     def batch(self, before: Checkpoint) -> Batch:
-        newest = max(int(entry.fields[b"epoch"]) for entry in self.entries)
+        newest = max((change.epoch for change in self.changes), default=before.epoch)
         if newest > before.epoch:
             raise CheckpointMoved(f"the stream is of epoch {newest}, history of {before.epoch}")
         last, count = self.entries[-1], before.event_count + len(self.changes)
@@ -112,6 +112,8 @@ async def _with_definitions(feed: Feed, entries: Sequence[Entry], gathering: Gat
     definitions = await feed.definitions(wanted)
     if missing := [task_id for task_id in wanted if task_id not in definitions]:
         gone = await feed.absent(missing)
-        changes = [each for each in changes if each.task_id not in gone or each.reason == PURGED]
+        changes = [
+            each for each in changes if each.task_id not in gone or not each.known_version or each.reason == PURGED
+        ]
         rows = None
     return Gathered(entries, changes, definitions, rows, is_full)

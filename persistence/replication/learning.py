@@ -44,7 +44,7 @@ class Learning:
             if packed is not None and task_id in definitions
         ]
         unknown = [
-            each for each in changes if _is_lost(each, gap) and int(each.version) > versions.get(each.task_id, 0)
+            each for each in changes if each.known_version > versions.get(each.task_id, 0) and _is_lost(each, gap)
         ]
         await self._writer.learn(unknown, definitions)
         log.warning("history learned tasks from the store", count=len(unknown))

@@ -69,7 +69,7 @@ class Parking:
                 changes, definitions = await self._take(connection, task_id)
                 await writer.learn([_without_body(change) for change in changes[-1:]], definitions)
         for change in changes:
-            log.warning("history gave an event up", task_id=task_id, version=int(change.version))
+            log.warning("history gave an event up", task_id=task_id, version=change.known_version)
         await self._let_go(changes)
         return len(changes)
 

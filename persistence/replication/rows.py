@@ -36,6 +36,7 @@ from tideq.persistence.replication.copying import (
 )
 from tideq.persistence.replication.deaths import DeadLetter, dead_letter
 from tideq.persistence.terms import definition_terms, error_terms, read_error
+from tideq.queue_core.engine.record import without_number
 from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.task import Definition
 
@@ -49,6 +50,8 @@ EVENT_START, TASK_START = row_start(EVENT_COLUMNS), row_start(TASK_COLUMNS)
 PLAIN = NULL + text_field(NOTHING)
 """Neither a trace nor attributes."""
 BLOCK = 500
+LETTERS = ord("A")
+"""A record whose first byte lies below begins with the number of its format."""
 PURGED = Reason.PURGED.encode()
 REVIVED = (Reason.RETRIED.encode(), Reason.REPLAYED.encode())
 SEPARATED = bytes.maketrans(b"\0", b"\x1f")
@@ -100,8 +103,10 @@ class Rows:
         for change in changes:
             if change.entry_id is not entry_id:
                 entry_id, moment = change.entry_id, integer_field(change.epoch) + instant_field(change.now_ms)
-            task_id = change.task_id
-            state, version, _, _, _, _, attempt, _, worker, reason, _ = change.packed.split(b"\0", REASON + 1)
+            task_id, packed = change.task_id, change.packed
+            if packed[0] < LETTERS:
+                packed = without_number(packed)
+            state, version, _, _, _, _, attempt, _, worker, reason, _ = packed.split(b"\0", REASON + 1)
             look = (state, version, attempt, worker, reason)
             fields, effects = kinds.get(look) or self._meet(look)
             if effects:
@@ -221,7 +226,7 @@ class Rows:
     def _task_row(self, task_id: bytes, packed_definition: bytes) -> bytes:
         change, definition = self.latest[task_id], unpack(packed_definition)
         packed, body, parameters = change.packed, change.body, definition.parameters
-        fields, errors = packed.split(b"\0"), self.errors.get(task_id)
+        fields, errors = change.fields, self.errors.get(task_id)
         state, ended, key = fields[STATE], fields[ENDED], fields[IDEMPOTENCY]
         look = (
             definition.task_type,
@@ -288,8 +293,10 @@ def finished_in(changes: Iterable[Change], but_not: Collection[bytes]) -> list[t
     """Tasks that ended, with the version they ended in."""
     latest, finished = {change.task_id: change for change in changes}, list[tuple[str, int]]()
     for task_id, change in latest.items():
-        state, version, _ = change.packed.split(b"\0", VERSION + 1)
-        if state in TERMINAL and task_id not in but_not and (PURGED not in change.packed or change.reason != PURGED):
+        if task_id in but_not or not change.known_version:
+            continue
+        state, version, _ = without_number(change.packed).split(b"\0", VERSION + 1)
+        if state in TERMINAL and (PURGED not in change.packed or change.reason != PURGED):
             finished.append((task_id.decode(), int(version)))
     return finished
 

@@ -167,14 +167,14 @@ class Writer:
     async def _is_known(self, change: Change) -> bool:
         """Whether history has this very event: a stream may be read anew, from before what a backup knew."""
         known = await self._connection.execute(
-            statement("is_known"), (change.task_id.decode(), change.epoch, int(change.version), change.now_ms)
+            statement("is_known"), (change.task_id.decode(), change.epoch, change.known_version, change.now_ms)
         )
         row = await known.fetchone()
         return bool(row and row[0])
 
     async def _park(self, change: Change, definitions: Mapping[bytes, bytes], problem: str) -> None:
         self.parked.add(change.task_id)
-        task_id, version = change.task_id.decode(errors="replace"), int(change.version)
+        task_id, version = change.task_id.decode(errors="replace"), change.known_version
         log.error("history parked an event", task_id=task_id, version=version, problem=problem)
         place = (self._partition, change.epoch, change.entry_id, change.now_ms)
         values = (task_id, version, change.packed, change.body, definitions.get(change.task_id), problem)

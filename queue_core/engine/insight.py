@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from tideq.queue_core.engine.controls import Control, parse_control, parse_controls
-from tideq.queue_core.engine.record import parse_record
+from tideq.queue_core.engine.record import Record, UnreadableRecord, parse_record
 from tideq.queue_core.engine.replies import accepted, instant, number, pairs, text
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.lanes import serves, task_type_of, worker_profile
 from tideq.queue_core.snapshot import Snapshot
-from tideq.queue_core.states import TaskState
+from tideq.queue_core.states import TaskState, state_named
 
 K = TypeVar("K", str, int)
 MINUTE_MS = 60_000
@@ -55,6 +55,8 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """Recoveries by kind, since the store began."""
     clock_ahead_ms: int = 0
     """How far time is ahead of the store's clock, which went back; below zero while a jump forward is in doubt."""
+    unreadable_count: int = 0
+    """Live tasks that were set aside because they cannot be read."""
 
     @property
     def finished_last_minute(self) -> int:
@@ -115,9 +117,10 @@ class Insight:
         self._scripts = scripts
 
     async def stats(self) -> Stats:
-        (now, counts, ages, recent, rules, lane_names, fleet, dead_workers, dead, outbox, due, ready, totals, ahead) = (
-            accepted(await self._scripts.call("stats"))
+        (now, counts, ages, recent, rules, lane_names, fleet, dead_workers, dead, outbox, due, ready, *more) = accepted(
+            await self._scripts.call("stats")
         )
+        totals, ahead, unreadable = more
         counted = {field: int(value) for field, value in pairs(counts).items()}
         return Stats(
             now_ms=number(now),
@@ -136,6 +139,7 @@ class Insight:
             ages={_bucket(name): int(count) for name, count in pairs(ages).items()},
             totals={kind: int(count) for kind, count in pairs(totals).items()},
             clock_ahead_ms=number(ahead),
+            unreadable_count=number(unreadable),
         )
 
     async def backlog(self, task_types: Sequence[str] = (), capabilities: Sequence[str] = ()) -> Backlog:
@@ -147,13 +151,13 @@ class Insight:
 
     async def explain(self, task_id: str) -> Explanation:
         reply = await self._scripts.call("explain", task_id=task_id)
-        subject = (task_id,) if reply.word == "TASK_NOT_FOUND" else ()
+        subject = (task_id,) if reply.word in ("TASK_NOT_FOUND", "WRONG_STATE") else ()
         now, packed, score, place, global_place, lane, profiles, whole, own = accepted(reply, *subject)
         record, placed, signature = parse_record(packed), instant(score), text(lane)
         allowances = [_allowance(whole), _allowance(own)]
         return Explanation(
             task_id=task_id,
-            state=TaskState(record.text("state")),
+            state=state_named(record.text("state")),
             reason=record.text("reason"),
             rank=record.number("rank"),
             now_ms=number(now),
@@ -170,6 +174,10 @@ class Insight:
             allowed_at_ms=max((at for left, at in allowances if at is not None and left == 0), default=None),
         )
 
+    async def unreadable(self, limit: int = 1_000) -> list[str]:
+        """Live tasks that were set aside because this version cannot read them."""
+        return [text(each) for each in accepted(await self._scripts.call("unreadable", most=limit))[0]]
+
     async def ahead(self, task_id: str, rank: int, signature: str) -> tuple[int, int]:
         """How many ready tasks here go before one of another partition: of its lane, and of all."""
         in_lane, in_all = accepted(await self._scripts.call("ahead", task_id=task_id, rank=rank, signature=signature))
@@ -178,13 +186,14 @@ class Insight:
     async def snapshot(self) -> Snapshot:
         """Everything the invariants speak about, in one instant. Reads every task: for tests and the doctor."""
         reply = await self._scripts.call("snapshot")
-        now, queue, records, defined, heads, counts, ages, lane_names, dead, held = accepted(reply)
+        now, queue, records, defined, heads, counts, ages, lane_names, dead, held, set_aside = accepted(reply)
+        found = {text(records[i]): _record(records[i + 1]) for i in range(0, len(records), 2)}
         return Snapshot(
             now_ms=number(now),
             queue={task_id: int(float(score)) for task_id, score in pairs(queue).items()},
-            records={
-                task_id: parse_record(packed.encode()).values for task_id, packed in pairs(records).items() if packed
-            },
+            records={task_id: record.values for task_id, record in found.items() if record is not None},
+            unreadable=frozenset(task_id for task_id, record in found.items() if record is None),
+            set_aside=frozenset(map(text, set_aside)),
             defined=frozenset(text(task_id) for task_id in defined),
             heads={int(lane): int(float(rank)) for lane, rank in pairs(heads).items()},
             counts={field: int(value) for field, value in pairs(counts).items()},
@@ -193,6 +202,13 @@ class Insight:
             dead=frozenset(text(task_id) for task_id in dead),
             held={text(held[i]): frozenset(map(text, held[i + 1])) for i in range(0, len(held), 2)},
         )
+
+
+def _record(packed: bytes) -> Record | None:
+    try:
+        return parse_record(packed)
+    except UnreadableRecord:
+        return None
 
 
 def _by_type(counted: dict[str, int], lane_names: dict[str, str]) -> dict[str, int]:

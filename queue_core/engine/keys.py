@@ -23,7 +23,7 @@ KEYS: dict[str, KeyDoc] = {
     "meta": KeyDoc(
         "meta",
         "hash",
-        "epoch, last instant, steps of the clock, its offset, lanes version, memory pressure, end of expected wake-ups",
+        "epoch, format, last instant, steps of the clock, its offset, lanes version, memory pressure, end of waiting",
     ),
     "queue": KeyDoc("queue", "zset", "THE sorted set: every live task, by score"),
     "records": KeyDoc("records", "hash", "task id to record, the changing half of a task"),
@@ -35,6 +35,9 @@ KEYS: dict[str, KeyDoc] = {
     "lane_names": KeyDoc("lane_names", "hash", "lane number to lane signature"),
     "lane_idle": KeyDoc("lane_idle", "zset", "lanes that ran empty, by when"),
     "lane_quota": KeyDoc("lane_quota", "hash", "lanes opened today, by client"),
+    "retired_lanes": KeyDoc(
+        "retired_lanes", "zset", "what lanes stood for before they were given to another signature, by when that was"
+    ),
     "serving": KeyDoc(
         "serving", "hash", "worker profile to the lanes it serves, with the lanes version it was made for"
     ),
@@ -47,6 +50,9 @@ KEYS: dict[str, KeyDoc] = {
     "usage": KeyDoc("usage", "hash", "one of several partitions: tasks ever taken and given back under each limit"),
     "ledger": KeyDoc("ledger", "hash", "partition 0 of several: what each limit of the queue has let out"),
     "grants": KeyDoc("grants", "hash", "partition 0 of several: permits of calls that are under way, with a deadline"),
+    "unreadable": KeyDoc(
+        "unreadable", "zset", "live tasks set aside because they cannot be read, by when to look at them again"
+    ),
     "dead": KeyDoc("dead", "zset", "dead letters, by when they died"),
     "outbox": KeyDoc("outbox", "stream", "every transition, until history has it"),
     "haste": KeyDoc("haste", "stream", "the latest word of somebody who waits for history"),

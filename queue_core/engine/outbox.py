@@ -5,10 +5,11 @@ the stream by itself (`feed.py`) and acknowledges.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
+import structlog
 
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.lane_names import LaneNames
@@ -19,6 +20,8 @@ from tideq.queue_core.engine.store import store_errors
 PAGE_ENTRIES = 20
 WHOLE_ENTRY = 1_000_000
 """As a number within an entry, past all of them: none holds as many."""
+
+log = structlog.get_logger(__name__)
 POSITION = re.compile(r"(\d{1,15})-(\d{1,15})-(\d{1,7})", re.ASCII)
 
 
@@ -64,13 +67,30 @@ class Event(msgspec.Struct, frozen=True):
     partition: int = 0
 
 
-def parse_entry(entry_id: str, fields: Mapping[bytes, bytes], lanes: LaneNames, partition: int = 0) -> Iterator[Event]:
-    """The events of one stream entry, in the order they happened."""
-    now_ms, epoch, place = int(fields[b"now_ms"]), text(fields[b"epoch"]), end_of(entry_id)
+def parse_entry(
+    entry_id: str,
+    fields: Mapping[bytes, bytes],
+    lanes: LaneNames,
+    partition: int = 0,
+    on_skipped: Callable[[], None] = lambda: None,
+) -> Iterator[Event]:
+    """The events of one stream entry, in the order they happened. One that cannot be read is left out and logged."""
+    try:
+        now_ms, epoch, place = int(fields[b"now_ms"]), text(fields[b"epoch"]), end_of(entry_id)
+    except (KeyError, ValueError) as error:
+        log.error("outbox entry skipped", entry_id=entry_id, problem=repr(error))
+        on_skipped()
+        return
     names = (name for name in fields if b":" not in name and name not in (b"now_ms", b"epoch"))
     for number, name in enumerate(names, 1):
-        record = parse_record(fields[name])
-        task_type = lanes.task_type(record.text("lane"))
+        try:
+            record = parse_record(fields[name])
+            counted = record.number("version"), record.number("attempt"), record.instant("ended_ms")
+        except ValueError as error:
+            log.error("event skipped", entry_id=entry_id, task_id=text(name), problem=str(error))
+            on_skipped()
+            continue
+        task_type = lanes.task_type(record.text("lane"), counted[-1] or now_ms)
         yield Event(place._replace(number=number), now_ms, epoch, text(name), task_type, record, partition)
 
 
@@ -88,6 +108,8 @@ class Outbox:
 
     def __init__(self, client: Any, keys: Keys, partition: int = 0) -> None:
         self.partition = partition
+        self.skipped_count = 0
+        """Events that could not be read, and were passed on to nobody."""
         self._client = client
         self._stream = keys.key("outbox")
         self._lanes = LaneNames(client, keys)
@@ -135,8 +157,11 @@ class Outbox:
         return [
             event
             for entry_id, fields in entries
-            for event in parse_entry(entry_id, fields, self._lanes, self.partition)
+            for event in parse_entry(entry_id, fields, self._lanes, self.partition, self._note_skipped)
         ]
+
+    def _note_skipped(self) -> None:
+        self.skipped_count += 1
 
 
 def _texts(entries: list[tuple[bytes, Mapping[bytes, bytes]]]) -> Entries:

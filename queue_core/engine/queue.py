@@ -4,16 +4,17 @@ Each method is one script call: it packs arguments, and unpacks the reply or rai
 What a lease holder may say is in `attempts.py`; workers are in `fleet.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
+import structlog
 
 from tideq.queue_core.engine.checks import check_batch
 from tideq.queue_core.engine.clock import settled_time
 from tideq.queue_core.engine.gathering import Gathering
 from tideq.queue_core.engine.polls import Peek, Poll, Use, make_poll, parse_head, parse_use
-from tideq.queue_core.engine.record import NAMES
+from tideq.queue_core.engine.record import NAMES, without_number
 from tideq.queue_core.engine.replies import Outcome, accepted, instant, number, outcomes, text
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.engine.submission import (
@@ -38,6 +39,8 @@ STATE, ATTEMPT, LEASE, TIMEOUT_MS, VISIBLE_MS = map(
 )
 RANK = NAMES.index("rank")
 CLAIMED_END = max(STATE, ATTEMPT, LEASE, TIMEOUT_MS, VISIBLE_MS) + 1
+
+log = structlog.get_logger(__name__)
 
 
 class KeptTask(msgspec.Struct, frozen=True):
@@ -159,8 +162,9 @@ class Queue:
             not_after="" if not_after is None else not_after,
         )
         now, answer, again, state, serves, stops, handed, taken = accepted(reply)
-        read = _claimed if max_rank is None else _ranked
-        tasks = tuple(read(handed[i : i + 3]) for i in range(0, len(handed), 3))
+        tasks, unreadable = _handed(handed, _claimed if max_rank is None else _ranked)
+        if unreadable:
+            accepted(await self._scripts.call("set_aside", worker_id=poll.worker_id, rows=unreadable))
         return Claim(
             tasks=tasks,
             answer=number(answer),
@@ -362,18 +366,34 @@ def _all_of(known: Sequence[Submitted]) -> list[Submitted]:
     return [msgspec.structs.replace(each, task_id=own_id) for each, own_id in zip(known, ids, strict=True)]
 
 
+def _handed(
+    flat: Sequence[Any], read: Callable[[Sequence[Any]], ClaimedTask]
+) -> tuple[tuple[ClaimedTask, ...], list[str]]:
+    """The tasks that can be read, and id and lease of each that cannot: those are not handed to anybody."""
+    tasks: list[ClaimedTask] = []
+    unreadable: list[str] = []
+    for at in range(0, len(flat), 3):
+        try:
+            tasks.append(read(flat[at : at + 3]))
+        except ValueError as error:
+            task_id, packed, _ = flat[at : at + 3]
+            log.error("task set aside", task_id=text(task_id), problem=str(error))
+            unreadable += (text(task_id), text(without_number(packed)).split("\0", CLAIMED_END)[LEASE])
+    return tuple(tasks), unreadable
+
+
 def _ranked(parts: Sequence[Any]) -> ClaimedTask:
-    rank = text(parts[1]).split("\0", RANK + 1)[RANK]
+    rank = text(without_number(parts[1])).split("\0", RANK + 1)[RANK]
     return msgspec.structs.replace(_claimed(parts), rank=int(rank))
 
 
 def _claimed(parts: Sequence[Any]) -> ClaimedTask:
     task_id, packed, definition = parts
     # Only the head of the record: reading all of it takes four times as long, for twenty values nobody asks for here.
-    values = text(packed).split("\0", CLAIMED_END)
+    values = text(without_number(packed)).split("\0", CLAIMED_END)
     return ClaimedTask(
         task_id=text(task_id),
-        definition=unpack_definition(definition),
+        definition=unpack_definition(definition or b""),
         attempt=int(values[ATTEMPT]),
         lease=values[LEASE],
         timeout_ms=int(values[TIMEOUT_MS]),

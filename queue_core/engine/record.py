@@ -1,15 +1,21 @@
 """The task record: the changing half of a task, packed into one text of zero-terminated fields.
 
-The lists below are the one definition of it: the scripts' `unpack_record` and `pack_record` are generated from it,
-and Python reads records with it. The records of all live tasks are one hash, so a script reads and writes those of a
-whole batch in two calls; what else was measured is in docs/layouts.md.
+The lists below are the one definition of it: the scripts' codec is generated from it, and Python reads records with it.
+The records of all live tasks are one hash, so a script reads and writes those of a whole batch in two calls; what else
+was measured is in docs/layouts.md.
 
-Persisted, in the store and in every outbox event. To change it safely: append a field, and treat an empty
-text as "written before this field existed". Never remove, reorder or reuse one.
+Persisted, in the store, in every outbox event and in history's rows. Format 1 begins with the state; every later format
+begins with its number, which no state does, so one look at the first field tells them apart. Format 2 has the same
+fields behind its number. Which of them is written says `format` in the store's `meta` (see `store_format.py`); both
+are read everywhere.
+
+To change it safely: append a field, with the default that a record written before it is read with. A version that
+does not know the field keeps it byte for byte. Never remove, reorder or reuse one. Any other change is a new format.
 """
 
 from typing import NamedTuple
 
+from tideq.queue_core.engine.store_format import READABLE_FORMATS
 from tideq.queue_core.states import Reason
 
 
@@ -17,6 +23,8 @@ class Field(NamedTuple):
     name: str
     kind: str
     meaning: str
+    default: str = ""
+    """What it is read as in a record that was written before the field existed."""
 
 
 HOT = (
@@ -54,6 +62,15 @@ COLD = (
 
 RECORD = HOT + COLD
 NAMES = tuple(field.name for field in RECORD)
+FIRST_COUNT = 24
+"""Fields of the first release: a record with fewer is damaged."""
+DEFAULTS = [field.default for field in RECORD]
+SPLIT_COUNT = len(RECORD) + 1
+"""Parts that a record of format 1 with exactly these fields falls into: nothing follows the last separator."""
+
+
+class UnreadableRecord(ValueError):
+    """Damaged, or written in a format that this version does not know."""
 
 
 class Record(NamedTuple):
@@ -80,25 +97,84 @@ class Record(NamedTuple):
 
 
 def parse_record(packed: bytes) -> Record:
-    values = dict(zip(NAMES, packed.decode().split("\0")[:-1], strict=True))
+    """Raises UnreadableRecord."""
+    try:
+        fields = record_fields(packed.decode())
+    except UnicodeDecodeError as error:
+        raise UnreadableRecord("a record is not text") from error
+    values = dict(zip(NAMES, fields, strict=False))
     return Record({**values, "reason": values["reason"] or Reason.SUBMITTED})
 
 
-def lua_codec() -> str:
-    """Lua source of `unpack_record(text) -> table` and `pack_record(table) -> text`.
+def record_fields(text: str, separator: str = "\0") -> list[str]:
+    """The fields in the order of `NAMES`, and an empty text behind the last; raises UnreadableRecord."""
+    fields = text.split(separator)
+    if len(fields) == SPLIT_COUNT and not fields[0].isdigit():
+        return fields
+    return _completed(text.split(separator, 1)[1].split(separator) if _format_of(fields[0]) > 1 else fields)
 
-    Cold fields are unpacked the first time one is read or set (`__index` and `__newindex` fire only for names the
-    table does not have). `struct.unpack` splits in a third of the instructions a pattern takes; fakeredis has none.
+
+def _format_of(first_field: str) -> int:
+    number = int(first_field) if first_field.isdecimal() and first_field.isascii() else 1
+    if number not in READABLE_FORMATS:
+        raise UnreadableRecord(f"a record has format {number}, which this version does not know")
+    return number
+
+
+def _completed(fields: list[str]) -> list[str]:
+    """Without the fields that this version does not know; with the defaults of those that the record does not have."""
+    *known, end = fields
+    if len(known) < FIRST_COUNT or end:
+        raise UnreadableRecord(f"a record has {len(known)} whole fields, not {FIRST_COUNT} or more")
+    return [*known[: len(NAMES)], *DEFAULTS[len(known) :], ""]
+
+
+def without_number(packed: bytes) -> bytes:
+    """A record that begins with its state, whatever its format; raises UnreadableRecord.
+
+    For those that look at some fields of very many records: it costs the usual record one comparison.
+    """
+    if not packed[:1].isdigit():
+        return packed
+    number, _, rest = packed.partition(b"\0")
+    _format_of(number.decode())
+    return rest
+
+
+def lua_codec() -> str:
+    """Lua source of `unpack_record(text) -> table`, `has_cold(table)` and `pack_record(table) -> text`.
+
+    Unpacking raises what cannot be split; `read_record` in load_task.lua is what scripts call. Cold fields are unpacked
+    the first time one is read or set (`__index` and `__newindex` fire only for names the table does not have);
+    `has_cold` says whether they can be, before anything relies on them. `struct.unpack` splits in a third of the
+    instructions a pattern takes; fakeredis has none.
     """
     hot, cold = [field.name for field in HOT], [field.name for field in COLD]
     thawed = "\n  ".join(f"rawset(task, '{field.name}', {_read(field)})" for field in COLD)
+    first_cold = FIRST_COUNT - len(HOT)
+    later = ", ".join(f"'{field.default}'" for field in COLD[first_cold:])
+    cold_numbers = " and ".join(f"task.{field.name}" for field in COLD if field.kind == "int")
+    formats = ", ".join(f"['{number}'] = '{_beginning(number)}'" for number in READABLE_FORMATS)
+    is_numbered = " or ".join(f"state == '{number}'" for number in READABLE_FORMATS if number > 1)
     return f"""
 local split = rawget(_G, 'struct') and struct.unpack or function(format, text)
-  return string.match(text, '^' .. string.rep('([^%c]*)%c', #format) .. '()')
+  return string.match(text, '^' .. string.rep('([^%z]*)%z', #format) .. '()')
+end
+local later_defaults = {{{later}}}
+local function completed(cold)
+  local _, count = string.gsub(cold, '%z', '')
+  for i = count - {first_cold - 1}, #later_defaults do cold = cold .. later_defaults[i] .. '\\0' end
+  return cold
 end
 local function thaw(task)
-  local {", ".join(cold)} = split('{"s" * len(cold)}', task.cold)
+  local _, {", ".join(cold)}, tail_at = pcall(split, '{"s" * len(cold)}', task.cold)
+  if not tail_at then
+    task.cold = completed(task.cold)
+    {", ".join(cold)}, tail_at = split('{"s" * len(cold)}', task.cold)
+  end
+  local tail = string.sub(task.cold, tail_at)
   task.cold = false
+  rawset(task, 'tail', tail)
   {thawed}
 end
 local record_type = {{
@@ -107,13 +183,22 @@ local record_type = {{
 }}
 local function unpack_record(packed)
   local {", ".join(hot)}, cold_at = split('{"s" * len(hot)}', packed)
+  if {is_numbered} then return unpack_record(string.sub(packed, #state + 2)) end
   local cold = string.sub(packed, cold_at)
   return setmetatable({{{", ".join(f"{name} = {name}" for name in hot)}, cold = cold}}, record_type)
 end
+local function has_cold(task)
+  return (not task.cold or pcall(thaw, task)) and {cold_numbers} and true
+end
+local format_numbers, format_number = {{{formats}}}, ''
 local function pack_record(task)
-  return {_joined(hot)} .. (task.cold or ({_joined(cold)}))
+  return format_number .. {_joined(hot)} .. (task.cold or ({_joined(cold)} .. (task.tail or '')))
 end
 """
+
+
+def _beginning(number: int) -> str:
+    return "" if number == 1 else f"{number}\\0"
 
 
 def _read(field: Field) -> str:

@@ -39,6 +39,7 @@ class Refusal(NamedTuple):
 
 REFUSALS = {
     "EPOCH_MISMATCH": Refusal(errors.StoreReplaced, (text,)),
+    "NEWER_FORMAT": Refusal(errors.StoreTooNew, (text,)),
     "IDEMPOTENCY_CONFLICT": Refusal(errors.IdempotencyConflict, (text,)),
     "RANK_OUT_OF_RANGE": Refusal(errors.RankOutOfRange, (text, number)),
     "QUEUE_FULL": Refusal(errors.QueueFull, (number, number, number)),

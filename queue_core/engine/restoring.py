@@ -8,6 +8,8 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import structlog
+
 from tideq.queue_core.engine.belongings import put_belongings
 from tideq.queue_core.engine.clock import settled_time
 from tideq.queue_core.engine.feed import Feed, last_entry_id
@@ -15,11 +17,13 @@ from tideq.queue_core.engine.identity import Bearing, bearing_of
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.policy import scripts_for
 from tideq.queue_core.engine.reconnecting import connect_anew
-from tideq.queue_core.engine.record import Record, parse_record
+from tideq.queue_core.engine.record import Record, UnreadableRecord, parse_record
 from tideq.queue_core.engine.replies import accepted, text
 from tideq.queue_core.engine.store import node_of, store_errors
 from tideq.queue_core.errors import StoreUnavailable
 from tideq.queue_core.settings import QueueSettings
+
+log = structlog.get_logger(__name__)
 
 SEAL = "closed:"
 LANES_PER_EPOCH = 1_000_000
@@ -142,7 +146,8 @@ class Restoration:
         reply = await self._scripts.call(
             "restore", rows=rows, grace_ms=grace_ms, client_id="history", max_new_lanes=2_047
         )
-        accepted(reply)
+        for task_id in accepted(reply)[1]:
+            log.error("task not restored: its record cannot be read; history keeps it", task_id=text(task_id))
 
     async def put_errors(self, errors: Mapping[str, Mapping[int, bytes]]) -> None:
         """What earlier attempts failed with, by task and attempt."""
@@ -174,12 +179,20 @@ class Restoration:
         """By the store's clock, whether the store is open or not; waits while a jump of it is in doubt."""
         return await settled_time(self._scripts)
 
-    async def records(self, task_ids: Sequence[str]) -> dict[str, Record]:
+    async def records(self, task_ids: Sequence[str]) -> dict[str, Record | None]:
+        """Of those tasks that the store has; None where the record cannot be read."""
         with store_errors():
             packed = await self._client.hmget(self._keys.key("records"), task_ids)
-        return {task_id: parse_record(each) for task_id, each in zip(task_ids, packed, strict=True) if each}
+        return {task_id: _readable(each) for task_id, each in zip(task_ids, packed, strict=True) if each}
 
     async def known_ids(self) -> list[str]:
         """Every task the store has, live or finished lately."""
         with store_errors():
             return [text(task_id) for task_id in await self._client.hkeys(self._keys.key("records"))]
+
+
+def _readable(packed: bytes) -> Record | None:
+    try:
+        return parse_record(packed)
+    except UnreadableRecord:
+        return None

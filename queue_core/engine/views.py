@@ -4,23 +4,38 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import structlog
 
+from tideq.queue_core.engine.record import record_fields
 from tideq.queue_core.engine.replies import instant, text
 from tideq.queue_core.engine.submission import unpack_definition
-from tideq.queue_core.states import Reason, TaskState
+from tideq.queue_core.states import reason_named, state_named
 from tideq.queue_core.task import Definition, Progress, Task
 
-STATES = {state.value: state for state in TaskState}
-REASONS = {reason.value: reason for reason in Reason} | {"": Reason.SUBMITTED}
+UNREADABLE = "unreadable"
+"""The state that scripts report of a task whose record they cannot read."""
+
+log = structlog.get_logger(__name__)
 
 
 def task_view(task_id: str, now_ms: int, row: Any) -> Task | None:
-    """A row of `read.lua`: score, place in lane, record, definition, result, and the notes as a flat list."""
+    """A row of `read.lua`: score, place in lane, record, definition, result, and the notes as a flat list.
+
+    None for a task that the store does not have, or that cannot be read: history may have what it was before.
+    """
+    try:
+        return _read_view(task_id, now_ms, row)
+    except ValueError as error:
+        log.warning("task not read", task_id=task_id, problem=str(error))
+        return None
+
+
+def _read_view(task_id: str, now_ms: int, row: Any) -> Task | None:
     score, position, packed, definition, result, flat = row
     if not packed:
         return None
     notes: dict[str, bytes] = {text(flat[i]): flat[i + 1] for i in range(0, len(flat), 2)}
-    fields, placed = packed.decode().split("\0"), instant(score)
+    fields, placed = record_fields(packed.decode()), instant(score)
     task = task_of(task_id, now_ms, fields, unpack_definition(definition), result or None, _errors(notes))
     return msgspec.structs.replace(
         task,
@@ -40,8 +55,9 @@ def task_of(
 ) -> Task:
     """What a record's fields and a definition say by themselves, whoever kept them.
 
-    All fields at once, by the record's names in its order, which a test compares: looking up one after the other takes
-    three times as long, and that is most of what a page of tasks takes.
+    Raises ValueError where one is not what it must be. All fields at once, by the record's names in its order, which a
+    test compares: looking up one after the other takes three times as long, and that is most of what a page of tasks
+    takes.
     """
     (
         state, version, lane, visible_ms, age_bucket, timeout_ms, attempt, _lease, worker, reason, assigned_ms,
@@ -52,8 +68,8 @@ def task_of(
     return Task(
         task_id=task_id,
         definition=definition,
-        state=STATES[state],
-        reason=REASONS[reason],
+        state=state_named(state),
+        reason=reason_named(reason),
         version=int(version),
         rank=int(rank),
         lane=int(lane),

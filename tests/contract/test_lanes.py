@@ -4,6 +4,7 @@ import pytest
 
 from tests.contract.situations import claimed_ids
 from tests.kit import Kit
+from tideq.queue_core.engine.outbox import Outbox
 from tideq.queue_core.errors import LanesExhausted, TooManyNewLanes
 from tideq.queue_core.score import MAX_LANES
 from tideq.queue_core.settings import Admission, QueueSettings
@@ -76,6 +77,23 @@ async def test_a_lane_empty_for_an_hour_is_given_to_another_signature(kit: Kit) 
     await kit.worker(task_types=("newcomer",))
     assert (await kit.read(task_id)).lane == 5
     assert await claimed_ids(kit) == [task_id]
+
+
+async def test_events_of_a_lane_given_away_keep_the_type_it_stood_for(kit: Kit) -> None:
+    """Also one that comes after it was given away: a finished task goes on naming its lane by the number."""
+    task_ids = await exhaust_lanes(kit)
+    await kit.queue.cancel(task_ids[5])
+    await kit.clock.advance(HOUR_MS)
+    newcomer = await kit.submit("newcomer")
+    await kit.queue.purge(task_ids[5])
+
+    page = await Outbox(kit.client, kit.keys).first_page()
+
+    assert page is not None
+    told = {
+        each: [event.task_type for event in page.events if event.task_id == each] for each in (task_ids[5], newcomer)
+    }
+    assert told == {task_ids[5]: ["t5", "t5", "t5"], newcomer: ["newcomer"]}
 
 
 async def test_a_lane_given_away_is_not_served_to_those_who_served_it_before(kit: Kit) -> None:

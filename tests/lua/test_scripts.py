@@ -14,12 +14,12 @@ INCLUDES = sorted(path.name.removesuffix(".lua") for path in (LUA / "include").i
 
 FREEING = {
     "acknowledge", "cancel", "claim", "complete", "dismiss", "enter_epoch", "extend", "fail", "follow", "forget",
-    "grant", "heartbeat", "judge", "peek", "pressure", "purge", "read_clock", "redeem", "release", "start", "survey",
-    "sweep", "wipe", "withdraw",
+    "grant", "heartbeat", "judge", "peek", "pressure", "purge", "read_clock", "redeem", "release", "set_aside", "start",
+    "survey", "sweep", "wipe", "withdraw",
 }  # fmt: skip
 READING = {
     "ahead", "backlog", "belongings", "describe", "explain", "fleet", "known", "read", "snapshot", "stats",
-    "tallies", "tide", "usage",
+    "tallies", "tide", "unreadable", "usage",
 }  # fmt: skip
 
 UNGUARDED = {"found", "enter_epoch", "read_clock"}

@@ -71,6 +71,7 @@ async def _follow(store: KeptStore, settings: ServiceSettings, counters: Counter
             Follower(JournalStore(store.client, part.scripts, part.keys), meters) for part in store.engine.parts
         ]
         counters.watch("tideq_journal_gaps_total", lambda: sum(follower.gap_count for follower in followers))
+        counters.watch("tideq_journal_skipped_total", lambda: sum(follower.skipped_count for follower in followers))
         await together(*(follower.follow_for_ever() for follower in followers))
 
 

@@ -1,4 +1,4 @@
-"""`tideq parked`: events that PostgreSQL refused, and what becomes of them."""
+"""`tideq parked`: events that history refused, what becomes of them, and tasks of the store that cannot be read."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -11,7 +11,7 @@ from tideq.cli.endings import FAILED, NOT_FOUND, OK, USAGE, stop
 from tideq.cli.history import history_settings, run_command
 from tideq.cli.output import Format, say, show
 from tideq.cli.session import Several, Switch
-from tideq.persistence.recovery.kept_store import open_kept_store
+from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
 from tideq.persistence.replication.parking import ParkingOfAll, parking_of
 
 COLUMNS = {
@@ -23,17 +23,22 @@ COLUMNS = {
 }
 
 
+SET_ASIDE = "the store's record or definition of it cannot be read: set aside until a version can"
+
+
 class Listed(msgspec.Struct, frozen=True):
     task_id: str
     event_count: int
     first_version: int
     last_version: int
-    parked_ms: int
+    parked_ms: int | None
     problem: str
 
 
 def show_list(*, output: Annotated[Format, cyclopts.Parameter(alias="-o")] = "table") -> None:
     """Tasks with parked events, the earliest first: how many events, from which version on, and why.
+
+    Behind them the tasks that were set aside in the store because they cannot be read: they have no events here.
 
     Parameters
     ----------
@@ -42,8 +47,9 @@ def show_list(*, output: Annotated[Format, cyclopts.Parameter(alias="-o")] = "ta
     """
 
     async def listed() -> list[Listed]:
-        async with _parking() as parking:
-            return [Listed(**task._asdict()) for task in await parking.tasks()]
+        async with _store() as (store, parking):
+            parked = [Listed(**task._asdict()) for task in await parking.tasks()]
+            return parked + [Listed(each, 0, 0, 0, None, SET_ASIDE) for each in await store.engine.insight.unreadable()]
 
     show(run_command(listed()), COLUMNS, output)
 
@@ -105,7 +111,13 @@ async def _for_each(task_ids: list[str] | None, deal: Callable[[ParkingOfAll, st
 
 @contextlib.asynccontextmanager
 async def _parking() -> AsyncGenerator[ParkingOfAll]:
+    async with _store() as (_, parking):
+        yield parking
+
+
+@contextlib.asynccontextmanager
+async def _store() -> AsyncGenerator[tuple[KeptStore, ParkingOfAll]]:
     settings = history_settings()
     async with open_kept_store(settings.redis_url, settings.queue, settings.history) as store:
         assert store.database is not None
-        yield parking_of(store.database, store.client, store.engine)
+        yield store, parking_of(store.database, store.client, store.engine)

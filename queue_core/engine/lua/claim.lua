@@ -23,7 +23,7 @@
 -- @arg   permits_given         text  one of several partitions: what limits let out, `scope=count scope=count`
 -- @arg   not_after             text  empty, or the instant from which on the permits may be somebody else's
 -- @reply OK UNKNOWN_WORKER
--- @use   recover, frontier, may_take, given, begin, next_instant, commit, stops
+-- @use   recover, set_aside, frontier, may_take, given, begin, next_instant, commit, stops
 local RECOVER_LIMIT, POLL_TTL_MS = 50, 600000
 local handed_as = starts == 1 and 'executing' or 'assigned'
 local visible_at = now + assignment_ms
@@ -79,13 +79,18 @@ local function assign_all(ids)
   fetch_tasks(ids)
   local definitions, packed = redis.call('HMGET', definitions_key, unpack(ids)), {}
   for number, task_id in ipairs(ids) do
-    if tasks[task_id] then packed[number] = assign(task_id, tasks[task_id], number) else drop_orphan(task_id) end
+    local task = tasks[task_id]
+    if task and task.state == 'queued' and definitions[number] then
+      packed[number] = assign(task_id, task, number)
+    else
+      leave_out(task_id, task)
+    end
   end
   if starts == 1 then flush_events() end
   for number, task_id in ipairs(ids) do
     if packed[number] then
       local last = starts == 1 and begin(task_id, tasks[task_id]) or packed[number]
-      hand_over(task_id, last, definitions[number] or '')
+      hand_over(task_id, last, definitions[number])
     end
   end
 end
@@ -121,7 +126,9 @@ if #handed == 0 then
   if allowed > 0 then
     local ids, at = take_best(serves, allowed)
     again_at = at or again_at
+    left_out_count = 0
     assign_all(ids)
+    if left_out_count > 0 then again_at = now end
     if controls().any then spend_tokens('*', #ids) end
   end
 end

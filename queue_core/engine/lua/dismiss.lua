@@ -1,5 +1,6 @@
 -- dismiss: assigned | executing -> queued, for all a leaving worker holds
--- The worker goes once it holds nothing; a fleet member with very much in hand is dismissed in several calls.
+-- The worker goes once it holds nothing; an id that is not of a task it holds, or of one that cannot be read, is only
+-- forgotten: what is due is recovered without it. A fleet member with very much in hand is dismissed in several calls.
 --
 -- @flags allow-oom
 -- @key   workers  zset
@@ -14,7 +15,14 @@ local state = redis.call('HGET', worker_keys .. worker_id, 'state')
 if not state or state == 'dead' then return {'UNKNOWN_WORKER', worker_id} end
 redis.call('HSET', worker_keys .. worker_id, 'state', 'draining')
 local ids = redis.call('SRANDMEMBER', held_keys .. worker_id, limit)
-for _, task_id in ipairs(ids) do hand_back(task_id, load_task(task_id)) end
+for _, task_id in ipairs(ids) do
+  local task = load_whole(task_id)
+  if task and task.worker == worker_id and (task.state == 'assigned' or task.state == 'executing') then
+    hand_back(task_id, task)
+  else
+    redis.call('SREM', held_keys .. worker_id, task_id)
+  end
+end
 commit()
 local left = redis.call('SCARD', held_keys .. worker_id)
 if left == 0 then

@@ -8,10 +8,11 @@
 -- @key   lane_names  hash
 -- @prefix worker  hash
 -- @arg   task_id  text
--- @reply OK TASK_NOT_FOUND
+-- @reply OK TASK_NOT_FOUND WRONG_STATE
 -- @use   band, load_task, position, limits
-local task = load_task(task_id)
+local task = load_whole(task_id)
 if not task then return {'TASK_NOT_FOUND'} end
+if task == UNREADABLE then return {'WRONG_STATE', task.state} end
 local score = tonumber(redis.call('ZSCORE', queue_key, task_id) or nil)
 local is_ready = score and score < 0
 

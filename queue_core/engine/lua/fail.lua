@@ -36,7 +36,7 @@ end
 fetch_tasks(row_ids())
 for i = 1, row_count do
   local task_id, lease, digest, verdict, code, jitter, body = row(i)
-  local task = load_task(task_id)
+  local task = load_whole(task_id)
   local before = repeated(task, lease, digest)
   local refused = not before and refusal(task, worker_id, lease, 'executing')
   if before or refused then

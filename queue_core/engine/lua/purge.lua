@@ -12,10 +12,10 @@ local replies = {'OK', now}
 fetch_tasks(row_ids())
 for i = 1, row_count do
   local task_id = row(i)
-  local task = load_task(task_id)
+  local task = load_whole(task_id)
   if not task then
     replies[i + 2] = 'TASK_NOT_FOUND'
-  elseif LIVE[task.state] then
+  elseif not ENDED[task.state] then
     replies[i + 2] = 'WRONG_STATE ' .. task.state
   else
     task.reason, task.version = 'purged', task.version + 1

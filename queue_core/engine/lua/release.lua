@@ -11,7 +11,7 @@ local replies = {'OK', now}
 fetch_tasks(row_ids())
 for i = 1, row_count do
   local task_id, lease = row(i)
-  local task = load_task(task_id)
+  local task = load_whole(task_id)
   local refused = refusal(task, worker_id, lease, 'assigned', 'executing')
   if not refused then hand_back(task_id, task) end
   replies[i + 2] = refused or 'OK queued'

@@ -1,9 +1,11 @@
 -- restore: tasks as history knows them, whatever the store has of them
 -- Only while the store is closed for it. No event is written: history is where this comes from. A task that ended is
--- taken out, because history answers for it. What a worker held it holds again, at least for the grace.
+-- taken out, because history answers for it. What a worker held it holds again, at least for the grace. A record that
+-- cannot be read is left out and told: history keeps it for a version that can.
 --
 -- @key   dead     zset
 -- @key   results  hash
+-- @key   unreadable  zset
 -- @prefix notes  hash
 -- @arg   grace_ms  int
 -- @row   task_id
@@ -11,7 +13,7 @@
 -- @row   definition
 -- @row   signature
 -- @reply OK
--- @use   load_task, lane_for, count, keep, place, hold, commit
+-- @use   load_task, lane_for, count, keep, place, put, hold, commit
 for i = 1, row_count do
   local _, _, _, signature = row(i)
   find_lane(signature)
@@ -26,37 +28,17 @@ local function leave(task_id, task)
   if task.state == 'dead_letter' then redis.call('ZREM', dead_key, task_id) end
 end
 
-local function hide(task_id, task, visible_at)
-  task.visible_ms = string.format('%.0f', visible_at)
-  place_hidden(task_id, visible_at, task.visible_ms)
-end
-
-local function put(task_id, task)
-  if task.state ~= 'queued' then
-    hide(task_id, task, math.max(tonumber(task.visible_ms), now + grace_ms))
-    hold(task_id, task)
-  elseif task.visible_ms ~= '' then
-    hide(task_id, task, tonumber(task.visible_ms))
-  else
-    place_ready(task_id, task)
-  end
-end
-
 local function enter(task_id, task)
   local state = task.state
   task.state = 'nowhere'
   count_move(task, state)
   task.state = state
-  put(task_id, task)
+  put(task_id, task, now + grace_ms)
   keep_record(task_id, pack_record(task))
   redis.call('HDEL', results_key, task_id)
 end
 
-fetch_tasks(row_ids())
-for i = 1, row_count do
-  local task_id, packed, definition, signature = row(i)
-  local before, task = load_task(task_id), unpack_record(packed)
-  if before then leave(task_id, before) end
+local function bring(task_id, task, definition, signature)
   if LIVE[task.state] then
     task.lane = tostring(lane_of[signature])
     keep_definition(task_id, definition)
@@ -68,5 +50,19 @@ for i = 1, row_count do
     if task.state == 'dead_letter' then redis.call('ZADD', dead_key, task.ended_ms, task_id) end
   end
 end
+
+local unreadable = {}
+fetch_tasks(row_ids())
+for i = 1, row_count do
+  local task_id, packed, definition, signature = row(i)
+  local before, task = load_task(task_id), read_record(packed)
+  if not has_cold(task) or not (LIVE[task.state] or ENDED[task.state]) then
+    unreadable[#unreadable + 1] = task_id
+  else
+    if before and before ~= UNREADABLE then leave(task_id, before) end
+    redis.call('ZREM', unreadable_key, task_id)
+    bring(task_id, task, definition, signature)
+  end
+end
 commit()
-return {'OK', row_count}
+return {'OK', row_count - #unreadable, unreadable}

@@ -18,9 +18,12 @@
 -- @arg   kept_definition  text
 -- @reply OK TASK_NOT_FOUND WRONG_STATE RANK_OUT_OF_RANGE
 -- @use   band, load_task, lane_for, keep, move, place, commit
-local task = load_task(task_id)
+local task = load_whole(task_id)
 local is_absent = not task
-if is_absent and kept_record ~= '' then task = unpack_record(kept_record) end
+if is_absent and kept_record ~= '' then
+  task = read_record(kept_record)
+  if not has_cold(task) then task = UNREADABLE end
+end
 if not task then return {'TASK_NOT_FOUND'} end
 if not string.find(',' .. sources .. ',', ',' .. task.state .. ',', 1, true) then return {'WRONG_STATE', task.state} end
 local level = priority ~= '' and priority or string.match(task.age_bucket, '^(.*):')

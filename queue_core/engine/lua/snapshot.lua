@@ -11,6 +11,7 @@
 -- @key   lane_names  hash
 -- @key   dead        zset
 -- @key   workers     zset
+-- @key   unreadable  zset
 -- @prefix held  set
 -- @reply OK
 local held = {}
@@ -22,4 +23,4 @@ return {'OK', now, redis.call('ZRANGE', queue_key, 0, -1, 'WITHSCORES'), redis.c
   redis.call('HKEYS', definitions_key),
   redis.call('ZRANGE', heads_key, 0, -1, 'WITHSCORES'),
   redis.call('HGETALL', counts_key), redis.call('HGETALL', ages_key), redis.call('HGETALL', lane_names_key),
-  redis.call('ZRANGE', dead_key, 0, -1), held}
+  redis.call('ZRANGE', dead_key, 0, -1), held, redis.call('ZRANGE', unreadable_key, 0, -1)}

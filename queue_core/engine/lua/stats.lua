@@ -13,6 +13,7 @@
 -- @key   outbox        stream
 -- @key   workers       zset
 -- @key   dead_workers  zset
+-- @key   unreadable    zset
 -- @prefix worker  hash
 -- @prefix held    set
 -- @reply OK
@@ -26,4 +27,4 @@ return {'OK', now, redis.call('HGETALL', counts_key), redis.call('HGETALL', ages
   redis.call('HGETALL', recent_key), redis.call('HGETALL', controls_key), redis.call('HGETALL', lane_names_key), fleet,
   redis.call('ZCARD', dead_workers_key), redis.call('ZCARD', dead_key), redis.call('XLEN', outbox_key),
   redis.call('ZCOUNT', queue_key, '(0', now), redis.call('ZCOUNT', queue_key, '-inf', '(0'),
-  redis.call('HGETALL', totals_key), clock_ahead}
+  redis.call('HGETALL', totals_key), clock_ahead, redis.call('ZCARD', unreadable_key)}

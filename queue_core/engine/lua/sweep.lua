@@ -1,5 +1,6 @@
 -- sweep: assigned | executing -> queued | dead_letter, for all that fell due
--- Also tidies what only time makes stale: old dead letters, old tallies, pauses that have ended.
+-- Also tidies what only time makes stale: old dead letters, old tallies, pauses that have ended; and puts back what was
+-- set aside and can be read by now.
 --
 -- @flags allow-oom
 -- @key   queue         zset
@@ -9,13 +10,15 @@
 -- @key   controls      hash
 -- @key   dead_workers  zset
 -- @key   expiring      zset
+-- @key   unreadable    zset
+-- @key   definitions   hash
 -- @key   outbox        stream
 -- @prefix worker  hash
 -- @prefix notes   hash
 -- @arg   limit               int
 -- @arg   dead_letter_ttl_ms  int
 -- @reply OK
--- @use   recover, commit
+-- @use   recover, put, commit
 local KEPT_TALLIES_MS, KEPT_DEAD_WORKERS_MS, KEPT_EVENTS = 3900000, 3600000, 10000
 
 local function drop_old_tallies()
@@ -53,13 +56,29 @@ local function forget_finished()
   fetch_tasks(ids)
   for i, task_id in ipairs(ids) do
     local task = tasks[task_id]
-    if task and not LIVE[task.state] and task.version == versions[i] then
+    if task and ENDED[task.state] and task.version == versions[i] then
       keep_nothing(task_id)
       redis.call('DEL', notes_keys .. task_id)
     end
   end
   redis.call('ZREM', expiring_key, batch)
   return #ids
+end
+
+-- One that is gone or has ended meanwhile is forgotten here; one that still cannot be read is looked at again later.
+local function put_back_readable()
+  local ids = redis.call('ZRANGEBYSCORE', unreadable_key, '-inf', now, 'LIMIT', 0, limit)
+  fetch_tasks(ids)
+  for _, task_id in ipairs(ids) do
+    local task = load_whole(task_id)
+    local is_live = task and LIVE[task.state] and redis.call('HEXISTS', definitions_key, task_id) == 1
+    if is_live then put(task_id, task, 0) end
+    if is_live or not task or ENDED[task.state] then
+      redis.call('ZREM', unreadable_key, task_id)
+    else
+      redis.call('ZADD', unreadable_key, now + LOOK_AGAIN_MS, task_id)
+    end
+  end
 end
 
 -- Where no history takes events away, only listeners need them, and only the latest.
@@ -69,6 +88,7 @@ end
 
 local moved, buried = recover(limit)
 local tidied = buried + forget_finished()
+put_back_readable()
 trim_unread_outbox()
 if moved == 0 then
   redis.call('ZREMRANGEBYSCORE', dead_key, '-inf', now - dead_letter_ttl_ms)

@@ -13,7 +13,7 @@ local number, token, ids = string.match(redis.call('GET', poll_keys .. worker_id
 local released = 0
 if number == answer then
   for task_id in string.gmatch(ids, '%S+') do
-    local task = load_task(task_id)
+    local task = load_whole(task_id)
     if is_given(task, token, handed_as) then
       hand_back(task_id, task)
       released = released + 1

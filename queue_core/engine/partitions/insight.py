@@ -49,6 +49,10 @@ class PartitionedInsight(Insight):
         told = await self._health.ask_some(lambda each: self._parts[each].backlog(task_types, capabilities))
         return Backlog(sum(each.ready for each in told.values()), sum(each.held for each in told.values()))
 
+    async def unreadable(self, limit: int = 1_000) -> list[str]:
+        told = await self._health.ask_some(lambda each: self._parts[each].unreadable(limit))
+        return [task_id for ids in told.values() for task_id in ids][:limit]
+
     async def explain(self, task_id: str) -> Explanation:
         home, found = await self._find(task_id)
         found = await self._with_limits(found)
@@ -120,6 +124,7 @@ def merged_stats(parts: Sequence[Stats]) -> Stats:
         ages=added([part.ages for part in parts]),
         totals=_happened([part.totals for part in parts]),
         clock_ahead_ms=max((part.clock_ahead_ms for part in parts), key=abs),
+        unreadable_count=sum(part.unreadable_count for part in parts),
     )
 
 

@@ -13,7 +13,7 @@ import structlog
 from tideq.queue_core.engine.journal import READ_COUNT, Hidden, JournalStore
 from tideq.queue_core.errors import QueueError
 from tideq.workers.monitor.journal.traces import Traces
-from tideq.workers.monitor.journal.transition import Transition, transitions_in
+from tideq.workers.monitor.journal.transition import Transition, readable_transitions_in, transitions_in
 
 IDLE_SECONDS, BUSY_SECONDS = 0.25, 0.05
 """Between two looks: whoever reads entry by entry pays for every one, and nobody needs to know within milliseconds."""
@@ -40,6 +40,8 @@ class Follower:
         self.told_count = 0
         self.gap_count = 0
         """How often the stream had been trimmed past the journal's place."""
+        self.skipped_count = 0
+        """Events that could not be read, and were not told."""
         self._store = store
         self._listeners = listeners
         self._traces = Traces(store) if any(listener.wants_traces for listener in listeners) else None
@@ -78,7 +80,12 @@ class Follower:
             return IDLE_SECONDS
         transitions = list[Transition]()
         for entry in stretch.entries:
-            transitions += transitions_in(entry)
+            try:
+                transitions += transitions_in(entry)
+            except (KeyError, ValueError):
+                readable, skipped_count = readable_transitions_in(entry)
+                transitions += readable
+                self.skipped_count += skipped_count
             if len(transitions) >= SLICE:
                 await asyncio.sleep(0)
         last = stretch.entries[-1].entry_id
@@ -109,7 +116,7 @@ class Follower:
         for at in range(0, len(transitions), SLICE):
             part = transitions[at : at + SLICE]
             for each in part:
-                each.task_type = task_types.task_type(each.lane)
+                each.task_type = task_types.task_type(each.lane, each.lane_at_ms)
             if self._traces is not None:
                 await self._traces.fill_in(part)
             for listener in self._listeners:

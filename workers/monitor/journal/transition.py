@@ -5,14 +5,16 @@ tell any transition, without having seen those before. Fields stay bytes until s
 """
 
 import functools
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
+import structlog
 
 from tideq.queue_core.engine.feed import Entry
-from tideq.queue_core.engine.record import NAMES
-from tideq.queue_core.states import Reason, TaskState
+from tideq.queue_core.engine.record import NAMES, SPLIT_COUNT, UnreadableRecord, record_fields
+from tideq.queue_core.states import Reason, TaskState, reason_named, state_named
 from tideq.queue_core.task import TraceContext
 from tideq.queue_core.telemetry import (
     SPAN_ASSIGNED,
@@ -32,6 +34,10 @@ CREATED, ELIGIBLE, QUEUED = map(NAMES.index, ("created_ms", "eligible_ms", "queu
 
 STATES = {state.encode(): state for state in TaskState}
 REASONS = {reason.encode(): reason for reason in Reason} | {b"": Reason.SUBMITTED}
+
+log = structlog.get_logger(__name__)
+WORD = re.compile(rb"[a-z_]{1,64}")
+"""As states and reasons of later versions will be."""
 FINISHED = "finished"
 """Where a task came from that a person retried: how it had ended, its event does not say."""
 AT_ANY_TIME = (Reason.CANCELLED, Reason.RELEASED, Reason.PURGED)
@@ -101,15 +107,20 @@ class Transition:
     @property
     def state(self) -> TaskState:
         """Where it led."""
-        return STATES[self._record[STATE]]
+        state = self._record[STATE]
+        return STATES.get(state) or state_named(state.decode())
 
     @property
     def reason(self) -> Reason:
-        return REASONS[self._record[REASON]]
+        reason = self._record[REASON]
+        return REASONS.get(reason) or reason_named(reason.decode())
 
     @property
     def source(self) -> str:
-        """Where it came from: a state, empty for a new task, `finished` for one that a person retried."""
+        """Where it came from: a state, `finished` for one that a person retried.
+
+        Empty for a new task, and where only a later version knows the reason.
+        """
         record = self._record
         known = FROM.get(record[REASON])
         if known is not None:
@@ -118,6 +129,8 @@ class Transition:
             return self.state
         if not record[LEASE] and record[REASON] == b"cancelled":
             return TaskState.QUEUED
+        if record[REASON] not in REASONS:
+            return ""
         return TaskState.EXECUTING if record[STARTED] else TaskState.ASSIGNED
 
     @property
@@ -127,6 +140,11 @@ class Transition:
     @property
     def lane(self) -> str:
         return self._record[LANE].decode()
+
+    @property
+    def lane_at_ms(self) -> int:
+        """The last instant at which the lane's number surely stood for the task's type."""
+        return int(self._record[ENDED] or self.at_ms)
 
     @property
     def attempt(self) -> int:
@@ -254,11 +272,37 @@ def _priority(age_bucket: bytes) -> str:
 
 
 def transitions_in(entry: Entry) -> list[Transition]:
-    """In the order they happened."""
+    """In the order they happened. Raises UnreadableRecord, of one or all of them."""
     _, fields = entry
-    at_ms, body_of = int(fields[b"now_ms"]), fields.get
+    body_of = fields.get
     return [
-        Transition(task_key, at_ms, packed.split(b"\0"), body_of(task_key + b":body"))
+        Transition(task_key, int(fields[b"now_ms"]), _fields(packed), body_of(task_key + b":body"))
         for task_key, packed in fields.items()
         if len(task_key) == 36
     ]
+
+
+def readable_transitions_in(entry: Entry) -> tuple[list[Transition], int]:
+    """The same without those that cannot be read, and how many these are."""
+    transitions, skipped_count = list[Transition](), 0
+    for name, value in entry.fields.items():
+        if len(name) == 36:
+            try:
+                shared = {key: each for key, each in entry.fields.items() if len(key) != 36}
+                transitions += transitions_in(Entry(entry.entry_id, {**shared, name: value}))
+            except (KeyError, ValueError) as error:
+                skipped_count += 1
+                log.error("event skipped", entry_id=entry.entry_id, task_id=name.decode(), problem=repr(error))
+    return transitions, skipped_count
+
+
+def _fields(packed: bytes) -> list[bytes]:
+    fields = packed.split(b"\0")
+    if len(fields) != SPLIT_COUNT or packed[:1].isdigit():
+        fields = [field.encode() for field in record_fields(packed.decode())]
+    if not (fields[VERSION].isdigit() and fields[ATTEMPT].isdigit()):
+        raise UnreadableRecord("a record has no number for its version or its attempt")
+    for word in (fields[STATE], fields[REASON]):
+        if word not in STATES and word not in REASONS and not WORD.fullmatch(word):
+            raise UnreadableRecord("a record has something else than a word for its state or its reason")
+    return fields

@@ -9,7 +9,7 @@
 -- @key  meta  hash
 local MAX_JUMP_MS, CONFIRM_MS, MAX_SILENCE_MS = 3600000, 2000, 60000
 local meta = redis.call('HMGET', meta_key, 'epoch', 'now_ms', 'clock_offset_ms', 'lanes_version', 'pressure',
-  'waited_ms', 'clock')
+  'waited_ms', 'clock', 'format')
 local clock = redis.call('TIME')
 local reading = clock[1] * 1000 + math.floor(clock[2] / 1000) + (tonumber(meta[3]) or 0)
 local last_now = tonumber(meta[2]) or 0

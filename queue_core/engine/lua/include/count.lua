@@ -8,6 +8,7 @@
 -- @use   wake
 local lane_counts, age_counts = {}, {}
 local LIVE = {queued = true, assigned = true, executing = true}
+local ENDED = {completed = true, failed = true, cancelled = true, dead_letter = true}
 
 local function counts_of(lane)
   local counts = lane_counts[lane]

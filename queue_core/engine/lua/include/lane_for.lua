@@ -1,18 +1,20 @@
 -- lane_for: the lane of a signature, opening new ones where the plan allows
 -- Planning reads, opening writes: a refusal leaves no lane behind. A lane that has been empty for an hour may be
--- given to another signature; what workers serve is cached by the lanes version, which every opening raises.
+-- given to another signature; what workers serve is cached by the lanes version, which every opening raises. Events and
+-- finished tasks go on naming the lane by its number: what it stood for, and until when, is remembered.
 --
 -- @key   lanes       hash
 -- @key   lane_names  hash
 -- @key   lane_idle   zset
 -- @key   lane_quota  hash
 -- @key   heads       zset
+-- @key   retired_lanes  zset
 -- @key   counts      hash
 -- @arg   client_id      text
 -- @arg   max_new_lanes  int
 -- @reply LANES_EXHAUSTED TOO_MANY_NEW_LANES
 -- @use   band
-local IDLE_MS, DAY_MS = 3600000, 86400000
+local IDLE_MS, DAY_MS, MAX_RETIRED = 3600000, 86400000, 16384
 local lane_of, opening = {}, {}
 
 local function find_lane(signature)
@@ -66,12 +68,18 @@ local function count_opened(day)
   redis.call('HINCRBY', lane_quota_key, client_id, #opening)
 end
 
+local function retire(lane, signature)
+  redis.call('HDEL', lanes_key, signature)
+  redis.call('ZADD', retired_lanes_key, now, lane .. ' ' .. now_text .. ' ' .. signature)
+  redis.call('ZREMRANGEBYRANK', retired_lanes_key, 0, -MAX_RETIRED - 1)
+end
+
 local function open_lanes()
   if #opening == 0 then return end
   for _, signature in ipairs(opening) do
     local lane = lane_of[signature]
     local before = redis.call('HGET', lane_names_key, lane)
-    if before then redis.call('HDEL', lanes_key, before) end
+    if before then retire(lane, before) end
     redis.call('HSET', lanes_key, signature, lane)
     redis.call('HSET', lane_names_key, lane, signature)
     redis.call('ZREM', lane_idle_key, lane)

@@ -1,19 +1,44 @@
 -- load_task: records as tables, many at a time
 -- Rows are fetched together before the first is looked at. A table is kept for the whole script: a task that appears
--- twice is seen as the first appearance left it.
+-- twice is seen as the first appearance left it. A record that cannot be read is the table UNREADABLE, in a state that no
+-- task is in: whatever state a script expects of a task, it does not find it there.
 --
 -- @key   records  hash
 local tasks = {}
+local UNREADABLE = {
+  state = 'unreadable', version = '0', lane = '0', visible_ms = '', age_bucket = '', lease = '', worker = '', reason = '',
+  settled = '', cold = false,
+}
+
+-- By their texts, because most tasks of a batch share them.
+local is_number = setmetatable({}, {__index = function(known, text)
+  known[text] = tonumber(text) ~= nil
+  return known[text]
+end})
+
+local function read_record(packed)
+  local is_read, task = pcall(unpack_record, packed)
+  if is_read and is_number[task.version] and is_number[task.lane] and is_number[task.timeout_ms]
+    and is_number[task.attempt] then return task end
+  return UNREADABLE
+end
 
 local function fetch_tasks(ids)
   if #ids == 0 then return end
   local packed = redis.call('HMGET', records_key, unpack(ids))
   for i, task_id in ipairs(ids) do
-    if packed[i] and tasks[task_id] == nil then tasks[task_id] = unpack_record(packed[i]) end
+    if packed[i] and tasks[task_id] == nil then tasks[task_id] = read_record(packed[i]) end
   end
 end
 
 local function load_task(task_id)
   if tasks[task_id] == nil then fetch_tasks({task_id}) end
   return tasks[task_id] or nil
+end
+
+-- The same for those who need its cold fields: UNREADABLE also where only these cannot be read.
+local function load_whole(task_id)
+  local task = load_task(task_id)
+  if task and not has_cold(task) then return UNREADABLE end
+  return task
 end

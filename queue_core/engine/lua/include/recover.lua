@@ -8,7 +8,7 @@
 -- @arg   seed            int
 -- @arg   max_deliveries  int
 -- @arg   max_losses      int
--- @use   load_task, orphan, spend_retry, hold, limits, circuit, commit
+-- @use   load_task, set_aside, spend_retry, hold, limits, circuit, commit
 local TIMEOUT_ERROR = '{"message":"the execution deadline passed","code":"TIMEOUT","retriable":true}'
 local LOST_ERROR = '{"message":"the worker stopped sending heartbeats","code":"WORKER_LOST","retriable":true}'
 local STAGGER_MS, STAGGER_WITHIN_MS = 100, 10000
@@ -43,15 +43,16 @@ local function recover_due(limit)
   local due = redis.call('ZRANGEBYSCORE', queue_key, '(0', now, 'LIMIT', 0, limit)
   fetch_tasks(due)
   for _, task_id in ipairs(due) do
-    local task = load_task(task_id)
-    if not task then
-      drop_orphan(task_id)
-    elseif task.state == 'queued' then
+    local task = load_whole(task_id)
+    local state = task and task.state
+    if state == 'queued' then
       place_ready(task_id, task)
-    elseif task.state == 'assigned' then
+    elseif state == 'assigned' then
       lapse(task_id, task)
-    else
+    elseif state == 'executing' then
       time_out(task_id, task)
+    else
+      leave_out(task_id, task)
     end
   end
   return #due
@@ -73,7 +74,8 @@ local function recovery_of(worker, missed)
   return tonumber(began_at), tonumber(moved)
 end
 
--- What a dead worker executed comes back staggered, so that a crash is not a stampede. A worker that held more
+-- What a dead worker executed comes back staggered, so that a crash is not a stampede; an id among those it holds that
+-- is not its own, or is of a finished task, is only forgotten. A worker that held more
 -- than one script may move stays among the silent ones until the last is recovered.
 local function recover_worker(worker, missed, limit)
   local began_at, moved = recovery_of(worker, missed)
@@ -82,13 +84,13 @@ local function recover_worker(worker, missed, limit)
   local ids = left > 0 and redis.call('SPOP', held_keys .. worker, limit) or {}
   fetch_tasks(ids)
   for _, task_id in ipairs(ids) do
-    local task = load_task(task_id)
+    local task = load_whole(task_id)
     moved = moved + 1
-    if not task then
-      drop_orphan(task_id)
-    elseif task.state == 'assigned' then
+    if not task or task == UNREADABLE then
+      leave_out(task_id, task)
+    elseif task.worker == worker and task.state == 'assigned' then
       lapse(task_id, task)
-    else
+    elseif task.worker == worker and task.state == 'executing' then
       lose(task_id, task, math.max(now, began_at + moved * spacing))
     end
   end

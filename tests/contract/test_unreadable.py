@@ -1,0 +1,293 @@
+"""A row that cannot be read is set aside by itself, and comes back once it can be; what is not known is kept as it is.
+
+Records are damaged, or written as a later version would, behind the engine's back.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.kit import Kit
+from tideq.queue_core.engine.attempts import Failure, Held, Success
+from tideq.queue_core.errors import StaleLease, StoreTooNew, TaskNotFound, WrongState
+from tideq.queue_core.states import TaskState
+
+ASIDE_MS = 15_000
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda record: b"",
+    "no record at all": lambda record: b"\xff\xfe garbage",
+    "cut in its head": lambda record: record[:20],
+    "of an unknown format": lambda record: b"99\0" + record,
+    "a field in the middle": lambda record: record.replace(b"queued\0", b"queued\0new\0", 1),
+    "a state of a later version": lambda record: record.replace(b"queued\0", b"sleeping\0", 1),
+}
+
+
+async def record_of(kit: Kit, task_id: str) -> bytes:
+    return await kit.client.hget(kit.keys.key("records"), task_id)
+
+
+async def put_record(kit: Kit, task_id: str, record: bytes) -> None:
+    await kit.client.hset(kit.keys.key("records"), task_id, record)
+
+
+async def set_aside(kit: Kit) -> list[str]:
+    return [task_id.decode() for task_id in await kit.client.zrange(kit.keys.key("unreadable"), 0, -1)]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_claim_that_meets_an_unreadable_record_sets_it_aside_and_hands_out_the_rest(
+    kit: Kit, damage: str
+) -> None:
+    await kit.worker()
+    bad, good = await kit.submit(head_start_ms=1_000), await kit.submit()
+    whole = await record_of(kit, bad)
+    await put_record(kit, bad, DAMAGES[damage](whole))
+
+    claim = await kit.queue.claim("w1", 10)
+
+    assert [task.task_id for task in claim.tasks] == [good]
+    assert await set_aside(kit) == [bad]
+    assert await kit.client.zscore(kit.keys.key("queue"), bad) is None
+    assert (await kit.insight.stats()).unreadable_count == 1
+    await put_record(kit, bad, whole)
+    await kit.assert_sound()
+
+
+async def test_claim_that_only_met_unreadable_records_is_told_to_ask_again_at_once(kit: Kit) -> None:
+    await kit.worker()
+    bad, good = await kit.submit(head_start_ms=1_000), await kit.submit()
+    await put_record(kit, bad, b"garbage")
+
+    first = await kit.queue.claim("w1", 1)
+    second = await kit.queue.claim("w1", 1)
+
+    assert (first.tasks, first.retry_at_ms) == ((), first.now_ms)
+    assert [task.task_id for task in second.tasks] == [good]
+
+
+@pytest.mark.parametrize("part", ["head", "tail"])
+async def test_sweep_recovers_what_is_due_beside_an_unreadable_record(kit: Kit, part: str) -> None:
+    await kit.worker()
+    bad, good = await kit.submit(), await kit.submit()
+    await kit.queue.claim("w1", 2)
+    whole = await record_of(kit, bad)
+    await put_record(kit, bad, b"garbage" if part == "head" else whole[:-30])
+    await kit.clock.advance(30_000)
+
+    await kit.queue.sweep()
+
+    assert (await kit.read(good)).state is TaskState.QUEUED
+    assert await set_aside(kit) == [bad]
+
+
+async def test_a_task_set_aside_comes_back_where_it_was_as_soon_as_it_can_be_read(kit: Kit) -> None:
+    await kit.worker()
+    first, second = await kit.submit(), await kit.submit()
+    score, whole = await kit.client.zscore(kit.keys.key("queue"), first), await record_of(kit, first)
+    await put_record(kit, first, b"garbage")
+    await kit.queue.claim("w1", 1)
+    await put_record(kit, first, whole)
+    await kit.clock.advance(ASIDE_MS)
+
+    await kit.queue.sweep()
+
+    assert await set_aside(kit) == []
+    assert await kit.client.zscore(kit.keys.key("queue"), first) == score
+    await kit.assert_sound()
+    assert [task.task_id for task in (await kit.queue.claim("w1", 2)).tasks] == [first, second]
+
+
+async def test_an_executing_task_set_aside_comes_back_hidden_and_held(kit: Kit) -> None:
+    await kit.worker()
+    await kit.submit(timeout_ms=1_000)
+    task = await kit.started()
+    whole = await record_of(kit, task.task_id)
+    await put_record(kit, task.task_id, b"garbage")
+    await kit.clock.advance(1_000)
+    await kit.queue.sweep()
+    await put_record(kit, task.task_id, whole)
+    await kit.clock.advance(ASIDE_MS)
+
+    await kit.queue.sweep()
+    await kit.queue.sweep()
+
+    assert (await kit.read(task.task_id)).retry_count == 1
+    await kit.assert_sound()
+
+
+async def test_a_task_that_still_cannot_be_read_is_looked_at_again_later(kit: Kit) -> None:
+    await kit.worker()
+    bad = await kit.submit()
+    await put_record(kit, bad, b"garbage")
+    await kit.queue.claim("w1", 1)
+    await kit.clock.advance(ASIDE_MS)
+
+    await kit.queue.sweep()
+
+    assert await set_aside(kit) == [bad]
+    assert await record_of(kit, bad) == b"garbage"
+
+
+async def test_verbs_about_an_unreadable_task_are_refused_and_change_nothing(kit: Kit) -> None:
+    await kit.worker()
+    good = await kit.submit()
+    await kit.submit()
+    tasks = {task.task_id: task for task in (await kit.queue.claim("w1", 2)).tasks}
+    fine = tasks.pop(good)
+    (task,) = tasks.values()
+    await put_record(kit, task.task_id, b"garbage")
+    before = await kit.dump()
+
+    for verb in (kit.queue.cancel, kit.queue.purge, kit.insight.explain, kit.queue.retry):
+        with pytest.raises((WrongState, TaskNotFound)):
+            await verb(task.task_id)
+    held = [Held(task.task_id, task.lease)]
+    outcomes = [
+        *await kit.attempts.start("w1", held),
+        *await kit.attempts.release("w1", held),
+        *await kit.attempts.complete("w1", [Success(task.task_id, task.lease)]),
+        *await kit.attempts.fail("w1", [Failure(task.task_id, task.lease, b"{}")]),
+    ]
+
+    assert all(isinstance(outcome.error, StaleLease) for outcome in outcomes)
+    assert await kit.queue.read_many([task.task_id]) == [None]
+    assert await kit.dump() == before
+    await kit.start(fine)
+    assert await kit.complete(fine) == "completed"
+
+
+@pytest.mark.parametrize("definition", [None, b"", b"garbage", b"\x92\x01\x02"])
+async def test_claim_of_a_task_without_a_readable_definition_sets_it_aside_free_of_charge(
+    kit: Kit, definition: bytes | None
+) -> None:
+    await kit.worker()
+    bad, good = await kit.submit(head_start_ms=1_000), await kit.submit()
+    whole = await kit.client.hget(kit.keys.key("definitions"), bad)
+    await kit.client.hdel(kit.keys.key("definitions"), bad)
+    if definition is not None:
+        await kit.client.hset(kit.keys.key("definitions"), bad, definition)
+
+    claim = await kit.queue.claim("w1", 2)
+
+    assert [task.task_id for task in claim.tasks] == [good]
+    assert await set_aside(kit) == [bad]
+    await kit.client.hset(kit.keys.key("definitions"), bad, whole)
+    await kit.clock.advance(ASIDE_MS)
+    await kit.queue.sweep()
+    task = await kit.claimed()
+    assert (task.task_id, task.attempt, (await kit.read(bad)).deliveries) == (bad, 1, 0)
+
+
+async def test_a_dead_workers_tasks_come_back_beside_one_that_cannot_be_read(kit: Kit) -> None:
+    await kit.worker()
+    bad, good = await kit.submit(), await kit.submit()
+    for task in (await kit.queue.claim("w1", 2)).tasks:
+        await kit.start(task)
+    await put_record(kit, bad, b"garbage")
+    await kit.clock.advance(90_000)
+
+    await kit.queue.sweep()
+
+    assert (await kit.read(good)).losses == 1
+    assert await set_aside(kit) == [bad]
+
+
+async def test_a_finished_task_among_those_a_dead_worker_held_stays_finished(kit: Kit) -> None:
+    await kit.worker()
+    await kit.submit()
+    task = await kit.started()
+    await kit.complete(task)
+    await kit.client.sadd(kit.keys.prefix("held") + "w1", task.task_id)
+    await kit.clock.advance(90_000)
+
+    await kit.queue.sweep()
+
+    assert (await kit.read(task.task_id)).state is TaskState.COMPLETED
+    await kit.assert_sound()
+
+
+async def test_a_task_of_another_worker_among_those_a_dead_one_held_stays_with_its_own(kit: Kit) -> None:
+    await kit.worker("w1")
+    await kit.worker("w2")
+    await kit.submit(timeout_ms=600_000)
+    task = await kit.started("w2")
+    await kit.client.sadd(kit.keys.prefix("held") + "w1", task.task_id)
+    await kit.clock.advance(60_000)
+    await kit.fleet.heartbeat("w2")
+    await kit.clock.advance(31_000)
+
+    await kit.queue.sweep()
+
+    assert (await kit.read(task.task_id)).state is TaskState.EXECUTING
+    await kit.assert_sound()
+
+
+@pytest.mark.parametrize("stray", ["unknown", "finished", "unreadable"])
+async def test_a_worker_with_a_stray_id_in_its_hand_can_leave(kit: Kit, stray: str) -> None:
+    await kit.worker()
+    task_id = await kit.submit()
+    task = await kit.started()
+    if stray == "finished":
+        await kit.complete(task)
+    elif stray == "unreadable":
+        await put_record(kit, task_id, b"garbage")
+    held = task_id if stray != "unknown" else "01a1f00a-29bc-7772-b799-005281ba876e"
+    await kit.client.sadd(kit.keys.prefix("held") + "w1", held)
+
+    await kit.fleet.dismiss("w1")
+
+    expected = {"unknown": TaskState.QUEUED, "finished": TaskState.COMPLETED}.get(stray)
+    assert expected is None or (await kit.read(task_id)).state is expected
+    assert not await kit.client.exists(kit.keys.prefix("held") + "w1")
+
+
+async def test_fields_that_only_a_later_version_knows_go_through_a_whole_life_byte_for_byte(kit: Kit) -> None:
+    await kit.worker()
+    task_id = await kit.submit()
+    await put_record(kit, task_id, await record_of(kit, task_id) + b"tenant-7\0\0later\0")
+
+    task = await kit.started()
+    await kit.fail(task, jitter=0.0)
+    await kit.clock.advance(60_000)
+    await kit.queue.sweep()
+    task = await kit.started()
+    await kit.complete(task)
+
+    assert (await record_of(kit, task_id)).endswith(b"\0tenant-7\0\0later\0")
+    assert (await kit.read(task_id)).attempt == 2
+
+
+async def test_a_store_in_format_2_lives_on_records_of_both_formats(kit: Kit) -> None:
+    await kit.worker()
+    old = await kit.submit()
+    await kit.client.hset(kit.keys.key("meta"), "format", 2)
+    new = await kit.submit(max_retries=5)
+
+    for _ in range(2):
+        task = await kit.started()
+        await kit.fail(task, jitter=0.0)
+    await kit.clock.advance(60_000)
+    await kit.queue.sweep()
+    claimed = (await kit.queue.claim("w1", 2)).tasks
+
+    assert {task.task_id for task in claimed} == {old, new}
+    records = [await record_of(kit, task_id) for task_id in (old, new)]
+    assert all(record.startswith(b"2\0assigned\0") for record in records)
+    assert [(await kit.read(task_id)).max_retries for task_id in (old, new)] == [3, 5]
+    await kit.assert_sound()
+
+
+async def test_a_store_of_a_later_format_is_left_alone(kit: Kit) -> None:
+    await kit.worker()
+    await kit.submit()
+    await kit.client.hset(kit.keys.key("meta"), "format", 99)
+    before = await kit.dump()
+
+    with pytest.raises(StoreTooNew, match="format 99"):
+        await kit.queue.claim("w1", 1)
+    with pytest.raises(StoreTooNew):
+        await kit.submit()
+
+    assert await kit.dump() == before
+    await kit.client.hdel(kit.keys.key("meta"), "format")
