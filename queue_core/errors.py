@@ -12,7 +12,7 @@
     │   ├── TaskNotFound · WrongState · StaleLease
     │   └── UnknownWorker · WorkerExists
     └── Unavailable              try again later, perhaps after someone acted
-        ├── StoreReplaced
+        ├── StoreReplaced · StoreTooNew
         ├── StoreUnavailable     StoreRefused: it answers, and will not do what it is asked
         ├── HistoryUnavailable   HistoryRefused, likewise
         └── DurabilityNotReached  the task stands, less safe than was asked for
