@@ -67,6 +67,10 @@ MIGRATING = Limits(statement_ms=0, lock_ms=30_000, idle_in_transaction_ms=0)
 """An index on a large table takes as long as it takes."""
 
 
+class HistoryBusy(HistoryUnavailable):
+    """A lock that somebody else has was waited for as long as this session waits."""
+
+
 class UnsuitableDatabase(HistoryUnavailable):
     """No waiting makes this database fit for history."""
 
@@ -213,6 +217,8 @@ def translated(error: psycopg.Error) -> HistoryUnavailable:
         return HistoryUnavailable("the database has no schema for this version: run `tideq migrate`")
     if isinstance(error, psycopg.errors.InvalidAuthorizationSpecification) or LOGIN_REFUSED.search(text):
         return HistoryRefused(text, is_login=True)
+    if isinstance(error, psycopg.errors.LockNotAvailable | psycopg.errors.DeadlockDetected):
+        return HistoryBusy(text)
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return HistoryUnavailable(text)
     return HistoryRefused(text)

@@ -68,6 +68,9 @@ METRICS: dict[str, Metric] = {
     "tideq_history_lag_seconds": Metric("gauge", "Age of the oldest transition that history does not have."),
     "tideq_history_epoch": Metric("gauge", "The epoch history is in; another than the store's must not last."),
     "tideq_history_parked_events": Metric("gauge", "Events that history could not take, up to 10 000."),
+    "tideq_clock_difference_seconds": Metric(
+        "gauge", "Between PostgreSQL's, the store's and the monitor's clock, at most, at the last look.", ("process",)
+    ),
     # What one process of the API does.
     "tideq_http_requests_total": Metric("counter", "Requests.", ("process", "route", "method", "status")),
     "tideq_http_request_duration_seconds": Metric("histogram", "From routing to the last byte.", ("process", "route")),

@@ -3,20 +3,30 @@
 A partition that still holds a live task, or a dead letter inside its time, is not dropped.
 """
 
+import asyncio
 import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import NamedTuple
 
 import structlog
 from psycopg import sql
 
-from tideq.persistence.database import Connection, Database, statement
+from tideq.persistence.database import WRITING, Connection, Database, HistoryBusy, statement
+from tideq.persistence.schema.clocks import Clocks, StoreInstants, database_now_ms
 from tideq.persistence.settings import HistorySettings
+from tideq.queue_core.errors import HistoryUnavailable
 
 TABLES = ("tasks", "task_events", "task_terms", "dead_letter_tasks")
 AHEAD = 2
 LOCK = 7_305_002
 MAX_SECONDS = 60.0
-"""For making or dropping partitions. Both lock tables: whoever cannot go on must not keep everyone else waiting."""
+"""For making or dropping one: a database that hangs is given up."""
+LOCKED_SHORTLY = "SET LOCAL lock_timeout = '200ms'; SET LOCAL enable_seqscan = off"
+"""Everybody waits behind it, and what is looked for while a lock is held is looked for by an index."""
+BUSY_WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Seconds from one try to the next, where somebody else has what must be locked."""
 
 log = structlog.get_logger(__name__)
 
@@ -46,47 +56,107 @@ def instant_of(task_id: uuid.UUID) -> int:
     return task_id.int >> 80
 
 
+class PartitionsBusy(HistoryUnavailable):
+    """Somebody reads or writes history for longer than others should wait behind."""
+
+
 class Partitions:
-    def __init__(self, database: Database, settings: HistorySettings, max_seconds: float = MAX_SECONDS) -> None:
+    """Made and dropped by PostgreSQL's clock, whatever that of this process says.
+
+    Both lock tables that everybody uses, and whoever waits for such a lock has everybody else wait behind. So a lock is
+    waited for shortly, then left to those who had it, and tried again a little later. `DETACH PARTITION CONCURRENTLY`
+    would not wait like that, but PostgreSQL has it only for tables without a default partition.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        settings: HistorySettings,
+        max_seconds: float = MAX_SECONDS,
+        waits: Sequence[float] = BUSY_WAITS,
+    ) -> None:
         self._database = database
         self._settings = settings
         self._max_seconds = max_seconds
+        self._waits = waits
 
-    async def make_ahead(self, now_ms: int) -> list[Range]:
-        """So that what is written now and for a while has its place; returns what was made."""
-        async with self._database.session(self._max_seconds) as connection:
-            return await self._locked_make(connection, now_ms)
+    async def make_ahead(self, now_ms: int | None = None) -> list[Range]:
+        """So that what is written now and for a while has its place; returns what was made.
 
-    async def prune(self, now_ms: int, dead_letter_ttl_ms: int) -> list[Range]:
-        """Drop what is older than history lasts; returns the ranges that went."""
-        async with self._database.session(self._max_seconds) as connection, connection.transaction():
-            await _lock(connection, self._database.schema)
-            old = [r for r in await existing(connection) if r.end_ms <= now_ms - self._settings.retention_ms]
-            dropped = [r for r in old if not await _is_needed(connection, r, now_ms - dead_letter_ttl_ms)]
-            for each in dropped:
-                await _drop(connection, each)
-        for each in dropped:
-            log.info("history dropped a partition", start_ms=each.start_ms, end_ms=each.end_ms)
+        By the database's clock, unless rows of another time are wanted. What cannot be made does not keep the others.
+        """
+        made: list[Range] = []
+        refused: HistoryUnavailable | None = None
+        for wanted in await self._missing(now_ms):
+            try:
+                made += [wanted] if await self._locked(partial(_make, wanted=wanted)) else []
+            except HistoryUnavailable as error:
+                refused = error
+        if refused:
+            raise refused
+        return made
+
+    async def prune(self, clocks: Clocks, dead_letter_ttl_ms: int) -> list[Range]:
+        """Drop what is older than history lasts; returns the ranges that went. Raises ClocksDiffer first."""
+        clocks.check()
+        dropped: list[Range] = []
+        died_after_ms = clocks.database_ms - dead_letter_ttl_ms
+        for each in await self._old(clocks.database_ms - self._settings.retention_ms, died_after_ms):
+            if await self._locked(partial(_drop, old=each, died_after_ms=died_after_ms)):
+                dropped.append(each)
+                log.info("partition dropped", start_ms=each.start_ms, end_ms=each.end_ms)
         return dropped
 
-    async def _locked_make(self, connection: Connection, now_ms: int) -> list[Range]:
-        async with connection.transaction():
-            await _lock(connection, self._database.schema)
-            missing = missing_ranges(await existing(connection), now_ms, self._settings.partition_ms)
-            for each in missing:
-                await _make(connection, each)
-        return missing
+    async def clocks(self, process_ms: int, store: StoreInstants | None = None) -> Clocks:
+        store_ms = tuple(await store()) if store else ()
+        async with self._session() as connection:
+            return Clocks(await database_now_ms(connection), process_ms, store_ms)
+
+    async def _missing(self, now_ms: int | None) -> list[Range]:
+        async with self._session() as connection:
+            now_ms = await database_now_ms(connection) if now_ms is None else now_ms
+            return missing_ranges(await existing(connection), now_ms, self._settings.partition_ms)
+
+    async def _old(self, ended_ms: int, died_after_ms: int) -> list[Range]:
+        async with self._session() as connection:
+            old = [each for each in await existing(connection) if each.end_ms <= ended_ms]
+            return [each for each in old if not await _is_needed(connection, each, died_after_ms)]
+
+    async def _locked(self, change: Callable[[Connection], Awaitable[bool]]) -> bool:
+        """One process at a time. Whatever cannot be locked at once is tried again, later and later."""
+        for wait in (*self._waits, None):
+            try:
+                async with self._session() as connection, connection.transaction():
+                    await connection.execute(
+                        "SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (LOCK, self._database.schema)
+                    )
+                    await connection.execute(LOCKED_SHORTLY)
+                    return await change(connection)
+            except HistoryBusy as error:
+                if wait is None:
+                    raise PartitionsBusy(f"partitions wait until history is less busy: {error}") from error
+                await asyncio.sleep(wait)
+        raise AssertionError("the last wait is none")
+
+    def _session(self) -> AbstractAsyncContextManager[Connection]:
+        return self._database.session(self._max_seconds, WRITING)
 
 
 def missing_ranges(present: list[Range], now_ms: int, width_ms: int) -> list[Range]:
-    """From the week of now on, without gaps or overlaps, whatever width earlier ranges had."""
-    end = max((each.end_ms for each in present), default=now_ms - now_ms % width_ms)
-    if end < now_ms - width_ms:
-        end = now_ms - now_ms % width_ms
+    """For every instant from now on, for a while, that has no place, whatever lies in the future.
+
+    Without overlaps, whatever width earlier ranges had, and without a gap behind one that ended just now.
+    """
+    ended = [each.end_ms for each in present if 0 <= now_ms - each.end_ms <= width_ms]
+    at_ms = max(ended, default=now_ms - now_ms % width_ms)
     missing: list[Range] = []
-    while end <= now_ms + AHEAD * width_ms:
-        missing.append(Range(end, end + width_ms))
-        end += width_ms
+    while at_ms <= now_ms + AHEAD * width_ms:
+        place = next((each for each in present if each.start_ms <= at_ms < each.end_ms), None)
+        if place is None:
+            next_ms = min((each.start_ms for each in present if each.start_ms > at_ms), default=at_ms + width_ms)
+            place = Range(at_ms, min(at_ms + width_ms, next_ms))
+            missing.append(place)
+        at_ms = place.end_ms
     return missing
 
 
@@ -95,36 +165,45 @@ async def existing(connection: Connection) -> list[Range]:
     return sorted(Range(*map(int, name.removeprefix("tasks_").split("_"))) for (name,) in rows)
 
 
-async def _lock(connection: Connection, schema: str) -> None:
-    await connection.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (LOCK, schema))
+async def _make(connection: Connection, wanted: Range) -> bool:
+    """What the default partition holds of the range moves first: no partition may be added over it.
 
-
-async def _make(connection: Connection, wanted: Range) -> None:
-    """What the default partition holds of the range moves first: no partition may be added over it."""
-    bounds = (id_at(wanted.start_ms), id_at(wanted.end_ms))
-    for table in TABLES:
-        names = {
-            "parent": sql.Identifier(table),
-            "rest": sql.Identifier(f"{table}_default"),
-            "child": sql.Identifier(f"{table}_{wanted.suffix}"),
-            "start": sql.Literal(bounds[0]),
-            "end": sql.Literal(bounds[1]),
-        }
+    Whoever changes a row that moves must know of its new place before they look for it, so writers wait for the whole.
+    """
+    async with connection.transaction():
+        if any(each.start_ms < wanted.end_ms and wanted.start_ms < each.end_ms for each in await existing(connection)):
+            return False
+        bounds = {"start": sql.Literal(id_at(wanted.start_ms)), "end": sql.Literal(id_at(wanted.end_ms))}
         for step in (
             "CREATE TABLE {child} (LIKE {parent} INCLUDING ALL)",
+            "LOCK TABLE ONLY {parent} IN SHARE ROW EXCLUSIVE MODE",
+            "LOCK TABLE {rest} IN ACCESS EXCLUSIVE MODE",
             "WITH moved AS (DELETE FROM {rest} WHERE task_id >= {start} AND task_id < {end} RETURNING *) "
             "INSERT INTO {child} SELECT * FROM moved",
             "ALTER TABLE {parent} ATTACH PARTITION {child} FOR VALUES FROM ({start}) TO ({end})",
         ):
-            await connection.execute(sql.SQL(step).format(**names))
+            for table in TABLES:
+                names = {
+                    "parent": sql.Identifier(table),
+                    "rest": sql.Identifier(f"{table}_default"),
+                    "child": sql.Identifier(f"{table}_{wanted.suffix}"),
+                }
+                await connection.execute(sql.SQL(step).format(**names, **bounds))
+        return True
+
+
+async def _drop(connection: Connection, old: Range, died_after_ms: int) -> bool:
+    """Asked once more when nobody can write: a task of it may have been revived just now."""
+    for table in TABLES:
+        await connection.execute(sql.SQL("LOCK TABLE ONLY {} IN ACCESS EXCLUSIVE MODE").format(sql.Identifier(table)))
+    if old not in await existing(connection) or await _is_needed(connection, old, died_after_ms):
+        return False
+    for table in TABLES:
+        await connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(f"{table}_{old.suffix}")))
+    return True
 
 
 async def _is_needed(connection: Connection, old: Range, died_after_ms: int) -> bool:
     bounds = {"start": id_at(old.start_ms), "end": id_at(old.end_ms), "died_after_ms": died_after_ms}
     row = await (await connection.execute(statement("partition_is_needed"), bounds)).fetchone()
     return bool(row and row[0])
-
-
-async def _drop(connection: Connection, old: Range) -> None:
-    for table in TABLES:
-        await connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(f"{table}_{old.suffix}")))

@@ -9,6 +9,7 @@ from typing import Any
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.replies import accepted, number
 from tideq.queue_core.engine.scripts import Scripts
+from tideq.queue_core.engine.store import node_of, store_errors
 
 LOOK_SECONDS = 0.5
 BEFORE_ALL_TIME_MS = -(10**14)
@@ -25,6 +26,14 @@ async def settled_time(scripts: Scripts) -> int:
         if not is_doubted:
             return now
         await asyncio.sleep(LOOK_SECONDS)
+
+
+async def server_now_ms(client: Any, keys: Keys) -> int:
+    """What the server that has this partition says the time is, whatever the queue makes of it."""
+    with store_errors():
+        node = await node_of(client, keys.key("meta"))
+        seconds, microseconds = await (client.time(target_nodes=node) if node else client.time())
+    return int(seconds) * 1_000 + int(microseconds) // 1_000
 
 
 class StoreClock:

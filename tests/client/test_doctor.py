@@ -63,7 +63,7 @@ class TestAgainstRealServers:
         assert set(statuses) >= {
             *("python", "settings", "data folder", "service", "clock", "ready", "key", "port"),
             *("store", "store memory", "store log", "store sync", "store clock", "store scripts", "epoch"),
-            *("history", "schema", "parked events", "store against history", "replication"),
+            *("history", "history clock", "schema", "parked events", "store against history", "replication"),
         }
         # Other tests leave tasks behind that nobody works on.
         sound = {check: each for check, each in statuses.items() if check not in ("workers", "dead letters", "port")}

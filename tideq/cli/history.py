@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from rich.console import Console
@@ -19,8 +20,9 @@ from tideq.persistence.database import Database
 from tideq.persistence.recovery.custodians import Custodians, custody_of
 from tideq.persistence.recovery.custody import Custodian, Verdict
 from tideq.persistence.recovery.kept_store import open_kept_store
+from tideq.persistence.schema.clocks import store_instants
 from tideq.persistence.schema.migrations import MigrationError, migrate_when_reachable, missing_when_migrated
-from tideq.persistence.schema.partitions import Partitions
+from tideq.persistence.schema.partitions import Partitions, PartitionsBusy
 from tideq.queue_core.background import run, together
 from tideq.queue_core.engine.engine import assemble_engine
 from tideq.queue_core.engine.identity import StoreIdentity
@@ -111,8 +113,16 @@ async def _migrate(settings: ServiceSettings, action: str, wait: float, *, allow
         if action == "status":
             return await missing_when_migrated(database, wait, allow_newer=allow_newer)
         applied = await migrate_when_reachable(database, wait, allow_newer=allow_newer)
-        await Partitions(database, settings.history).make_ahead(_now_ms())
+        await make_partitions(database, settings)
         return applied
+
+
+async def make_partitions(database: Database, settings: ServiceSettings) -> None:
+    """What a long reader keeps from being made now is made by the monitor later, and has a place until then."""
+    try:
+        await Partitions(database, settings.history).make_ahead()
+    except PartitionsBusy as error:
+        say(f"{error}; the monitor makes them later")
 
 
 async def _replicate(
@@ -162,9 +172,18 @@ async def _reconcile(settings: ServiceSettings, *, dry_run: bool) -> None:
 async def _prune(settings: ServiceSettings) -> None:
     async with _database(settings) as database:
         partitions = Partitions(database, settings.history)
-        made = await partitions.make_ahead(_now_ms())
-        dropped = await partitions.prune(_now_ms(), settings.queue.retention.dead_letter_ttl_ms)
+        made = await partitions.make_ahead()
+        clocks = await partitions.clocks(time.time_ns() // 1_000_000, partial(_store_instants, settings))
+        dropped = await partitions.prune(clocks, settings.queue.retention.dead_letter_ttl_ms)
     say(f"{len(made)} partitions made, {len(dropped)} dropped")
+
+
+async def _store_instants(settings: ServiceSettings) -> list[int]:
+    """None where no store is set: old partitions can be dropped without one."""
+    if not settings.redis_url:
+        return []
+    async with contextlib.aclosing(connect(settings.redis_url)) as client:
+        return await store_instants(client, assemble_engine(client, settings.queue))
 
 
 def _database(settings: ServiceSettings) -> Database:
@@ -209,7 +228,3 @@ def run_command(work: Coroutine[Any, Any, T]) -> T:
         return run(work)
     except (QueueError, MigrationError, StoreUrlError, HealthPortTaken) as error:
         stop_with(error)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

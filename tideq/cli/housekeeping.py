@@ -1,11 +1,14 @@
 """What the service does beside answering, each duty for as long as the process runs."""
 
+from functools import partial
+
 from tideq.api.settings import ServiceSettings
 from tideq.cli.telling import telling
 from tideq.persistence.dead_letters.pattern_news import PatternWatch
 from tideq.persistence.recovery.kept_store import KeptStore
 from tideq.persistence.replication.batch_meter import BatchMeter
 from tideq.persistence.replication.replicating import replicator_on
+from tideq.persistence.schema.clocks import Clocks, store_instants
 from tideq.persistence.schema.partitions import Partitions
 from tideq.queue_core.background import together
 from tideq.queue_core.engine.journal import JournalStore
@@ -34,7 +37,7 @@ async def monitor(
     await together(
         sweep(store, settings, counters),
         _probe(store, settings, counters),
-        _prune(store, settings),
+        _prune(store, settings, counters),
         _sound_alarms(store, counters),
         _follow(store, settings, counters, tracing),
     )
@@ -80,7 +83,15 @@ async def _sound_alarms(store: KeptStore, counters: Counters) -> None:
         await sound_for_ever(PatternWatch(store.database), counters)
 
 
-async def _prune(store: KeptStore, settings: ServiceSettings) -> None:
-    if store.database is not None:
-        partitions = Partitions(store.database, settings.history)
-        await prune_for_ever(partitions, settings.queue.retention.dead_letter_ttl_ms)
+async def _prune(store: KeptStore, settings: ServiceSettings, counters: Counters) -> None:
+    if store.database is None:
+        return
+    seen: list[Clocks] = []
+    counters.watch("tideq_clock_difference_seconds", lambda: seen[0].difference_ms / 1000 if seen else 0.0)
+
+    def note(clocks: Clocks) -> None:
+        seen[:] = [clocks]
+
+    instants = partial(store_instants, store.plain_client, store.engine)
+    partitions = Partitions(store.database, settings.history)
+    await prune_for_ever(partitions, settings.queue.retention.dead_letter_ttl_ms, instants, note)

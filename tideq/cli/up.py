@@ -6,20 +6,19 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Generator
 from pathlib import Path
 
 from tideq.api.server import PortTaken, listen
 from tideq.api.settings import ServiceSettings
 from tideq.cli.endings import stop_with
+from tideq.cli.history import make_partitions
 from tideq.cli.housekeeping import do_everything
 from tideq.cli.running import environ_with, run_service, say, settings_from
 from tideq.embedded import EmbeddedError, EmbeddedStores
 from tideq.embedded.foreground import leave_on_signal
 from tideq.persistence.database import Database
 from tideq.persistence.schema.migrations import MigrationError, migrate_when_reachable
-from tideq.persistence.schema.partitions import Partitions
 from tideq.queue_core.errors import QueueError
 
 DEMO = Path(__file__).parents[1] / "demo.py"
@@ -95,7 +94,7 @@ def _migrate(settings: ServiceSettings) -> None:
     async def run() -> None:
         async with Database(settings.history.database_url, settings.queue.queue_name) as database:
             await migrate_when_reachable(database, MIGRATE_SECONDS)
-            await Partitions(database, settings.history).make_ahead(time.time_ns() // 1_000_000)
+            await make_partitions(database, settings)
 
     try:
         asyncio.run(run())

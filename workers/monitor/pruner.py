@@ -1,26 +1,43 @@
-"""The pruner: history's partitions are made before they are needed and dropped when they are old."""
+"""The pruner: history's partitions are made before they are needed and dropped when they are old.
+
+By PostgreSQL's clock alone. This process's is only compared with it, as is the store's: where they differ by more than
+an hour one of them is wrong, nobody knows which, and nothing is dropped.
+"""
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import structlog
 
-from tideq.persistence.schema.partitions import Partitions
+from tideq.persistence.schema.clocks import Clocks, ClocksDiffer, StoreInstants
+from tideq.persistence.schema.partitions import Partitions, PartitionsBusy
 from tideq.queue_core.errors import QueueError
 
 INTERVAL_SECONDS = 3_600.0
 RETRY_SECONDS = 10.0
+BUSY_SECONDS = 60.0
+"""For what only time or people will mend. Every try behind a long reader has others wait a fifth of a second."""
 
 log = structlog.get_logger(__name__)
 
 
-async def prune_for_ever(partitions: Partitions, dead_letter_ttl_ms: int) -> None:
+async def prune_for_ever(
+    partitions: Partitions,
+    dead_letter_ttl_ms: int,
+    store: StoreInstants | None = None,
+    on_clocks: Callable[[Clocks], None] = lambda _: None,
+) -> None:
     while True:
         try:
-            now_ms = time.time_ns() // 1_000_000
-            await partitions.make_ahead(now_ms)
-            await partitions.prune(now_ms, dead_letter_ttl_ms)
+            await partitions.make_ahead()
+            clocks = await partitions.clocks(time.time_ns() // 1_000_000, store)
+            on_clocks(clocks)
+            await partitions.prune(clocks, dead_letter_ttl_ms)
             await asyncio.sleep(INTERVAL_SECONDS)
+        except (PartitionsBusy, ClocksDiffer) as error:
+            log.warning("pruning postponed", error=str(error))
+            await asyncio.sleep(BUSY_SECONDS)
         except QueueError as error:
             log.warning("pruning failed", error=str(error))
             await asyncio.sleep(RETRY_SECONDS)

@@ -10,6 +10,7 @@ from tideq.persistence.archive import freshness_of
 from tideq.persistence.database import Database, UnsuitableDatabase
 from tideq.persistence.recovery.custodians import custody_of
 from tideq.persistence.recovery.custody import Verdict
+from tideq.persistence.schema.clocks import MAX_DIFFERENCE_MS, database_now_ms
 from tideq.persistence.schema.migrations import MigrationError, missing_migrations
 from tideq.queue_core.engine.engine import assemble_engine
 from tideq.queue_core.engine.identity import StoreIdentity
@@ -18,6 +19,7 @@ from tideq.queue_core.errors import QueueError
 
 OLDEST_VERSION = 14_00_00
 MAX_LAG_SECONDS = 60.0
+MAX_SKEW_SECONDS = 5.0
 VERSION = "SELECT current_setting('server_version'), current_setting('server_version_num')"
 
 
@@ -25,6 +27,7 @@ async def check_history(settings: ServiceSettings) -> AsyncIterator[Finding]:
     database = Database(settings.history.database_url, settings.queue.queue_name)
     try:
         yield await _check_server(database)
+        yield await _check_clock(database)
         schema = await _check_schema(database)
         yield schema
         if schema.status == "ok":
@@ -48,6 +51,20 @@ async def _check_server(database: Database) -> Finding:
     if int(number) < OLDEST_VERSION:
         return fail("history", f"PostgreSQL {text} is too old", "run PostgreSQL 14 or later")
     return ok("history", f"PostgreSQL {text} answers")
+
+
+async def _check_clock(database: Database) -> Finding:
+    async with database.session() as connection:
+        return check_clock(time.time() - await database_now_ms(connection) / 1000)
+
+
+def check_clock(skew_seconds: float) -> Finding:
+    found = f"{abs(skew_seconds):.0f} s {'behind' if skew_seconds > 0 else 'ahead of'} this one"
+    if abs(skew_seconds) * 1000 > MAX_DIFFERENCE_MS:
+        return fail("history clock", found, "let NTP set both: until they agree no old partition is dropped")
+    if abs(skew_seconds) > MAX_SKEW_SECONDS:
+        return warn("history clock", found, "let NTP set both")
+    return ok("history clock", "agrees with this one")
 
 
 async def _check_schema(database: Database) -> Finding:

@@ -1,0 +1,56 @@
+"""The clocks of PostgreSQL, of the store's servers and of this process, which should agree.
+
+History's partitions go by PostgreSQL's alone. That the others agree with it is asked for before anything is dropped.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+from tideq.persistence.database import Connection
+from tideq.queue_core.engine.clock import server_now_ms
+from tideq.queue_core.engine.engine import Engine
+from tideq.queue_core.errors import HistoryUnavailable
+
+MAX_DIFFERENCE_MS = 3_600_000
+
+StoreInstants = Callable[[], Awaitable[Sequence[int]]]
+"""What the clocks of the store's servers say, in Unix milliseconds."""
+
+
+class ClocksDiffer(HistoryUnavailable):
+    """One of the clocks is wrong, and what is old cannot be told."""
+
+
+class Clocks(NamedTuple):
+    database_ms: int
+    process_ms: int
+    store_ms: tuple[int, ...] = ()
+
+    @property
+    def difference_ms(self) -> int:
+        """Between the two that are furthest apart."""
+        instants = (self.database_ms, self.process_ms, *self.store_ms)
+        return max(instants) - min(instants)
+
+    def check(self) -> None:
+        if self.difference_ms > MAX_DIFFERENCE_MS:
+            store = "".join(f", the store's {self._told(each)}" for each in self.store_ms)
+            raise ClocksDiffer(
+                "clocks differ by more than an hour, so nothing old is dropped: "
+                f"this machine's is {self._told(self.process_ms)}{store}"
+            )
+
+    def _told(self, instant_ms: int) -> str:
+        seconds = (instant_ms - self.database_ms) / 1000
+        return f"{abs(seconds):.0f} s {'behind' if seconds < 0 else 'ahead of'} PostgreSQL's"
+
+
+async def store_instants(client: Any, engine: Engine) -> list[int]:
+    """Of the servers that have the engine's partitions. The client must get through to what is not trusted yet."""
+    return [await server_now_ms(client, part.keys) for part in engine.parts]
+
+
+async def database_now_ms(connection: Connection) -> int:
+    found = await connection.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
+    ((now_ms,),) = await found.fetchall()
+    return now_ms
