@@ -46,7 +46,9 @@ def _can_start_at(found: Explanation) -> int | None:
     if found.state is not TaskState.QUEUED:
         return None
     is_blocked = found.allowed_now == 0 and found.allowed_at_ms is None
-    return None if is_blocked else max(found.visible_at_ms or 0, found.allowed_at_ms or 0, found.now_ms)
+    held_back_until_ms = found.held_back_until_ms if found.serving_worker_count == 0 else None
+    earliest = (found.visible_at_ms, found.allowed_at_ms, held_back_until_ms, found.now_ms)
+    return None if is_blocked else max(filter(None, earliest))
 
 
 def _obstacles(found: Explanation) -> Iterator[str]:
@@ -57,10 +59,22 @@ def _obstacles(found: Explanation) -> Iterator[str]:
         yield f"it is hidden for another {max(wait, 0):.1f} s ({found.reason})"
     yield from _rules("the whole queue", found.queue_control, found.queue_left)
     yield from _rules("its task type", found.type_control, found.type_left)
-    if found.serving_worker_count == 0:
+    yield from _circuits(found)
+    if found.serving_worker_count + found.held_back_worker_count == 0:
         yield f"no active worker serves {found.lane.rstrip('|')}"
     if found.global_position:
         yield f"{found.global_position} ready tasks rank before it"
+
+
+def _circuits(found: Explanation) -> Iterator[str]:
+    if not found.held_back_worker_count:
+        return
+    until = schemas.maybe_rfc3339(found.held_back_until_ms)
+    workers = found.serving_worker_count + found.held_back_worker_count
+    yield (
+        f"{found.held_back_worker_count} of {workers} active workers for it get no tasks of its type before {until}: "
+        "most of their latest ones failed"
+    )
 
 
 def _rules(scope: str, control: Control, left: int | None) -> Iterator[str]:

@@ -58,7 +58,7 @@ async def _store_readings(service: Service) -> Readings:
     epoch, queue = service.engine.scripts.epoch, service.settings.queue
     return {
         **_queue(stats, queue.priorities, service.meters.types),
-        **_fleet(stats),
+        **_fleet(stats, service.meters.types),
         **_totals(stats),
         **_memory(memory),
         **_one(tideq_store_epoch=int(epoch or 0), tideq_outbox_limit_entries=queue.admission.max_outbox_entries),
@@ -105,7 +105,7 @@ def _scores(stats: Stats, priorities: Mapping[str, Priority]) -> Distribution:
     return scores
 
 
-def _fleet(stats: Stats) -> Readings:
+def _fleet(stats: Stats, types: TypeNames) -> Readings:
     workers = stats.workers
     used, total = workers.used_capacity, workers.total_capacity
     return {
@@ -113,6 +113,7 @@ def _fleet(stats: Stats) -> Readings:
         "tideq_worker_slots": _of({"used": used, "total": total}),
         **_one(tideq_worker_capacity_used_ratio=used / total if total else 0.0),
         **_one(tideq_open_circuits=workers.open_circuits),
+        "tideq_type_open_circuits": types.summed(workers.open_circuits_by_type.items()),
     }
 
 

@@ -54,8 +54,13 @@ METRICS: dict[str, Metric] = {
     "tideq_workers": Metric("gauge", "Workers, those that died within the hour included.", ("state",)),
     "tideq_worker_slots": Metric("gauge", "Tasks the fleet holds, and could hold.", ("kind",)),
     "tideq_worker_capacity_used_ratio": Metric("gauge", "Share of the fleet's slots that is taken."),
-    "tideq_open_circuits": Metric("gauge", "Workers shut off, or on trial, because they failed too often."),
-    "tideq_circuits_opened_total": Metric("counter", "Times a worker was shut off for failing."),
+    "tideq_open_circuits": Metric(
+        "gauge", "Workers shut off from a task type, or on trial, because they failed too often."
+    ),
+    "tideq_type_open_circuits": Metric(
+        "gauge", "The same workers by task type; `*` where circuits are of whole workers.", ("task_type",)
+    ),
+    "tideq_circuits_opened_total": Metric("counter", "Times a worker was shut off from a task type for failing."),
     "tideq_task_assignment_timeouts_total": Metric("counter", "Claims that were never started in time."),
     "tideq_task_execution_timeouts_total": Metric("counter", "Executions that ran into their deadline."),
     "tideq_task_visibility_timeouts_total": Metric("counter", "Hidden tasks that fell due: both of the former."),

@@ -17,6 +17,9 @@ MAX_PARTITIONS = 256
 """As many as eight bits of a task's id tell apart."""
 
 
+CIRCUIT_MODES = ("type", "worker", "off")
+
+
 class SettingsError(ValueError):
     """A setting is unknown or has a value it cannot have; the message names it."""
 
@@ -73,6 +76,8 @@ class Probing(msgspec.Struct, frozen=True):
 class Circuit(msgspec.Struct, frozen=True):
     """When a worker that keeps failing gets no new work, and how it gets out of that."""
 
+    mode: str = "type"
+    """`type`: none of the types it fails at. `worker`: none at all, over all types. `off`: never."""
     failures: int = 5
     window_ms: int = 60_000
     open_ms: int = 60_000
@@ -150,6 +155,12 @@ def _rate(text: str) -> float:
     return value
 
 
+def _circuit_mode(text: str) -> str:
+    if text not in CIRCUIT_MODES:
+        raise ValueError(f"must be one of {', '.join(CIRCUIT_MODES)}")
+    return text
+
+
 def _switch(text: str) -> bool:
     if text not in ("on", "off"):
         raise ValueError("must be 'on' or 'off'")
@@ -206,6 +217,7 @@ QUEUE_SETTINGS: dict[str, Setting] = {
     "TIDEQ_DEAD_LETTER_TTL_SECONDS": Setting("retention", "dead_letter_ttl_ms", _seconds),
     "TIDEQ_PROBE_INTERVAL_SECONDS": Setting("probing", "interval_ms", _seconds),
     "TIDEQ_PROBE_ALLOWED_CIDRS": Setting("probing", "allowed_cidrs", _cidrs),
+    "TIDEQ_CIRCUIT": Setting("circuit", "mode", _circuit_mode),
     "TIDEQ_CIRCUIT_FAILURES": Setting("circuit", "failures", _some),
     "TIDEQ_CIRCUIT_WINDOW_SECONDS": Setting("circuit", "window_ms", _seconds),
     "TIDEQ_CIRCUIT_OPEN_SECONDS": Setting("circuit", "open_ms", _seconds),

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from tideq.queue_core.circuits import HeldBack
 from tideq.queue_core.lanes import lane_signature
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.states import Reason, TaskState
@@ -120,6 +121,8 @@ class Claim(msgspec.Struct, frozen=True):
     worker_state: str
     profile: str
     """What the worker serves."""
+    held_back: tuple[HeldBack, ...] = ()
+    """Of which types the worker is given nothing, or a few to try."""
     is_repeat: bool = False
     """An earlier answer to the same poll handed these out; that one may have arrived."""
     taken: tuple[tuple[str, int], ...] = ()

@@ -193,7 +193,13 @@ async def heartbeat(request: Http, worker_id: FromPath[str], service: InjectedSe
     if len(health) > MAX_HEALTH_BYTES:
         raise UnprocessableContent(f"more than {MAX_HEALTH_BYTES} bytes of it", pointer="/health")
     beat = await service.engine.fleet.heartbeat(worker_id, health)
-    return json_answer(schemas.HeartbeatOut(should_drain=beat.should_drain, cancel=_task_ids(beat.stops)))
+    return json_answer(
+        schemas.HeartbeatOut(
+            should_drain=beat.should_drain,
+            cancel=_task_ids(beat.stops),
+            held_back=schemas.held_back_if_any(beat.held_back),
+        )
+    )
 
 
 @post(
@@ -219,7 +225,13 @@ async def sync(request: Http, worker_id: FromPath[str], service: InjectedService
         told = _told(service, await _apply(service, worker_id, said))
         claim = await _poll(request, service, worker_id, asked, None)
         out = _poll_out(service, claim)
-        answer = schemas.SyncOut(outcomes=told, tasks=out.tasks, cancel=out.cancel, should_drain=out.should_drain)
+        answer = schemas.SyncOut(
+            outcomes=told,
+            tasks=out.tasks,
+            cancel=out.cancel,
+            should_drain=out.should_drain,
+            held_back=out.held_back,
+        )
         return _hand_over(service, worker_id, asked, claim, answer)
     if said.is_starts_alone:
         # Handlers wait for this. Whoever was given the tasks a moment ago was heard of then, and told what to stop.
@@ -228,7 +240,10 @@ async def sync(request: Http, worker_id: FromPath[str], service: InjectedService
     beating = service.engine.fleet.heartbeat(worker_id)
     outcomes, beat = await asyncio.gather(_apply(service, worker_id, said), beating)
     told, cancel = _told(service, outcomes), _task_ids(beat.stops)
-    return json_answer(schemas.SyncOut(outcomes=told, tasks=[], cancel=cancel, should_drain=beat.should_drain))
+    held_back = schemas.held_back_if_any(beat.held_back)
+    return json_answer(
+        schemas.SyncOut(outcomes=told, tasks=[], cancel=cancel, should_drain=beat.should_drain, held_back=held_back)
+    )
 
 
 @delete("/{worker_id:str}", status_code=200, opt=call("worker", answer=schemas.LeftOut, refuses=(UnknownWorker,)))
@@ -269,6 +284,12 @@ def _hand_over(
     if not claim.tasks:
         return json_answer(answer)
     return Handover(encode(answer), lambda: service.take_back(worker_id, asked.poll_id or "", claim))
+
+
+class _Wish(msgspec.Struct, frozen=True):
+    """Of an error's details, what the service reads."""
+
+    asked_for: bool = False
 
 
 class Said(NamedTuple):
@@ -340,7 +361,17 @@ def _failure(result: schemas.ResultIn) -> Failure:
     check_document("error/details", bytes(result.error.details))
     body = msgspec.json.encode(result.error)
     verdict = "discard" if result.status == "discarded" else "retry" if result.error.retriable else "fail"
-    return Failure(result.task_id, result.lease, body, result.error.code, verdict)
+    asks = verdict == "retry" and _asks_again(bytes(result.error.details))
+    return Failure(result.task_id, result.lease, body, result.error.code, verdict, is_asked_for=asks)
+
+
+def _asks_again(details: bytes) -> bool:
+    if b'"asked_for"' not in details:
+        return False
+    try:
+        return msgspec.json.decode(details, type=_Wish).asked_for
+    except msgspec.ValidationError:
+        return False
 
 
 def _report(report: schemas.ProgressIn) -> ProgressReport:
@@ -371,7 +402,12 @@ def _outcome_out(service: Service, outcome: Outcome) -> schemas.OutcomeOut:
 def _poll_out(service: Service, claim: Claim) -> schemas.PollOut:
     is_traced = service.tracing is not None
     tasks = [schemas.claimed_out(task, is_traced=is_traced) for task in claim.tasks]
-    return schemas.PollOut(tasks=tasks, cancel=_task_ids(claim.stops), should_drain=claim.should_drain)
+    return schemas.PollOut(
+        tasks=tasks,
+        cancel=_task_ids(claim.stops),
+        should_drain=claim.should_drain,
+        held_back=schemas.held_back_if_any(claim.held_back),
+    )
 
 
 def _task_ids(stops: Sequence[Stop]) -> list[str]:

@@ -39,6 +39,7 @@ from tideq.api.schemas.base import (
 )
 from tideq.api.schemas.events import EventOut, GapOut
 from tideq.api.schemas.fleet import DrainOut, WorkerOut, WorkersOut, WorkerState, worker_out
+from tideq.api.schemas.held_back import HeldBackOut, held_back_if_any
 from tideq.api.schemas.history import (
     DeadLetterOut,
     DeadLettersOut,
@@ -138,6 +139,7 @@ __all__ = [
     "HealthOut",
     "HeartbeatIn",
     "HeartbeatOut",
+    "HeldBackOut",
     "HeldIn",
     "Instant",
     "InstantIn",
@@ -202,6 +204,7 @@ __all__ = [
     "backoff_out",
     "claimed_out",
     "dead_letter_out",
+    "held_back_if_any",
     "instant_ms",
     "maybe_rfc3339",
     "pattern_out",

@@ -6,6 +6,7 @@ import msgspec
 
 from tideq.api.problems import Problem
 from tideq.api.schemas.base import NULL, Answer, AnyJson, Instant, Lease, Request, about
+from tideq.api.schemas.held_back import HeldBackIfAny
 from tideq.api.schemas.workers import (
     STARTING_NEEDS_AN_ID,
     CancelledIds,
@@ -53,9 +54,10 @@ class TaskErrorIn(Request, kw_only=True):
     message: Annotated[str, about("For people.", "upstream timed out")]
     code: Annotated[str, about("For programs; some codes change the delay.", "TEMPORARY_UNAVAILABLE")] = ""
     retriable: Annotated[bool, about("Whether trying again may help.", True)] = True
-    details: Annotated[AnyJson, about("Anything else.", {"host": "10.0.0.7"}, default=None)] = msgspec.field(
-        default_factory=lambda: NULL
-    )
+    details: Annotated[
+        AnyJson,
+        about("Anything else; `asked_for: true` spares the worker's circuit.", {"host": "10.0.0.7"}, default=None),
+    ] = msgspec.field(default_factory=lambda: NULL)
 
 
 class ResultIn(HeldIn, kw_only=True):
@@ -126,3 +128,4 @@ class SyncOut(Answer, kw_only=True):
     tasks: list[ClaimedOut]
     cancel: CancelledIds
     should_drain: ShouldDrain
+    held_back: HeldBackIfAny = msgspec.UNSET

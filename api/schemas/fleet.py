@@ -3,6 +3,7 @@
 from typing import Annotated, Literal
 
 from tideq.api.schemas.base import Answer, Count, Instant, Raw, WorkerId, about
+from tideq.api.schemas.held_back import WorkerHeldBack, held_back_out
 from tideq.api.schemas.times import maybe_rfc3339, rfc3339
 from tideq.queue_core.engine.fleet import Member
 
@@ -27,9 +28,11 @@ class WorkerOut(Answer, kw_only=True):
     heartbeat_due_at: Annotated[Instant | None, about("When it is given up, or was due, if not heard of.")]
     died_at: Annotated[Instant | None, about("When it was given up.", None)]
     circuit: Annotated[
-        str, about("`open`: it failed too often and gets nothing; `trial`: its next results decide.", "closed")
+        str,
+        about("`open`: it gets nothing of what is in `held_back`; `trial`: its next results decide.", "closed"),
     ]
-    circuit_open_until: Annotated[Instant | None, about("When it is tried again.", None)]
+    circuit_open_until: Annotated[Instant | None, about("When the first of its circuits is tried.", None)]
+    held_back: WorkerHeldBack
     health: Annotated[
         Raw, about("As it last reported it.", {"memory_usage_percent": 41.5, "cpu_usage_percent": 12.0}, type="object")
     ]
@@ -69,5 +72,6 @@ def worker_out(member: Member, heartbeat_timeout_ms: int) -> WorkerOut:
         died_at=maybe_rfc3339(member.died_at_ms),
         circuit=member.circuit,
         circuit_open_until=maybe_rfc3339(member.circuit_open_until_ms),
+        held_back=held_back_out(member.held_back),
         health=Raw(member.health or b"{}"),
     )

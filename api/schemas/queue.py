@@ -80,7 +80,10 @@ class FleetOut(Answer, kw_only=True):
     dead: Annotated[Count, about("Gone without a word in the last hour.")]
     total_capacity: Annotated[Count, about("Tasks they could hold.", 20)]
     used_capacity: Annotated[Count, about("Tasks they hold.", 9)]
-    open_circuits: Annotated[Count, about("Shut off, or on trial, because they failed too often.")]
+    open_circuits: Annotated[Count, about("Shut off from a task type, or on trial, because they failed too often.")]
+    open_circuits_by_type: Annotated[
+        dict[str, int], about("The same by task type; `*` where circuits are of whole workers.", {"resize": 1})
+    ]
 
 
 class ThroughputOut(Answer, kw_only=True):

@@ -20,6 +20,7 @@ from tideq.api.schemas.base import (
     WorkerId,
     about,
 )
+from tideq.api.schemas.held_back import HeldBackIfAny
 from tideq.api.schemas.tasks import trace_id
 from tideq.api.schemas.times import rfc3339
 from tideq.queue_core.task import ClaimedTask
@@ -117,6 +118,7 @@ class PollOut(Answer, kw_only=True):
     tasks: list[ClaimedOut]
     cancel: CancelledIds
     should_drain: ShouldDrain
+    held_back: HeldBackIfAny = msgspec.UNSET
 
 
 class HeartbeatIn(Request, kw_only=True):
@@ -136,6 +138,7 @@ class HeartbeatOut(Answer, kw_only=True):
     acknowledged: Annotated[bool, about("It was taken.", True)] = True
     should_drain: ShouldDrain
     cancel: CancelledIds
+    held_back: HeldBackIfAny = msgspec.UNSET
 
 
 class LeftOut(Answer, kw_only=True):

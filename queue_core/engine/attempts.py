@@ -19,6 +19,8 @@ MAX_ERROR_BYTES = 65_536
 MAX_MESSAGE_LENGTH = 1_000
 
 Verdict = Literal["retry", "fail", "discard"]
+ASKED_FOR = frozenset(("RATE_LIMIT", "TEMPORARY_UNAVAILABLE", "Retry"))
+"""Codes of failures that the handler reports on purpose: they say nothing against its worker."""
 
 
 class Held(NamedTuple):
@@ -55,6 +57,8 @@ class Failure(NamedTuple):
     verdict: Verdict = "retry"
     jitter: float | None = None
     """-1 … 1 for the spread of the delay; random where not given."""
+    is_asked_for: bool = False
+    """Whether the handler asked to be run again: also so with a code in `ASKED_FOR`."""
 
 
 class Attempts:
@@ -131,4 +135,5 @@ def _digest(*parts: bytes) -> str:
 def _failure_row(failure: Failure) -> tuple[str | float | bytes, ...]:
     digest = _digest(failure.verdict.encode(), failure.code.encode(), failure.error)
     jitter = random.uniform(-1, 1) if failure.jitter is None else failure.jitter
-    return (failure.task_id, failure.lease, digest, failure.verdict, failure.code, jitter, failure.error)
+    blames = int(not (failure.is_asked_for or failure.code in ASKED_FOR))
+    return (failure.task_id, failure.lease, digest, failure.verdict, failure.code, jitter, blames, failure.error)

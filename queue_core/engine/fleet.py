@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from tideq.queue_core.circuits import HeldBack, circuit_word, parse_circuits
 from tideq.queue_core.engine.checks import NAME
 from tideq.queue_core.engine.queue import parse_stops
 from tideq.queue_core.engine.replies import accepted, instant, number, text
@@ -32,6 +33,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
     now_ms: int
     should_drain: bool
     stops: tuple[Stop, ...]
+    held_back: tuple[HeldBack, ...] = ()
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,9 +48,17 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     died_at_ms: int | None
     health: bytes
     """As it last reported it, a JSON object; empty where it never did."""
-    circuit: str
-    """`closed`; `open` while it gets nothing because it failed too often; `trial` while its next results decide."""
-    circuit_open_until_ms: int | None
+    held_back: tuple[HeldBack, ...]
+    """The task types it gets nothing of, because it failed too often at them, or a few to try."""
+
+    @property
+    def circuit(self) -> str:
+        return circuit_word(self.held_back)
+
+    @property
+    def circuit_open_until_ms(self) -> int | None:
+        """When the first of its circuits is tried."""
+        return min((each.until_ms for each in self.held_back if each.until_ms is not None), default=None)
 
 
 class FleetPage(msgspec.Struct, frozen=True):
@@ -80,8 +90,8 @@ class Fleet:
 
     async def heartbeat(self, worker_id: str, health: bytes = b"") -> Heartbeat:
         reply = await self.scripts.call("heartbeat", worker_id=worker_id, health=health)
-        now, drains, stops = accepted(reply)
-        return Heartbeat(number(now), number(drains) == 1, parse_stops(stops))
+        now, drains, stops, circuits = accepted(reply)
+        return Heartbeat(number(now), number(drains) == 1, parse_stops(stops), parse_circuits(text(circuits)))
 
     async def drain(self, worker_id: str) -> None:
         """No new work; what it holds it may finish."""
@@ -131,8 +141,7 @@ class Fleet:
 
 
 def _member(row: Sequence[Any]) -> Member:
-    worker_id, state, description, registered, due, health, died, held, circuit = row
-    kind, _, amount = text(circuit).partition(" ")
+    worker_id, state, description, registered, due, health, died, held, circuits = row
     return Member(
         worker=_worker(text(worker_id), description),
         state=text(state),
@@ -141,8 +150,7 @@ def _member(row: Sequence[Any]) -> Member:
         heartbeat_due_at_ms=instant(due),
         died_at_ms=instant(died),
         health=health or b"",
-        circuit=kind or "closed",
-        circuit_open_until_ms=int(amount) if kind == "open" else None,
+        held_back=parse_circuits(text(circuits)),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tideq.queue_core.circuits import parse_circuits
 from tideq.queue_core.engine.controls import Control, parse_control, parse_controls
 from tideq.queue_core.engine.record import Record, UnreadableRecord, parse_record
 from tideq.queue_core.engine.replies import accepted, instant, number, pairs, text
@@ -28,7 +29,9 @@ class WorkerCounts(msgspec.Struct, frozen=True):
     total_capacity: int
     used_capacity: int
     open_circuits: int
-    """Also those on trial."""
+    """Workers with a circuit that is open or on trial."""
+    open_circuits_by_type: dict[str, int]
+    """The same by task type; `*` for all types together."""
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +104,11 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     lane_position: int | None
     global_position: int | None
     serving_worker_count: int
-    """Workers that could take it and are active."""
+    """Workers that could take it, are active and not held back from its type."""
+    held_back_worker_count: int
+    """Those that only their circuit keeps from it."""
+    held_back_until_ms: int | None
+    """When the first of them may try again."""
     queue_control: Control
     type_control: Control
     queue_left: int | None
@@ -130,7 +137,7 @@ class Insight:
             by_priority=_sum_by(pairs(ages), _bucket_priority),
             age_counts=_sum_by(pairs(ages), _bucket_minute_ms),
             recent=_recent(pairs(recent), number(now)),
-            workers=_workers([text(line) for line in fleet], number(dead_workers)),
+            workers=_workers(fleet, number(dead_workers)),
             controls=parse_controls(pairs(rules)),
             dead_letter_count=number(dead),
             outbox_length=number(outbox),
@@ -155,6 +162,8 @@ class Insight:
         now, packed, score, place, global_place, lane, profiles, whole, own = accepted(reply, *subject)
         record, placed, signature = parse_record(packed), instant(score), text(lane)
         allowances = [_allowance(whole), _allowance(own)]
+        ends = [end for line in profiles if (end := _could_take_from(text(line), signature)) is not None]
+        held_back = [end for end in ends if end]
         return Explanation(
             task_id=task_id,
             state=state_named(record.text("state")),
@@ -165,7 +174,9 @@ class Insight:
             lane=signature,
             lane_position=instant(place),
             global_position=instant(global_place),
-            serving_worker_count=sum(_could_take(text(line), signature) for line in profiles),
+            serving_worker_count=len(ends) - len(held_back),
+            held_back_worker_count=len(held_back),
+            held_back_until_ms=min(held_back, default=None),
             queue_control=_control(whole),
             type_control=_control(own),
             queue_left=allowances[0][0],
@@ -249,9 +260,10 @@ def _recent(fields: dict[str, str], now_ms: int) -> dict[str, int]:
     return totals
 
 
-def _workers(fleet: list[str], dead: int) -> WorkerCounts:
-    rows = [line.rsplit(" ", 3) for line in fleet]
+def _workers(fleet: Sequence[Any], dead: int) -> WorkerCounts:
+    rows = [tuple(map(text, row)) for row in fleet]
     states = [state for state, *_ in rows]
+    held_back = [parse_circuits(circuits) for *_, circuits in rows]
     return WorkerCounts(
         active=states.count("active"),
         draining=states.count("draining"),
@@ -259,13 +271,15 @@ def _workers(fleet: list[str], dead: int) -> WorkerCounts:
         dead=dead,
         total_capacity=sum(int(capacity) for _, capacity, _, _ in rows),
         used_capacity=sum(int(held) for _, _, held, _ in rows),
-        open_circuits=sum(circuit != "closed" for *_, circuit in rows),
+        open_circuits=sum(bool(each) for each in held_back),
+        open_circuits_by_type=dict(Counter(circuit.task_type for each in held_back for circuit in each)),
     )
 
 
-def _could_take(line: str, signature: str) -> bool:
-    state, _, profile = line.partition(" ")
-    return state == "active" and serves(profile, signature)
+def _could_take_from(line: str, signature: str) -> int | None:
+    """From when on a worker could take it, zero for now; `None` of one that does not serve it."""
+    state, shut_until, profile = line.split(" ", 2)
+    return int(shut_until) if state == "active" and serves(profile, signature) else None
 
 
 def _control(parts: Any) -> Control:

@@ -67,7 +67,9 @@ KEYS: dict[str, KeyDoc] = {
 PREFIXES: dict[str, KeyDoc] = {
     "notes": KeyDoc("notes:", "hash", "what came with a task's attempts: e<attempt> for errors, p for progress"),
     "worker": KeyDoc("worker:", "hash", "one worker: what it declared and how it is"),
-    "outcomes": KeyDoc("outcomes:", "hash", "how a worker's latest attempts came out, for its circuit"),
+    "outcomes": KeyDoc(
+        "outcomes:", "hash", "how a worker's latest attempts came out, as releases before `TIDEQ_CIRCUIT` count it"
+    ),
     "held": KeyDoc("held:", "set", "tasks a worker holds"),
     "stops": KeyDoc("stops:", "zset", "attempts a worker should abandon, by when"),
     "poll": KeyDoc("poll:", "string", "what the last answer to a poll id handed out"),

@@ -30,6 +30,7 @@ def scripts_for(client: Any, settings: QueueSettings, *, sends_flags: bool = Tru
         "dead_letter_ttl_ms": retention.dead_letter_ttl_ms,
         "result_ttl_ms": retention.result_ttl_ms,
         "unrecorded_ttl_ms": 0 if retention.has_history else retention.result_ttl_ms,
+        "circuit_mode": circuit.mode,
         "circuit_failures": circuit.failures,
         "circuit_window_ms": circuit.window_ms,
         "circuit_open_ms": circuit.open_ms,

@@ -20,6 +20,8 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: str = AS_DECLARED
     starts: bool = False
     """Tasks are executing when they are handed out."""
+    circuit_shares: str = ""
+    """What the worker's circuits leave, where that was decided over several partitions."""
     token: str = msgspec.field(default_factory=lambda: secrets.token_hex(16))
     """What the leases of one claim share, in one partition."""
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from tideq.queue_core.circuits import parse_circuits
 from tideq.queue_core.engine.checks import check_batch
 from tideq.queue_core.engine.clock import settled_time
 from tideq.queue_core.engine.gathering import Gathering
@@ -154,6 +155,7 @@ class Queue:
             poll_id=poll.poll_id,
             starts=int(poll.starts),
             lease_token=token,
+            circuit_shares=poll.circuit_shares,
             capabilities=poll.capabilities,
             assignment_ms=poll.assignment_ms or self._settings.leases.assignment_ms,
             max_rank="" if max_rank is None else max_rank,
@@ -161,7 +163,7 @@ class Queue:
             permits_given=permits,
             not_after="" if not_after is None else not_after,
         )
-        now, answer, again, state, serves, stops, handed, taken = accepted(reply)
+        now, answer, again, state, serves, stops, circuits, handed, taken = accepted(reply)
         tasks, unreadable = _handed(handed, _claimed if max_rank is None else _ranked)
         if unreadable:
             accepted(await self._scripts.call("set_aside", worker_id=poll.worker_id, rows=unreadable))
@@ -173,6 +175,7 @@ class Queue:
             stops=parse_stops(stops),
             worker_state=text(state),
             profile=text(serves),
+            held_back=parse_circuits(text(circuits)) if circuits else (),
             is_repeat=bool(tasks) and token not in tasks[0].lease,
             taken=tuple(_taken(text(each)) for each in taken),
         )
@@ -189,6 +192,7 @@ class Queue:
             poll_id=poll.poll_id,
             capabilities=poll.capabilities,
             left=left,
+            circuit_shares=poll.circuit_shares,
         )
         now, again, state, serves, stops, answer, live, heads, uses = accepted(reply)
         return Peek(

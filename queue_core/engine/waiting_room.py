@@ -6,7 +6,8 @@ A waiter stays in the room for its whole poll, so one that was woken and found n
 import asyncio
 from collections.abc import Iterator
 
-from tideq.queue_core.lanes import serves
+from tideq.queue_core.circuits import ALL_TYPES, HeldBack
+from tideq.queue_core.lanes import serves, task_type_of
 
 
 class Waiter:
@@ -18,12 +19,23 @@ class Waiter:
         self.wanted = wanted
         self.is_eligible = True
         """Whether its worker is given new work at all: an unhealthy one waits, but must not use up a wake-up."""
+        self.held_back: dict[str, HeldBack] = {}
+        """By task type, or `*` for all: its worker gets nothing of one that is open."""
         self.is_asleep = False
         self._bell = asyncio.Event()
 
     @property
     def is_woken(self) -> bool:
         return self._bell.is_set()
+
+    def is_shut_off(self, signature: str) -> bool:
+        circuit = self._circuit(signature)
+        return circuit is not None and circuit.is_open
+
+    def is_on_trial(self, signature: str) -> bool:
+        """It may have all the trials it is allowed in hand: others are to be woken as well."""
+        circuit = self._circuit(signature)
+        return circuit is not None and not circuit.is_open
 
     def wake(self) -> None:
         self._bell.set()
@@ -43,6 +55,9 @@ class Waiter:
         finally:
             self.is_asleep = False
         return True
+
+    def _circuit(self, signature: str) -> HeldBack | None:
+        return self.held_back.get(ALL_TYPES) or self.held_back.get(task_type_of(signature))
 
 
 class WaitingRoom:
@@ -71,9 +86,9 @@ class WaitingRoom:
             if not waiter.profile:
                 # Its first claim is under way and may have looked too early: whatever it serves, it looks once more.
                 waiter.wake()
-            elif waiter.is_eligible and serves(waiter.profile, signature):
+            elif waiter.is_eligible and serves(waiter.profile, signature) and not waiter.is_shut_off(signature):
                 waiter.wake()
-                ready_count -= waiter.wanted
+                ready_count -= 0 if waiter.is_on_trial(signature) else waiter.wanted
                 woken += 1
         return woken
 

@@ -108,8 +108,12 @@ class Wakeups:
                 if got.tasks or has_news or got.should_drain or left <= 0 or not self._is_open:
                     return got
                 waiter.profile, waiter.is_eligible = got.profile, got.worker_state == "active"
+                waiter.held_back = {each.task_type: each for each in got.held_back}
                 self._note_due(got.retry_at_ms, got.now_ms)
-                if not await waiter.wait(left) or not self._is_open:
+                # Nobody else is woken for the end of this worker's circuits: it looks again by itself.
+                pause = min(left, _seconds_to_trial(got))
+                is_over = not await waiter.wait(pause) and pause == left
+                if is_over or not self._is_open:
                     return got
         finally:
             self._room.leave(waiter)
@@ -222,6 +226,11 @@ class Wakeups:
         self._due_timer = None
         self._room.wake_one()
         self._should_look.set()
+
+
+def _seconds_to_trial(got: Claim) -> float:
+    ends = [each.until_ms for each in got.held_back if each.until_ms is not None]
+    return max(min(ends) - got.now_ms, 1) / 1000 if ends else float("inf")
 
 
 def _report_crash(job: asyncio.Task[None]) -> None:

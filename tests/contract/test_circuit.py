@@ -1,20 +1,27 @@
-"""A worker that fails at most of what it does gets no new work for a while, and then three tasks to prove itself."""
+"""A worker that fails at most of a task type gets no more of it for a while, and then three tasks to prove itself."""
+
+from typing import Any
 
 import pytest
 
 from tests.kit import Kit
+from tideq.queue_core.circuits import HeldBack
 from tideq.queue_core.engine.attempts import Held, Verdict
 from tideq.queue_core.engine.fleet import Member
+from tideq.queue_core.settings import Circuit, QueueSettings
 
 OPEN_MS = 60_000
 
 
-async def attempt_many(kit: Kit, count: int, verdict: Verdict | None = None, worker_id: str = "w1") -> None:
+async def attempt_many(
+    kit: Kit, count: int, verdict: Verdict | None = None, *, task_type: str = "resize", **fields: Any
+) -> None:
     """So many attempts, one after the other, that end well or with this verdict."""
     for _ in range(count):
-        await kit.submit()
-        task = await kit.started(worker_id)
-        await (kit.fail(task, worker_id, verdict=verdict) if verdict else kit.complete(task, worker_id))
+        await kit.submit(task_type)
+        task = await kit.started()
+        assert task.definition.task_type == task_type
+        await (kit.fail(task, verdict=verdict, **fields) if verdict else kit.complete(task))
 
 
 async def circuit(kit: Kit, worker_id: str = "w1") -> Member:
@@ -161,6 +168,159 @@ async def test_a_worker_that_registers_anew_begins_anew(shut: Kit) -> None:
 
 
 async def test_explain_does_not_count_on_a_worker_that_is_shut_off(shut: Kit) -> None:
-    task_id = await shut.submit()
+    task_id, other_id = await shut.submit(), await shut.submit("crawl")
+    await shut.worker("w2", task_types=("resize",))
 
-    assert (await shut.insight.explain(task_id)).serving_worker_count == 0
+    found, other = await shut.insight.explain(task_id), await shut.insight.explain(other_id)
+
+    assert (found.serving_worker_count, found.held_back_worker_count) == (1, 1)
+    assert found.held_back_until_ms == (await circuit(shut)).circuit_open_until_ms
+    assert (other.serving_worker_count, other.held_back_worker_count, other.held_back_until_ms) == (1, 0, None)
+
+
+async def test_another_type_is_given_as_ever(shut: Kit) -> None:
+    await shut.submit()
+    healthy = await shut.submit("crawl")
+
+    claim = await shut.queue.claim("w1", 2)
+
+    assert [task.task_id for task in claim.tasks] == [healthy]
+    assert [each.task_type for each in claim.held_back] == ["resize"]
+    assert (await circuit(shut)).held_back == claim.held_back == (await shut.fleet.heartbeat("w1")).held_back
+
+
+async def test_all_lanes_of_the_type_are_shut_and_one_trial_is_for_all_of_them(shut: Kit) -> None:
+    await shut.fleet.dismiss("w1")
+    await shut.worker("w1", capabilities=("gpu", "ssd"), capacity=20)
+    await attempt_many(shut, 5, "retry")
+    for needs in ((), ("gpu",), ("ssd",), ("gpu", "ssd")):
+        for _ in range(2):
+            await shut.submit(required_capabilities=needs)
+
+    assert not (await shut.queue.claim("w1", 9)).tasks
+    await shut.clock.advance(OPEN_MS)
+    assert len((await shut.queue.claim("w1", 9)).tasks) == 3
+
+
+async def test_what_comes_started_is_held_back_as_well(shut: Kit) -> None:
+    await shut.submit()
+
+    assert not (await shut.queue.claim("w1", 1, poll_id="p1", starts=True)).tasks
+
+
+async def test_a_claim_says_when_the_trial_begins(shut: Kit) -> None:
+    await shut.clock.advance(OPEN_MS // 2)
+    await shut.submit()
+
+    claim = await shut.queue.claim("w1", 1)
+
+    assert claim.retry_at_ms is not None
+    assert claim.retry_at_ms <= ((await circuit(shut)).circuit_open_until_ms or 0)
+
+
+async def test_a_worker_whose_every_type_fails_gets_nothing(kit: Kit) -> None:
+    await kit.worker("w1", task_types=("resize", "crawl"))
+    await attempt_many(kit, 5, "retry")
+    await attempt_many(kit, 5, "retry", task_type="crawl")
+    for task_type in ("resize", "crawl"):
+        await kit.submit(task_type)
+
+    assert not (await kit.queue.claim("w1", 9)).tasks
+    assert [each.task_type for each in (await circuit(kit)).held_back] == ["crawl", "resize"]
+    assert (await kit.insight.stats()).workers.open_circuits_by_type == {"crawl": 1, "resize": 1}
+
+
+async def test_results_of_another_type_decide_nothing(shut: Kit) -> None:
+    await shut.clock.advance(OPEN_MS)
+    trials = await shut.queue.claim("w1", 3)
+
+    await attempt_many(shut, 9, task_type="crawl")
+    await attempt_many(shut, 1, "retry", task_type="crawl")
+    assert (await circuit(shut)).held_back == (HeldBack("resize", None),)
+
+    await shut.start(trials.tasks[0])
+    await shut.fail(trials.tasks[0])
+    assert (await circuit(shut)).circuit == "open"
+
+
+async def test_trials_are_of_the_type_whatever_else_the_worker_holds(shut: Kit) -> None:
+    for _ in range(9):
+        await shut.submit("crawl")
+        await shut.started()
+    await shut.clock.advance(OPEN_MS)
+    for _ in range(9):
+        await shut.submit()
+
+    assert len((await shut.queue.claim("w1", 9)).tasks) == 3
+
+
+@pytest.mark.parametrize(
+    "told", [{"code": "RATE_LIMIT"}, {"code": "TEMPORARY_UNAVAILABLE"}, {"code": "Retry"}, {"is_asked_for": True}]
+)
+async def test_what_the_handler_asks_for_is_no_failure(kit: Kit, told: dict[str, Any]) -> None:
+    await kit.worker()
+
+    await attempt_many(kit, 9, "retry", **told)
+
+    assert (await circuit(kit)).circuit == "closed"
+
+
+async def test_a_dead_worker_leaves_no_circuit_behind(shut: Kit) -> None:
+    await shut.clock.advance(100_000)
+    await shut.queue.sweep()
+
+    assert (await shut.insight.stats()).workers.open_circuits == 0
+
+
+async def test_counts_of_a_worker_do_not_grow_with_its_age(kit: Kit) -> None:
+    await kit.worker()
+    for _ in range(20):
+        await attempt_many(kit, 1)
+        await kit.clock.advance(10_000)
+
+    kept = await kit.client.hget(kit.keys.prefix("worker") + "w1", "outcomes:resize")
+
+    assert len(kept.split()) <= 7
+
+
+class TestOfTheWholeWorker:
+    @pytest.fixture
+    def settings(self) -> QueueSettings:
+        return QueueSettings(circuit=Circuit(mode="worker"))
+
+    async def test_failures_of_all_types_add_up_and_it_gets_nothing(self, kit: Kit) -> None:
+        await kit.worker()
+        await attempt_many(kit, 3, "retry")
+        await attempt_many(kit, 2, "retry", task_type="crawl")
+        await kit.submit("other")
+
+        assert not (await kit.queue.claim("w1", 1)).tasks
+        assert [each.task_type for each in (await circuit(kit)).held_back] == ["*"]
+
+    async def test_three_tasks_of_any_type_decide(self, kit: Kit) -> None:
+        await kit.worker(capacity=20)
+        await attempt_many(kit, 5, "retry")
+        await kit.clock.advance(OPEN_MS)
+        for task_type in ("a", "b", "c", "d"):
+            await kit.submit(task_type)
+
+        claim = await kit.queue.claim("w1", 9)
+        assert len(claim.tasks) == 3
+        for task in claim.tasks:
+            await kit.start(task)
+            await kit.complete(task)
+
+        assert (await circuit(kit)).circuit == "closed"
+
+
+class TestSwitchedOff:
+    @pytest.fixture
+    def settings(self) -> QueueSettings:
+        return QueueSettings(circuit=Circuit(mode="off"))
+
+    async def test_nothing_opens(self, kit: Kit) -> None:
+        await kit.worker()
+
+        await attempt_many(kit, 9, "retry")
+
+        assert (await circuit(kit)).circuit == "closed"

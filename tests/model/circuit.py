@@ -1,4 +1,4 @@
-"""The oracle's circuit breaker of one worker, from SPEC section 5. Outcomes count in steps of ten seconds."""
+"""The oracle's circuit breaker of one worker and type, from SPEC section 5. Outcomes count in steps of ten seconds."""
 
 from collections import Counter
 
@@ -8,7 +8,7 @@ STEP_MS = 10_000
 
 
 class Circuit:
-    """Of one worker: its outcomes while closed; else open until an instant, and then on trial."""
+    """Of one worker and type: its outcomes while closed; else open until an instant, and then on trial."""
 
     def __init__(self, fired: Counter[str]) -> None:
         self.fired = fired
@@ -17,15 +17,15 @@ class Circuit:
         self.trials_passed: int | None = None
 
     def left(self, now: int, held_count: int) -> float:
-        """How many more tasks the worker may be given; asking begins the trial."""
-        if self.open_until is not None and self.open_until <= now:
-            self.open_until, self.trials_passed = None, 0
+        """How many more tasks of the type the worker may be given, which holds so many of it."""
+        self._begin_trial(now)
         if self.open_until is not None:
             return 0
         passed = self.trials_passed
         return float("inf") if passed is None else max(0, given.CIRCUIT_TRIALS - passed - held_count)
 
     def note(self, now: int, is_good: bool) -> None:
+        self._begin_trial(now)
         if self.open_until is not None:
             return
         if self.trials_passed is not None:
@@ -36,6 +36,10 @@ class Circuit:
         bad_count = counted.count(False)
         if not is_good and bad_count >= given.CIRCUIT_FAILURES and 2 * bad_count > len(counted):
             self._open(now)
+
+    def _begin_trial(self, now: int) -> None:
+        if self.open_until is not None and self.open_until <= now:
+            self.open_until, self.trials_passed = None, 0
 
     def _try(self, now: int, is_good: bool) -> None:
         self.trials_passed = (self.trials_passed or 0) + 1 if is_good else None

@@ -15,7 +15,6 @@ from hypothesis.internal.conjecture import engine
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
 from tests.model.bench import Bench
-from tests.model.circuit import Circuit
 from tests.model.model import ENDED, HELD
 from tests.model.rules_producers import Aim, ProducerRules
 from tests.model.rules_workers import BODIES, WORKERS, Ticket, WorkerRules
@@ -162,7 +161,7 @@ class QueueMachine(ProducerRules, WorkerRules):
         card = Worker(worker_id=worker, task_types=types, capabilities=capabilities)
         self.agree("register", self.ask(self.kit.fleet.register(card)), None if is_absent else "worker-exists")
         if is_absent:
-            self.model.circuits[worker] = Circuit(self.model.fired)
+            self.model.circuits = {of: circuit for of, circuit in self.model.circuits.items() if of[0] != worker}
             self.model.silent_at[worker], self.model.standing[worker] = self.model.now + HEARTBEAT_MS, "active"
 
     def heartbeat(self, dice: Random) -> None:

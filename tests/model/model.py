@@ -12,6 +12,7 @@ from tests.model.situation import LEVELS, Draft
 
 MAX_RANK, STAGGER_MS, MAX_RAISED_TIMEOUT_MS = 2**42 - 1, 100, 3_600_000
 SLOW_DOWN, MORE_TIME = ("RATE_LIMIT", "TEMPORARY_UNAVAILABLE"), ("TIMEOUT", "OUT_OF_MEMORY")
+ASKED_FOR = (*SLOW_DOWN, "Retry")
 HELD, ENDED = ("assigned", "executing"), ("completed", "failed", "cancelled", "dead_letter")
 REVIVALS = {"retry": (ENDED[1:], "retried"), "replay": (ENDED[3:], "replayed")}
 ENDS = {"complete": ("completed", "succeeded"), "fail": ("failed", "not_retriable"), "discard": (ENDED[3], "discarded")}
@@ -39,7 +40,7 @@ class Model:
     def __init__(self, now: int) -> None:
         self.now, self.tasks = now, dict[str, ModelTask]()
         self.silent_at, self.standing = dict[str, int](), dict[str, str]()  # by living worker
-        self.circuits = dict[str, Circuit]()
+        self.circuits = dict[tuple[str, str], Circuit]()  # by worker and task type
         self.pauses, self.limits = dict[str, int](), dict[str, int]()  # by task type, or * for all
         self.keys: dict[str, tuple[ModelTask, int]] = {}
         self.polls: dict[tuple[str, str], tuple[int, list[tuple[str, str]]]] = {}
@@ -94,8 +95,7 @@ class Model:
         self.recover(most_workers=1)
         number, kept = self.answered(name, poll, starts=starts)
         assert got == kept or not kept, f"poll {poll} held {kept}"
-        room = wanted if kept else min(wanted, self._circuit_left(name))
-        assert len(got) <= max(room, len(kept)), f"{name} may have {room} and got {got}"
+        assert len(got) <= max(wanted, len(kept)), f"{name} may have {wanted} and got {got}"
         for task_id, lease in () if kept else got:
             ready, task = self.takeable(name), self.tasks[task_id]
             lane = [place for place in ready if self.tasks[place[1]].draft.lane == task.draft.lane]
@@ -105,7 +105,7 @@ class Model:
             self._move(task, "claim", "assigned", "claimed", _only(self.now + given.ASSIGNMENT_MS))
             if starts:
                 self._start(task)
-        assert kept or len(got) == room or not self.takeable(name), f"not handed out: {self.takeable(name)}"
+        assert kept or len(got) == wanted or not self.takeable(name), f"not handed out: {self.takeable(name)}"
         assert answer == (number + 1 if poll else 0), f"poll {poll} was answered {number} times"
         self.polls |= {(name, poll): (answer, got)} if poll else {}
 
@@ -163,13 +163,18 @@ class Model:
                 self._spend(task, "lose", task.losses < given.MAX_LOSSES, "worker_lost", "poison", instants)
         self.silent_at = {name: at for name, at in self.silent_at.items() if name not in buried}
 
-    def _circuit_left(self, name: str) -> float:
-        held_count = sum(task.state in HELD and task.worker == name for task in self.tasks.values())
-        return self.circuits[name].left(self.now, held_count) if self.standing[name] == "active" else 0
+    def _circuit(self, name: str, task_type: str) -> Circuit:
+        return self.circuits.setdefault((name, task_type), Circuit(self.fired))
+
+    def _may_have(self, name: str, task_type: str) -> bool:
+        held = [task for task in self.tasks.values() if task.state in HELD and task.worker == name]
+        held_count = sum(task.draft.task_type == task_type for task in held)
+        return self._circuit(name, task_type).left(self.now, held_count) > 0
 
     def _settle(self, task: ModelTask, verb: str, code: str, low: float, high: float) -> None:
-        if verb in ("complete", "retry", "time_out"):  # other failures are the task's fault
-            self.circuits[task.worker].note(self.now, verb == "complete")
+        is_asked_for = verb == "retry" and code in ASKED_FOR
+        if verb in ("complete", "retry", "time_out") and not is_asked_for:  # other failures are the task's fault
+            self._circuit(task.worker, task.draft.task_type).note(self.now, verb == "complete")
         if verb in ENDS:
             return self._move(task, "fail" if verb == "discard" else verb, *ENDS[verb])
         base_ms, multiplier, cap_ms = task.draft.backoff
@@ -210,7 +215,7 @@ class Model:
             for task_id, task in self.tasks.items()
             if task.state == "queued" and task.hidden is None and self.standing[name] == "active"
             if (types is None or task.draft.task_type in types) and set(task.draft.needs) <= set(has)
-            if not shut & {"*", task.draft.task_type}
+            if not shut & {"*", task.draft.task_type} and self._may_have(name, task.draft.task_type)
         )
 
 

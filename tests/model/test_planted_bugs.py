@@ -83,14 +83,17 @@ MISTAKES = {
     "an old answer is withdrawn": Mistake(("withdraw",), "if number == answer then", "if number then"),
     "a drained worker is given work": Mistake(("claim",), "worker[1] == 'active' and wanted or 0", "wanted"),
     "a pause is ignored": Mistake(("claim",), "then return 0, resume_at end", "then end"),
-    "an open circuit is ignored": Mistake(("claim",), "if circuit and allowed > 0 then", "if false then"),
-    "a circuit never closes": Mistake(("complete",), "if good < circuit_trials then", "if true then"),
-    "a trial has no end": Mistake(("claim",), "- redis.call('SCARD', held_keys .. worker)", ""),
-    "good outcomes do not count": Mistake(("complete",), "  count_good(worker_id, done_count)\n", ""),
-    "a timeout is nobody's fault": Mistake(RECOVERING, "  count_bad(task.worker)\n", ""),
-    "old outcomes count for ever": Mistake(
-        ("fail",), "if tonumber(since) > now - circuit_window_ms then", "if true then"
+    "an open circuit is ignored": Mistake(("claim",), "bars_any = next(bars) ~= nil", "bars_any = false"),
+    "a circuit never closes": Mistake(("complete",), "return not is_passed and", "return true and"),
+    "a trial has no end": Mistake(("claim",), " - held_in(scope)", ""),
+    "a broken type holds back the others": Mistake(
+        ("claim",), "local bar = bars[lane_type(lane)]", "local _, bar = next(bars)"
     ),
+    "trials are of any type": Mistake(("claim",), "lane_type(tasks[task_id].lane) == scope", "true"),
+    "a rate limit is held against the worker": Mistake(("fail",), "if blames == '1' then", "if true then"),
+    "good outcomes do not count": Mistake(("complete",), "    count_outcome(worker_id, task.lane, 'good', 1)\n", ""),
+    "a timeout is nobody's fault": Mistake(RECOVERING, "  count_outcome(task.worker, task.lane, 'bad', 1)\n", ""),
+    "old outcomes count for ever": Mistake(("fail",), "if step * width > now - circuit_window_ms then", "if true then"),
     "an idle dead worker ends the sweep": Mistake(("sweep",), "#ids == left and 1 or 0", "0"),
     "a dead worker's task is recovered twice": Mistake(
         RECOVERING, "  judge_circuits()\n  flush()\n", "  judge_circuits()\n"

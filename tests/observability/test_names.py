@@ -47,12 +47,16 @@ async def test_what_is_told_passes_prometheus_own_check(whole: Whole) -> None:
 
 
 async def _after_a_busy_minute(whole: Whole) -> Scrape:
-    """One task that fails once and then succeeds, one that dies, and a worker whose health cannot be asked."""
+    """One task that fails once and then succeeds, one that dies, a type that always fails, and a worker that no probe
+    reaches."""
     kit, bench = whole.kit, whole.bench
     await kit.worker()
     await kit.worker("w2", host="127.0.0.1", health_port=1)
     await bench.submit("dies")
     await kit.fail(await kit.started(), verdict="discard")
+    for _ in range(5):
+        await bench.submit("breaks", max_retries=0)
+        await kit.fail(await kit.started())
     await bench.submit("recovers")
     await kit.fail(await kit.started())
     await bench.submit("waits", delay_seconds=3_600)

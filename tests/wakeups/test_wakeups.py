@@ -15,6 +15,7 @@ from tideq.queue_core.engine.waiting_room import Waiter, WaitingRoom
 from tideq.queue_core.engine.wake_source import WakeSource
 from tideq.queue_core.engine.wakeups import Wakeups
 from tideq.queue_core.lanes import worker_profile
+from tideq.queue_core.settings import Circuit, QueueSettings
 from tideq.queue_core.task import Claim, NewTask
 
 LONG = 30.0
@@ -304,6 +305,53 @@ async def test_an_unhealthy_worker_does_not_use_up_a_wake_up(kit: Kit, pollers: 
     assert (await asyncio.wait_for(well, 25)).tasks
     assert not ill.done()
     ill.cancel()
+
+
+@pytest.mark.usefixtures("blind")
+async def test_a_worker_held_back_from_a_type_does_not_use_up_its_wake_up(kit: Kit, pollers: Pollers) -> None:
+    await kit.worker("broken")
+    await kit.worker("well")
+    await fail_often(kit, "broken")
+    broken = pollers.poll("broken")
+    await pollers.asleep(1)
+    well = pollers.poll("well")
+    await pollers.asleep(2)
+
+    await kit.submit()
+
+    assert (await asyncio.wait_for(well, 25)).tasks
+    assert not broken.done()
+    broken.cancel()
+
+
+class TestShortCircuits:
+    @pytest.fixture
+    def settings(self) -> QueueSettings:
+        return QueueSettings(circuit=Circuit(open_ms=500))
+
+    @pytest.mark.usefixtures("blind", "deaf")
+    async def test_the_end_of_its_circuit_wakes_the_worker_it_holds_back(self, kit: Kit, pollers: Pollers) -> None:
+        await kit.worker("idle", task_types=("other",))
+        await kit.worker("broken")
+        await fail_often(kit, "broken")
+        await kit.submit()
+        idle = pollers.poll("idle")
+        await pollers.asleep(1)
+        broken = pollers.poll("broken")
+        await pollers.asleep(2)
+
+        ends_at_ms = (await kit.queue.claim("broken", 1)).held_back[0].until_ms
+        got = await asyncio.wait_for(broken, 25)
+
+        assert got.tasks
+        assert got.now_ms >= (ends_at_ms or 0)
+        idle.cancel()
+
+
+async def fail_often(kit: Kit, worker_id: str) -> None:
+    for _ in range(5):
+        await kit.submit(max_retries=0)
+        await kit.fail(await kit.started(worker_id), worker_id)
 
 
 async def test_a_poll_cancelled_while_claiming_hands_its_tasks_back(kit: Kit, pollers: Pollers) -> None:

@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from tideq.queue_core.background import end, running
+from tideq.workers.runtime.circuits import CircuitLog
 from tideq.workers.runtime.claimer import Claimer
 from tideq.workers.runtime.context import TaskContext
 from tideq.workers.runtime.execution import Execution, Run
@@ -53,7 +54,8 @@ class Crew:
         self._protocol = protocol
         self._slots = Slots(capacity)
         self._tracer = HandlerTracer()
-        self._reporter = Reporter(protocol, self.hear, self._lose, self.forget, self._tracer.end_settling)
+        self._circuits = CircuitLog()
+        self._reporter = Reporter(protocol, self._hear_besides, self._lose, self.forget, self._tracer.end_settling)
         self._execution = Execution(capacity, modules, self._done, self._tracer)
         about = {**description, "task_types": sorted(self._handlers), "capacity": capacity}
         self._claimer = Claimer(
@@ -140,7 +142,12 @@ class Crew:
         self._tracer.end()
 
     def hear(self, worker_id: str, answer: Answer) -> None:
-        """What every answer may say besides."""
+        """What an answer to a poll or a heartbeat says besides."""
+        self._circuits.note(worker_id, answer.held_back)
+        self._hear_besides(worker_id, answer)
+
+    def _hear_besides(self, worker_id: str, answer: Answer) -> None:
+        """What every answer may say."""
         if answer.cancel:
             self._doubt(worker_id, Counter(answer.cancel))
         if answer.should_drain and not self.is_draining:
@@ -150,6 +157,7 @@ class Crew:
     def forget(self, worker_id: str) -> None:
         """The service does not know this worker id any more."""
         if worker_id == self.worker_id:
+            self._circuits = CircuitLog()
             self._claimer.forget()
             self._ask_about_all_of(worker_id)
 

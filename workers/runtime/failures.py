@@ -27,7 +27,7 @@ class TaskFailure(Exception):
 
 
 class Retry(TaskFailure):
-    """It may go better next time."""
+    """It may go better next time. The handler asks for it, so it does not count as a failure of its worker."""
 
 
 class Fail(TaskFailure):
@@ -55,6 +55,8 @@ def error_document(error: BaseException) -> bytes:
     is_ours = isinstance(error, TaskFailure)
     name = type(error).__name__
     details: dict[str, Any] = {"traceback": traceback_of(error)}
+    if isinstance(error, Retry):
+        details["asked_for"] = True
     if is_ours and error.details is not None:
         details["details"] = _tellable(error.details)
     document = {

@@ -65,6 +65,15 @@ class Outcome(msgspec.Struct, frozen=True):
         return self.problem.code if self.problem else ""
 
 
+class HeldBack(msgspec.Struct, frozen=True):
+    """A task type the worker gets nothing of, or a few to try, because it failed too often."""
+
+    task_type: str | None = None
+    """`None` for all types."""
+    until: str | None = None
+    reason: str = ""
+
+
 class Answer(msgspec.Struct, frozen=True):
     """To a poll, a sync or a heartbeat."""
 
@@ -72,6 +81,8 @@ class Answer(msgspec.Struct, frozen=True):
     cancel: list[str] = []
     should_drain: bool = False
     outcomes: list[Outcome] = []
+    held_back: list[HeldBack] = []
+    """Left out where there is nothing, and by a sync of reports alone."""
 
 
 class Refused(Exception):

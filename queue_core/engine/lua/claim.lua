@@ -30,7 +30,7 @@ local visible_at = now + assignment_ms
 local visible_text = string.format('%.0f', visible_at)
 local poll_key = poll_keys .. worker_id .. ':' .. poll_id
 
-local worker = redis.call('HMGET', worker_keys .. worker_id, 'state', 'profile', 'circuit')
+local worker = redis.call('HMGET', worker_keys .. worker_id, 'state', 'profile', 'circuits')
 if not worker[1] or worker[1] == 'dead' then return {'UNKNOWN_WORKER', worker_id} end
 redis.call('ZADD', workers_key, now + heartbeat_timeout_ms, worker_id)
 recover(RECOVER_LIMIT)
@@ -137,4 +137,5 @@ if #handed == 0 then expect_wakes() end
 commit()
 mend_heads()
 local again = #handed == 0 and next_instant(again_at) or ''
-return {'OK', now, answer, again, worker[1], serves, stops_of(worker_id), handed, is_part == 1 and taken_counts() or {}}
+return {'OK', now, answer, again, worker[1], serves, stops_of(worker_id), circuits_text(bars), handed,
+  is_part == 1 and taken_counts() or {}}

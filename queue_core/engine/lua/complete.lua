@@ -21,6 +21,7 @@ for i = 1, row_count do
   else
     remember(task, digest, 'completed')
     unhold(task_id, task)
+    count_outcome(worker_id, task.lane, 'good', 1)
     done_count, duration_ms = done_count + 1, duration_ms + now - task.started_ms
     keep_result(task_id, result)
     finish(task_id, task, 'completed', 'succeeded', result)
@@ -30,7 +31,6 @@ end
 if done_count > 0 then
   tally('completed', done_count)
   tally('duration_ms', duration_ms)
-  count_good(worker_id, done_count)
 end
 judge_circuits()
 commit()

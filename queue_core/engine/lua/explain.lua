@@ -9,7 +9,7 @@
 -- @prefix worker  hash
 -- @arg   task_id  text
 -- @reply OK TASK_NOT_FOUND WRONG_STATE
--- @use   band, load_task, position, limits
+-- @use   band, load_task, position, limits, circuits
 local task = load_whole(task_id)
 if not task then return {'TASK_NOT_FOUND'} end
 if task == UNREADABLE then return {'WRONG_STATE', task.state} end
@@ -41,9 +41,11 @@ end
 
 local profiles = {}
 for _, worker in ipairs(redis.call('ZRANGEBYSCORE', workers_key, '(' .. now, '+inf')) do
-  local known = redis.call('HMGET', worker_keys .. worker, 'state', 'profile', 'circuit')
-  local is_shut_off = string.match(known[3] or '', '^open') and 'shut-off'
-  profiles[#profiles + 1] = (is_shut_off or known[1] or '') .. ' ' .. (known[2] or '')
+  local known = redis.call('HMGET', worker_keys .. worker, 'state', 'profile', 'circuits')
+  local circuits = read_circuits(known[3])
+  local circuit = circuits['*'] or circuits[lane_type(task.lane)]
+  local shut_until = circuit and circuit.kind == 'open' and string.format('%.0f', circuit.amount) or '0'
+  profiles[#profiles + 1] = (known[1] or '') .. ' ' .. shut_until .. ' ' .. (known[2] or '')
 end
 
 return {'OK', now, pack_record(task), score and string.format('%.0f', score) or '',

@@ -9,6 +9,7 @@
 -- @row   verdict   retry, fail or discard
 -- @row   code
 -- @row   jitter    -1 … 1
+-- @row   blames    1 where the failure counts against the worker
 -- @row   error
 -- @reply OK TASK_NOT_FOUND WRONG_STATE STALE_LEASE
 -- @use   load_task, settle, spend_retry, hold, tally, circuit, commit
@@ -20,9 +21,9 @@ local function outcome(task, verdict)
   return 'queued'
 end
 
-local function apply(task_id, task, verdict, code, jitter, body)
+local function apply(task_id, task, verdict, code, jitter, blames, body)
   if verdict == 'retry' then
-    count_bad(task.worker)
+    if blames == '1' then count_outcome(task.worker, task.lane, 'bad', 1) end
     spend_retry(task_id, task, code, 'error', jitter, body)
   elseif verdict == 'fail' then
     note_error(task_id, task, body)
@@ -35,7 +36,7 @@ end
 
 fetch_tasks(row_ids())
 for i = 1, row_count do
-  local task_id, lease, digest, verdict, code, jitter, body = row(i)
+  local task_id, lease, digest, verdict, code, jitter, blames, body = row(i)
   local task = load_whole(task_id)
   local before = repeated(task, lease, digest)
   local refused = not before and refusal(task, worker_id, lease, 'executing')
@@ -46,7 +47,7 @@ for i = 1, row_count do
     remember(task, digest, state)
     unhold(task_id, task)
     tally('failed')
-    apply(task_id, task, verdict, code, jitter, body)
+    apply(task_id, task, verdict, code, jitter, blames, body)
     replies[i + 2] = 'OK ' .. state
   end
 end

@@ -11,6 +11,7 @@
 -- @arg   states  text  those wanted, comma-separated; empty for all
 -- @arg   limit   int
 -- @reply OK
+-- @use   circuits
 local MAX_LOOKS = 2000
 
 -- Live workers have a deadline; those given up left theirs in the note about their recovery.
@@ -27,10 +28,10 @@ local function ids_after()
 end
 
 local function described(id, state, deadline)
-  local known = redis.call('HMGET', worker_keys .. id, 'd', 'registered_ms', 'health', 'died_ms', 'recovery', 'circuit')
+  local known = redis.call('HMGET', worker_keys .. id, 'd', 'registered_ms', 'health', 'died_ms', 'recovery', 'circuits')
   local due = deadline ~= '' and deadline or string.match(known[5] or '', '^%d+') or ''
   return {id, state, known[1] or '', known[2] or '', due, known[3] or '', known[4] or '',
-    redis.call('SCARD', held_keys .. id), known[6] or ''}
+    redis.call('SCARD', held_keys .. id), circuits_text(read_circuits(known[6]))}
 end
 
 local function is_wanted(state)

@@ -16,7 +16,7 @@
 -- @reply OK UNKNOWN_WORKER
 -- @use   recover, frontier, may_take, given, next_instant, commit, stops, usage
 local RECOVER_LIMIT = 50
-local worker = redis.call('HMGET', worker_keys .. worker_id, 'state', 'profile', 'circuit')
+local worker = redis.call('HMGET', worker_keys .. worker_id, 'state', 'profile', 'circuits')
 if not worker[1] or worker[1] == 'dead' then return {'UNKNOWN_WORKER', worker_id} end
 redis.call('ZADD', workers_key, now + heartbeat_timeout_ms, worker_id)
 recover(RECOVER_LIMIT)

@@ -17,11 +17,12 @@
 -- @prefix worker  hash
 -- @prefix held    set
 -- @reply OK
+-- @use   circuits
 local fleet = {}
 for _, worker in ipairs(redis.call('ZRANGE', workers_key, 0, -1)) do
-  local known = redis.call('HMGET', worker_keys .. worker, 'state', 'capacity', 'circuit')
-  fleet[#fleet + 1] = (known[1] or '') .. ' ' .. (known[2] or 0) .. ' ' .. redis.call('SCARD', held_keys .. worker) .. ' ' ..
-    string.match(known[3] or 'closed', '^%a+')
+  local known = redis.call('HMGET', worker_keys .. worker, 'state', 'capacity', 'circuits')
+  fleet[#fleet + 1] = {known[1] or '', known[2] or 0, redis.call('SCARD', held_keys .. worker),
+    circuits_text(read_circuits(known[3]))}
 end
 return {'OK', now, redis.call('HGETALL', counts_key), redis.call('HGETALL', ages_key),
   redis.call('HGETALL', recent_key), redis.call('HGETALL', controls_key), redis.call('HGETALL', lane_names_key), fleet,

@@ -5,6 +5,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from tideq.queue_core.circuits import merged_circuits
 from tideq.queue_core.engine.fleet import Fleet, FleetPage, Heartbeat, Member
 from tideq.queue_core.engine.partitions.health import Health
 from tideq.queue_core.engine.partitions.membership import Membership
@@ -37,6 +38,7 @@ class PartitionedFleet(Fleet):
             now_ms=max(beat.now_ms for beat in beats),
             should_drain=any(beat.should_drain for beat in beats),
             stops=tuple(dict.fromkeys(stop for beat in beats for stop in beat.stops)),
+            held_back=merged_circuits(beat.held_back for beat in beats),
         )
 
     async def members(self, states: Collection[str] = (), *, after: str = "", limit: int = 100) -> FleetPage:
@@ -83,8 +85,6 @@ def merged_member(members: Sequence[Member]) -> Member:
     """One worker as several partitions have it."""
     state = min((member.state for member in members), key=URGENCY.index)
     first = members[0]
-    opened = [member.circuit_open_until_ms for member in members if member.circuit_open_until_ms is not None]
-    circuits = {member.circuit for member in members}
     return msgspec.structs.replace(
         first,
         state=state,
@@ -93,6 +93,5 @@ def merged_member(members: Sequence[Member]) -> Member:
         heartbeat_due_at_ms=max(filter(None, (member.heartbeat_due_at_ms for member in members)), default=None),
         died_at_ms=first.died_at_ms if state == "dead" else None,
         health=next((member.health for member in members if member.health), b""),
-        circuit=next(each for each in ("open", "trial", "closed") if each in circuits),
-        circuit_open_until_ms=max(opened, default=None),
+        held_back=merged_circuits(member.held_back for member in members),
     )

@@ -150,4 +150,10 @@ def _merged_workers(parts: Sequence[WorkerCounts]) -> WorkerCounts:
         total_capacity=max(part.total_capacity for part in parts),
         used_capacity=sum(part.used_capacity for part in parts),
         open_circuits=max(part.open_circuits for part in parts),
+        open_circuits_by_type=_most([part.open_circuits_by_type for part in parts]),
     )
+
+
+def _most(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """A worker's circuit is open in every partition."""
+    return {name: max(each.get(name, 0) for each in counts) for name in {name for each in counts for name in each}}

@@ -6,6 +6,16 @@ from typing import Any
 import msgspec
 
 
+class HeldBack(msgspec.Struct, frozen=True, kw_only=True):
+    """A task type that a worker gets nothing of, or a few to try, because it failed too often."""
+
+    task_type: str | None = None
+    """`None` for all types together."""
+    until: datetime | None = None
+    """`None` while its next results decide."""
+    reason: str = ""
+
+
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """One worker as it registered, and how it is."""
 
@@ -25,8 +35,9 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_due_at: datetime | None = None
     died_at: datetime | None = None
     circuit: str = "closed"
-    """`open` while it gets nothing because it failed too often; `trial` while its next results decide."""
+    """`open` while it gets nothing of the types in `held_back`; `trial` while its next results decide."""
     circuit_open_until: datetime | None = None
+    held_back: tuple[HeldBack, ...] = ()
     health: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 

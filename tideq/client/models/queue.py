@@ -25,6 +25,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     total_capacity: int = 0
     used_capacity: int = 0
     open_circuits: int = 0
+    open_circuits_by_type: dict[str, int] = msgspec.field(default_factory=dict[str, int])
 
 
 class Throughput(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,96 +1,119 @@
--- circuit: no new work for a worker that fails at most of what it does, and three trials later on
--- A worker's field `circuit` is absent while it is closed, `open <until>` while it gets nothing, and `trial <good>` while
--- its next results decide. Its outcomes are counted in six steps of the window. A failure that is not to be retried is
--- the task's fault and no outcome; running into the deadline is the worker's.
+-- circuit: no new work of a type for a worker that fails at most of it, and three trials later on
+-- Results are counted by worker and task type in six steps of the window, in the worker's field `outcomes:<type>`:
+-- `<step>:<good>:<bad>` for each. A failure that is not to be retried, or that the handler asked for, is no result;
+-- running into the deadline is a failure. One of several partitions only counts: the claim decides over all of them.
+-- A release that knows neither field ignores both, and counts in `outcomes:<worker>` instead.
 --
--- @prefix worker    hash
--- @prefix outcomes  hash
--- @prefix held      set
--- @arg   circuit_failures   int  at least so many, and more than half, open it
--- @arg   circuit_window_ms  int
--- @arg   circuit_open_ms    int
--- @arg   circuit_trials     int
--- @use   tally, wake
+-- @prefix worker      hash
+-- @key   lane_names   hash
+-- @arg   circuit_failures    int  at least so many, and more than half, open it
+-- @arg   circuit_open_ms     int
+-- @arg   circuit_trials      int
+-- @arg   is_part             int  whether this is one of several partitions
+-- @use   circuits, tally, wake
 local CIRCUIT_STEPS = 6
-local good_by, bad_by, opened = {}, {}, {}
+local outcomes, judged = {}, {}
 
-local function count_good(worker, amount)
-  good_by[worker] = (good_by[worker] or 0) + amount
+-- An outcome of a task in this lane; `amount` of them.
+local function count_outcome(worker, lane, kind, amount)
+  if circuit_mode == 'off' then return end
+  local by_lane = outcomes[worker]
+  if not by_lane then
+    by_lane = {}
+    outcomes[worker] = by_lane
+  end
+  local counts = by_lane[lane]
+  if not counts then
+    counts = {good = 0, bad = 0}
+    by_lane[lane] = counts
+  end
+  counts[kind] = counts[kind] + amount
 end
 
-local function count_bad(worker)
-  bad_by[worker] = (bad_by[worker] or 0) + 1
+-- The counts of all lanes of a type together.
+local function by_scope(by_lane)
+  local lanes, found = {}, {}
+  for lane in pairs(by_lane) do lanes[#lanes + 1] = lane end
+  local names = circuit_mode == 'type' and redis.call('HMGET', lane_names_key, unpack(lanes)) or {}
+  for i, lane in ipairs(lanes) do
+    local scope = circuit_mode == 'worker' and '*' or string.match(names[i], '^[^|]*')
+    local counts = found[scope] or {good = 0, bad = 0}
+    counts.good, counts.bad = counts.good + by_lane[lane].good, counts.bad + by_lane[lane].bad
+    found[scope] = counts
+  end
+  return found
 end
 
-local function read_circuit(text)
-  local kind, amount = string.match(text or '', '^(%a+) (%d+)$')
-  return kind, tonumber(amount)
+-- The counts with these added, as text, and the sums over the window.
+local function add_outcomes(text, good, bad)
+  local width = math.ceil(circuit_window_ms / CIRCUIT_STEPS)
+  local current = math.floor(now / width)
+  local steps, all_good, all_bad = {}, good, bad
+  for step, kept_good, kept_bad in string.gmatch(text or '', '(%d+):(%d+):(%d+)') do
+    if step * width > now - circuit_window_ms then
+      all_good, all_bad = all_good + kept_good, all_bad + kept_bad
+      if tonumber(step) == current then
+        good, bad = good + kept_good, bad + kept_bad
+      else
+        steps[#steps + 1] = step .. ':' .. kept_good .. ':' .. kept_bad
+      end
+    end
+  end
+  steps[#steps + 1] = string.format('%.0f:%d:%d', current, good, bad)
+  return table.concat(steps, ' '), all_good, all_bad
 end
 
-local function open_circuit(worker)
-  opened[worker] = string.format('open %.0f', now + circuit_open_ms)
-  redis.call('HSET', worker_keys .. worker, 'circuit', opened[worker])
-  redis.call('DEL', outcomes_keys .. worker)
+local function opened_circuit()
   tally('circuits_opened')
+  return {kind = 'open', amount = now + circuit_open_ms}
 end
 
 -- The worker's waiting poll hears of it: there may be room for another trial, or for all it wants.
-local function judge_trial(worker, good, bad)
-  if bad > 0 then return open_circuit(worker) end
-  if good < circuit_trials then
-    redis.call('HSET', worker_keys .. worker, 'circuit', 'trial ' .. good)
-  else
-    redis.call('HDEL', worker_keys .. worker, 'circuit')
-  end
+local function after_trial(worker, circuit, good, bad)
+  if bad > 0 then return opened_circuit() end
   stopped_workers[worker] = true
+  local is_passed = circuit.amount + good >= circuit_trials and is_part == 0
+  return not is_passed and {kind = 'trial', amount = circuit.amount + good} or nil
 end
 
-local function sum_outcomes(worker)
-  local sums, fields = {good = 0, bad = 0}, redis.call('HGETALL', outcomes_keys .. worker)
-  for i = 1, #fields, 2 do
-    local kind, since = string.match(fields[i], '^(%a+):(%d+)$')
-    if tonumber(since) > now - circuit_window_ms then sums[kind] = sums[kind] + fields[i + 1] end
+-- What becomes of one circuit: as it is now, or nil while closed, and what to keep of the counts, or nil to begin anew.
+local function judged_circuit(circuit, text, good, bad)
+  local counts, all_good, all_bad = add_outcomes(text, good, bad)
+  if bad == 0 then return circuit, counts end
+  if is_part == 1 then return {kind = 'failing', amount = now}, counts end
+  if all_bad >= circuit_failures and all_bad > all_good then return opened_circuit(), nil end
+  return nil, counts
+end
+
+local function judge_worker(worker, by_lane)
+  local counts, fields, scopes = by_scope(by_lane), {'state', 'circuits'}, {}
+  for scope in pairs(counts) do
+    scopes[#scopes + 1] = scope
+    fields[#fields + 1] = 'outcomes:' .. scope
   end
-  return sums.good, sums.bad
-end
-
-local function count_outcomes(worker, good, bad)
-  local width = math.ceil(circuit_window_ms / CIRCUIT_STEPS)
-  local since = string.format('%.0f', math.floor(now / width) * width)
-  if good > 0 then redis.call('HINCRBY', outcomes_keys .. worker, 'good:' .. since, good) end
-  if bad > 0 then redis.call('HINCRBY', outcomes_keys .. worker, 'bad:' .. since, bad) end
-  redis.call('PEXPIRE', outcomes_keys .. worker, circuit_window_ms * 2)
-end
-
-local function judge_circuit(worker, good, bad)
-  local known = redis.call('HMGET', worker_keys .. worker, 'state', 'circuit')
+  local known = redis.call('HMGET', worker_keys .. worker, unpack(fields))
   if not known[1] or known[1] == 'dead' then return end
-  local kind, amount = read_circuit(known[2])
-  if kind == 'trial' then return judge_trial(worker, amount + good, bad) end
-  if kind == 'open' then return end
-  count_outcomes(worker, good, bad)
-  if bad == 0 then return end
-  good, bad = sum_outcomes(worker)
-  if bad >= circuit_failures and bad > good then open_circuit(worker) end
+  local circuits, kept = read_circuits(known[2]), {}
+  for i, scope in ipairs(scopes) do
+    local good, bad, circuit = counts[scope].good, counts[scope].bad, circuits[scope]
+    if circuit and circuit.kind == 'trial' then
+      circuits[scope] = after_trial(worker, circuit, good, bad)
+    elseif not circuit or circuit.kind ~= 'open' then
+      local text
+      circuits[scope], text = judged_circuit(circuit, known[i + 2], good, bad)
+      kept[#kept + 1] = 'outcomes:' .. scope
+      kept[#kept + 1] = text or ''
+    end
+  end
+  judged[worker] = circuits_text(circuits)
+  if judged[worker] ~= (known[2] or '') then
+    kept[#kept + 1] = 'circuits'
+    kept[#kept + 1] = judged[worker]
+  end
+  if #kept > 0 then redis.call('HSET', worker_keys .. worker, unpack(kept)) end
 end
 
 local function judge_circuits()
-  for worker, good in pairs(good_by) do
-    judge_circuit(worker, good, bad_by[worker] or 0)
-    bad_by[worker] = nil
-  end
-  for worker, bad in pairs(bad_by) do judge_circuit(worker, 0, bad) end
-  good_by, bad_by = {}, {}
-end
-
--- How many tasks the worker may be given, and when to ask again; what it still holds counts as trials.
-local function circuit_allowance(worker, text)
-  local kind, amount = read_circuit(text)
-  if not kind then return math.huge end
-  if kind == 'open' and amount > now then return 0, amount end
-  if kind == 'open' then
-    amount = 0
-    redis.call('HSET', worker_keys .. worker, 'circuit', 'trial 0')
-  end
-  return math.max(0, circuit_trials - amount - redis.call('SCARD', held_keys .. worker))
+  for worker, by_lane in pairs(outcomes) do judge_worker(worker, by_lane) end
+  outcomes = {}
 end

@@ -4,7 +4,7 @@
 --
 -- @key   queue  zset
 -- @key   heads  zset
--- @use   band, serving, limits
+-- @use   band, serving, limits, trials
 local PAGE = 64
 local frontier, page_start, page_bound, lane_map = {}, nil, nil, nil
 local changed_heads, empty_lanes, allowances, held_until = {}, {}, {}, math.huge
@@ -20,13 +20,23 @@ local function insert(entry)
   table.insert(frontier, low, entry)
 end
 
+-- Lanes of types the worker is held back from are left out.
+local function insert_all(entries)
+  if bars_any then learn_types(entries) end
+  for _, entry in ipairs(entries) do
+    local ends_at = bars_any and shut_until(entry.lane)
+    if ends_at then held_until = math.min(held_until, ends_at) else insert(entry) end
+  end
+end
+
 local function load_page()
-  local heads = redis.call('ZRANGE', heads_key, page_start, page_start + PAGE - 1, 'WITHSCORES')
+  local heads, found = redis.call('ZRANGE', heads_key, page_start, page_start + PAGE - 1, 'WITHSCORES'), {}
   for i = 1, #heads, 2 do
     local lane = tonumber(heads[i])
     page_bound = tonumber(heads[i + 1])
-    if string.byte(lane_map, lane + 1) == 49 then insert({lane = lane, bound = page_bound}) end
+    if string.byte(lane_map, lane + 1) == 49 then found[#found + 1] = {lane = lane, bound = page_bound} end
   end
+  insert_all(found)
   page_start = page_start + PAGE
   if #heads < 2 * PAGE then page_start = nil end
 end
@@ -37,10 +47,11 @@ local function open_frontier(profile)
   if lane_map then
     page_start = 0
   elseif #lanes > 0 then
-    local bounds = redis.call('ZMSCORE', heads_key, unpack(lanes))
+    local bounds, found = redis.call('ZMSCORE', heads_key, unpack(lanes)), {}
     for i, lane in ipairs(lanes) do
-      if bounds[i] then insert({lane = tonumber(lane), bound = tonumber(bounds[i])}) end
+      if bounds[i] then found[#found + 1] = {lane = tonumber(lane), bound = tonumber(bounds[i])} end
     end
+    insert_all(found)
   end
 end
 
@@ -85,19 +96,19 @@ local function take_run(entry, taken, wanted)
   return #taken - before, true
 end
 
--- How many more tasks pauses and limits allow of a type. Without any rule there is one scope, without bounds.
+-- How many more tasks pauses, limits and circuits allow of a type. Without any rule there is one scope, without bounds.
 local function left_in(scope)
   if not allowances[scope] then
     local left, at = math.huge, nil
     if scope ~= '' then left, at = allowance(scope) end
-    allowances[scope] = left
+    allowances[scope] = math.min(left, trials_left(scope))
     if at then held_until = math.min(held_until, at) end
   end
   return allowances[scope]
 end
 
 local function take_from(entry, taken, wanted)
-  local scope = controls().any and lane_type(entry.lane) or ''
+  local scope = (bars_any or controls().any) and lane_type(entry.lane) or ''
   local left = left_in(scope)
   if left == 0 then return end
   local count, is_open = take_run(entry, taken, math.min(wanted, #taken + left))

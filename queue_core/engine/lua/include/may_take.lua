@@ -1,11 +1,12 @@
 -- may_take: how many tasks a worker may be given now, and when it is worth asking again if it is none
 --
--- @use   circuit, limits
+-- @arg   circuit_shares  text  empty, or what the circuits leave, decided over several partitions
+-- @use   circuit, trials, limits
 local function may_take(worker_id, worker, wanted)
   local allowed, again_at = worker[1] == 'active' and wanted or 0, nil
-  local circuit = opened[worker_id] or worker[3]
-  if circuit and allowed > 0 then
-    local left, at = circuit_allowance(worker_id, circuit)
+  hold_back(worker_id, judged[worker_id] or worker[3], circuit_shares)
+  if bars['*'] and allowed > 0 then
+    local left, at = trials_left('*')
     allowed, again_at = math.min(allowed, left), at
   end
   if controls().any and allowed > 0 then

@@ -27,7 +27,7 @@ local function time_out(task_id, task)
   unhold(task_id, task)
   tell_to_stop(task_id, task)
   tally('execution_timeouts')
-  count_bad(task.worker)
+  count_outcome(task.worker, task.lane, 'bad', 1)
   spend_retry(task_id, task, 'TIMEOUT', 'timed_out', math.random() * 2 - 1, TIMEOUT_ERROR)
 end
 
