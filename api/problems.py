@@ -67,6 +67,18 @@ class HeadTooLarge(RequestError):
     title = "The request's head is too large"
 
 
+class CodingNotSupported(RequestError):
+    status = 501
+    code = "transfer-coding-not-supported"
+    title = "The body comes in a coding that is not decoded here"
+
+
+class VersionNotSupported(RequestError):
+    status = 505
+    code = "http-version-not-supported"
+    title = "This version of HTTP is not spoken here"
+
+
 class Unauthorized(RequestError):
     status = 401
     code = "unauthorized"

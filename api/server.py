@@ -24,6 +24,8 @@ from tideq.queue_core.tracing import Tracing
 GRACE_SECONDS = 5
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2_048
+MAX_UNSENT_BYTES = 131_072
+"""That the kernel takes of an answer before its reader makes room."""
 
 
 class PortTaken(RuntimeError):
@@ -104,6 +106,8 @@ def listen(host: str, port: int) -> socket.socket:
         raise PortTaken(f"cannot listen on {host} port {port}: {error.strerror}") from error
     # Connections inherit it. asyncio does not set it on those of such a listener, and answers then took 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # As well: a send buffer grows to megabytes, and what it has swallowed looks as if it had been read.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, MAX_UNSENT_BYTES)
     return listener
 
 

@@ -24,7 +24,7 @@ class ServiceSettings(msgspec.Struct, frozen=True):
     durability_timeout_ms: int = 2_000
     """How long a submission may wait to be as safe as it asked for; below the store's own timeout."""
     slow_client_ms: int = 20_000
-    """How long a client may take over a request's head, and over every 16 KiB of its body."""
+    """How long a client may take over a request's head, every 16 KiB of its body, and every KiB of an answer."""
     allowed_hosts: tuple[str, ...] = ()
     """Names under which an open service may be asked, besides those that nobody else can have."""
     trace_url_template: str = ""

@@ -1,12 +1,10 @@
 """One connection: its requests in the order they came, each answered before the next one begins."""
 
 import asyncio
-import re
 from collections import deque
 from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import unquote
 
 import httptools
 import msgspec
@@ -17,15 +15,21 @@ from uvicorn.server import ServerState
 from tideq.api.app import express_of
 from tideq.api.http.bounds import Bounded
 from tideq.api.http.exchange import Exchange
+from tideq.api.http.heads import address_of, check_coding, check_host, check_version
 from tideq.api.problems import MEDIA_TYPE, BadRequest, RequestError, problem_of
 
 MAX_UNREAD_BYTES = 65_536
 """Of a body that the application has not asked for yet."""
+MAX_AHEAD = 64
+"""Requests that are sent before others are answered; beyond them nothing more is read."""
+MAX_AHEAD_BYTES = 65_536
+"""Of all of them."""
+TOO_FAR_AHEAD = f"at most {MAX_AHEAD} requests and {MAX_AHEAD_BYTES} bytes may be"
 MAX_WAITING = 1_000
-"""Requests that are sent before others are answered. One read may bring thousands."""
-PLAIN_URL = re.compile(rb"/(?!/)[0-9A-Za-z/_.~-]*")
-"""One that is its path, and needs no parsing."""
+"""Requests that one read may bring before others are answered."""
 FRAMING = (b"content-length", b"transfer-encoding")
+NOTED = frozenset((b"host", b"expect", b"transfer-encoding"))
+"""Headers that are this protocol's business."""
 ASGI = {"version": "3.0", "spec_version": "2.3"}
 
 
@@ -49,12 +53,16 @@ class HttpConnection(Bounded):
         self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
+        self._host: bytes | None = None
+        self._coding: bytes | None = None
         self._expects_word = False
         self._reading: Exchange | None = None
         """Whose body comes."""
         self._answering: Exchange | None = None
         self._waiting = deque[Exchange]()
         """Requests that came before others were answered."""
+        self._ahead_bytes = 0
+        """What was read since the answer to the request before them is due."""
         self._can_write: asyncio.Event | None = None
         """While there is more to be sent than the other side takes."""
 
@@ -83,6 +91,7 @@ class HttpConnection(Bounded):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        is_ahead = self._is_owing_an_answer
         try:
             try:
                 self._parser.feed_data(data)
@@ -93,11 +102,15 @@ class HttpConnection(Bounded):
             self.refuse(reason if isinstance(reason, RequestError) else BadRequest("this is not HTTP/1.1"))
         else:
             self.check_size()
+        if is_ahead or self._waiting:
+            self._note_ahead(len(data))
 
     def pause_writing(self) -> None:
+        super().pause_writing()
         self._can_write = asyncio.Event()
 
     def resume_writing(self) -> None:
+        super().resume_writing()
         if self._can_write is not None:
             self._can_write.set()
             self._can_write = None
@@ -115,9 +128,13 @@ class HttpConnection(Bounded):
         Whatever comes behind a request that is there does not concern it: it is answered, and the connection then ends.
         """
         exchange = self._answering
-        if exchange is not None and exchange.is_whole and not exchange.is_answered:
+        if exchange is not None and self._is_owing_an_answer:
             exchange.keeps_alive = False
-            return
+        else:
+            self._break_off(error)
+
+    def _break_off(self, error: RequestError) -> None:
+        exchange = self._answering
         if exchange is None or exchange.is_answered or not exchange.has_begun:
             self.transport.write(_refusal(error))
         if exchange is not None:
@@ -129,7 +146,7 @@ class HttpConnection(Bounded):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._url, self._headers, self._reading = b"", [], None
-        self._expects_word = False
+        self._host, self._coding, self._expects_word = None, None, False
 
     def on_url(self, url: bytes) -> None:
         self._header_bytes += len(url)
@@ -142,18 +159,37 @@ class HttpConnection(Bounded):
             return
         name = name.lower()
         self._headers.append((name, value))
+        if name in NOTED:
+            self._note(name, value)
+
+    def _note(self, name: bytes, value: bytes) -> None:
         if name == b"expect":
             self._expects_word = value.lower() == b"100-continue"
+        elif name == b"transfer-encoding":
+            self._coding = value if self._coding is None else b"%b, %b" % (self._coding, value)
+        elif self._host is not None:
+            raise BadRequest("a request has one Host header, and this one has two")
+        else:
+            check_host(value)
+            self._host = value
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
         parser, http_version = self._parser, self._parser.get_http_version()
+        check_version(http_version)
+        if self._coding is not None:
+            check_coding(self._coding, http_version)
+        address, named_host = address_of(self._url)
+        if self._host is None and http_version == "1.1":
+            raise BadRequest("a request in HTTP/1.1 has a Host header")
+        if named_host is not None:
+            self._headers = [(name, named_host if name == b"host" else value) for name, value in self._headers]
         keeps_alive = http_version != "1.0" and parser.should_keep_alive() and not parser.should_upgrade()
         scope = {
             **self._place,
             "http_version": http_version,
             "method": parser.get_method().decode(),
-            **_address(self._url),
+            **address,
             "headers": self._headers,
             "state": self._app_state.copy(),
         }
@@ -163,14 +199,14 @@ class HttpConnection(Bounded):
         if self._answering is None or self._answering.is_answered:
             self._start(exchange)
         elif len(self._waiting) < MAX_WAITING:
-            self._pause_reading()
             self._waiting.append(exchange)
         else:
             raise BadRequest(f"no more than {MAX_WAITING} requests may wait for their turn")
 
     def on_body(self, body: bytes) -> None:
         super().on_body(body)
-        if self._reading is not None and self._reading.feed(body) > MAX_UNREAD_BYTES:
+        reading = self._reading
+        if reading is not None and reading.feed(body) > MAX_UNREAD_BYTES and reading is self._answering:
             self._pause_reading()
 
     def on_message_complete(self) -> None:
@@ -206,17 +242,25 @@ class HttpConnection(Bounded):
             await self._can_write.wait()
 
     def resume_reading(self) -> None:
-        """Not while others wait: whoever keeps sending requests would have us keep them."""
-        if self.is_read_paused and not self._waiting:
+        """Not while others wait: a client that keeps sending requests would have us keep them."""
+        if self.is_read_paused and not self._waiting and self._ahead_bytes <= MAX_AHEAD_BYTES:
             self.is_read_paused = False
             self.transport.resume_reading()
+
+    def see_it_leave(self) -> None:
+        """The end of the connection is seen only while what comes before it is read."""
+        if self.is_read_paused:
+            self._break_off(BadRequest(f"too much is sent behind a request that waits: {TOO_FAR_AHEAD}"))
 
     def answered(self) -> None:
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        if self._waiting:
-            self._start(self._waiting.popleft())
+        following = self._waiting.popleft() if self._waiting else None
+        if not self._waiting:
+            self._ahead_bytes = 0
+        if following is not None:
+            self._start(following)
         elif self._unfinished_since is None:
             self.rest()
         self.resume_reading()
@@ -225,6 +269,19 @@ class HttpConnection(Bounded):
         if not self.is_read_paused:
             self.is_read_paused = True
             self.transport.pause_reading()
+
+    @property
+    def _is_owing_an_answer(self) -> bool:
+        """To a request that is there."""
+        exchange = self._answering
+        return exchange is not None and exchange.is_whole and not exchange.is_answered
+
+    def _note_ahead(self, size: int) -> None:
+        self._ahead_bytes += size
+        if self._ahead_bytes > MAX_AHEAD_BYTES or len(self._waiting) > MAX_AHEAD:
+            self._pause_reading()
+            if self._answering is not None and self._answering.is_watched:
+                self.see_it_leave()
 
     def _start(self, exchange: Exchange) -> None:
         self._answering = exchange
@@ -236,18 +293,6 @@ class HttpConnection(Bounded):
 def patient(patience_seconds: float, keep_alive_seconds: float) -> type[HttpConnection]:
     limits = {"patience_seconds": patience_seconds, "keep_alive_seconds": keep_alive_seconds}
     return type("HttpConnection", (HttpConnection,), limits)
-
-
-def _address(url: bytes) -> dict[str, Any]:
-    if PLAIN_URL.fullmatch(url):
-        return {"path": url.decode(), "raw_path": url, "query_string": b""}
-    parsed = httptools.parse_url(url)
-    path = parsed.path.decode("ascii")
-    return {
-        "path": unquote(path) if "%" in path else path,
-        "raw_path": parsed.path,
-        "query_string": parsed.query or b"",
-    }
 
 
 def _refusal(error: RequestError) -> bytes:

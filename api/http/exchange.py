@@ -46,6 +46,7 @@ class Carrier(Protocol):
     def is_full(self) -> bool: ...
     async def drain(self) -> None: ...
     def resume_reading(self) -> None: ...
+    def see_it_leave(self) -> None: ...
     def answered(self) -> None: ...
 
 
@@ -67,6 +68,8 @@ class Exchange:
         self._unread_bytes = 0
         self.is_whole = False
         """The request is there, with all its body."""
+        self.is_watched = False
+        """Somebody waits for nothing but the caller's leaving."""
         self._has_news = False
         self._news: asyncio.Event | None = None
         """Made when somebody has to wait for them."""
@@ -115,6 +118,8 @@ class Exchange:
     async def receive(self) -> dict[str, Any]:
         if not self._is_gone and not self.is_answered:
             self._ask_for_more()
+            if self.is_whole and not self._has_news:
+                self._carrier.see_it_leave()
             if not self._has_news:
                 await self._wait()
         if self._is_gone or self.is_answered:
@@ -231,7 +236,11 @@ class Exchange:
         if self._news is None:
             self._news = asyncio.Event()
         self._news.clear()
-        await self._news.wait()
+        self.is_watched = self.is_whole
+        try:
+            await self._news.wait()
+        finally:
+            self.is_watched = False
 
 
 @functools.lru_cache(maxsize=1_024)

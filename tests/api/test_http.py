@@ -20,7 +20,7 @@ from tests.api.wire import (
     until,
     wired,
 )
-from tideq.api.http.connection import MAX_UNREAD_BYTES
+from tideq.api.http.connection import MAX_AHEAD, MAX_AHEAD_BYTES, MAX_UNREAD_BYTES
 from tideq.api.server import listen, server_for
 
 GET = b"GET / HTTP/1.1\r\nHost: tideq\r\n\r\n"
@@ -32,9 +32,37 @@ OFFERS = {
     "websocket": b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: eA==\r\n",
 }
 WORD = b"HTTP/1.1 100 Continue\r\n\r\n"
+FLOODS = {
+    "requests": GET * (MAX_AHEAD + 1),
+    "a large body": POST % (2 * MAX_AHEAD_BYTES) + b"x" * MAX_AHEAD_BYTES,
+    "a long head": GET[:-2] + b"X: " + b"x" * MAX_AHEAD_BYTES,
+    "no requests": b"\x00" * (MAX_AHEAD_BYTES + 1),
+}
 FLOOD_BYTES = 64 * 2**20
 MAX_READ_BYTES = 2**20
 """More than the loop reads at once, and much less than it is sent."""
+
+
+TE = b"POST / HTTP/1.1\r\nHost: tideq\r\nTransfer-Encoding: %b\r\n\r\n0\r\n\r\n"
+HEADS = {
+    "two hosts": (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+    "the same host twice": (b"GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n", 400),
+    "two hosts in HTTP/1.0": (b"GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+    "no host": (b"GET / HTTP/1.1\r\n\r\n", 400),
+    "no host beside a target that names one": (b"GET http://a/ HTTP/1.1\r\n\r\n", 400),
+    "a user in the host": (b"GET / HTTP/1.1\r\nHost: me@tideq\r\n\r\n", 400),
+    "a path in the host": (b"GET / HTTP/1.1\r\nHost: tideq/a\r\n\r\n", 400),
+    "two hosts in one": (b"GET / HTTP/1.1\r\nHost: a, b\r\n\r\n", 400),
+    "a user in the target": (b"GET http://me@tideq/ HTTP/1.1\r\nHost: tideq\r\n\r\n", 400),
+    "no version": (b"GET /\r\n\r\n", 400),
+    "HTTP/0.9": (b"GET / HTTP/0.9\r\nHost: a\r\n\r\n", 400),
+    "HTTP/2.0": (b"GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505),
+    "gzip in chunks": (TE % b"gzip, chunked", 501),
+    "gzip and chunks in two headers": (TE % b"gzip\r\ntransfer-encoding: chunked", 501),
+    "chunked twice": (TE % b"chunked, chunked", 400),
+    "chunks in HTTP/1.0": ((TE % b"chunked").replace(b"/1.1", b"/1.0"), 400),
+    "a coding that is not the last": (TE % b"chunked, gzip", 400),
+}
 
 
 @pytest.fixture
@@ -68,19 +96,54 @@ class TestOrder:
             assert sent < FLOOD_BYTES
             assert await desk.is_left_alone()
 
-    async def test_nothing_more_is_read_for_who_only_looks_whether_its_caller_is_there(
-        self, connection: ByHand
-    ) -> None:
-        connection.send(GET + GET)
+    async def test_who_leaves_behind_requests_of_its_own_is_seen_to_leave(self, desk: Desk, caller: Caller) -> None:
+        caller.send(GET + GET)
+        call = await desk.call()
+        assert await call.body() == b""
+
+        await caller.leave()
+
+        assert (await call.receive())["type"] == "http.disconnect"
+        assert await desk.is_left_alone()
+
+    async def test_who_leaves_behind_what_is_no_request_is_seen_to_leave(self, desk: Desk, caller: Caller) -> None:
+        caller.send(GET + b"\x00" * 1_000)
+        call = await desk.call()
+        assert await call.body() == b""
+
+        await caller.leave()
+
+        assert (await call.receive())["type"] == "http.disconnect"
+
+    @pytest.mark.parametrize("behind", FLOODS.values(), ids=FLOODS)
+    @pytest.mark.parametrize("is_first", [True, False], ids=["flood first", "wait first"])
+    async def test_who_waits_and_floods_is_turned_away(self, connection: ByHand, behind: bytes, is_first: bool) -> None:
+        """Whether it leaves could not be seen any more."""
+        connection.send(GET)
         call = await connection.desk.call()
         assert await call.body() == b""
+        if is_first:
+            connection.send(behind)
+            assert not connection.line.is_read
 
         looking = asyncio.ensure_future(call.receive())
         await turns()
+        if not is_first:
+            assert not connection.line.is_closed
+            connection.send(behind)
 
-        assert not connection.line.is_read
-        await call.answer()
-        assert (connection.line.is_read, (await looking)["type"]) == (True, "http.disconnect")
+        assert (await looking)["type"] == "http.disconnect"
+        assert (connection.line.is_closed, connection.line.said[:12]) == (True, b"HTTP/1.1 400")
+
+    async def test_what_is_sent_ahead_is_counted_anew_for_every_answer(self, connection: ByHand) -> None:
+        ahead = POST % (MAX_AHEAD_BYTES // 2) + b"x" * (MAX_AHEAD_BYTES // 2)
+        connection.send(GET)
+
+        for _ in range(5):
+            connection.send(ahead)
+            assert connection.line.is_read
+            await (await connection.desk.call()).answer()
+            await turns()
 
     async def test_what_was_not_read_is_answered_later(self) -> None:
         request = GET[:-2] + b"X-Padding: " + b"x" * 8_192 + b"\r\n\r\n"
@@ -102,16 +165,45 @@ class TestOrder:
             assert wire.state.total_requests == count
 
     async def test_what_waits_behind_an_answer_is_not_late_while_we_do_not_read_it(self, connection: ByHand) -> None:
-        connection.send(GET + GET + GET[:10])
+        count = MAX_AHEAD + 2
+        connection.send(GET * count + GET[:10])
         assert not connection.line.is_read
 
         connection.time.advance(10 * PATIENCE_SECONDS)
         assert not connection.line.is_closed
-        for _ in range(2):
+        for _ in range(count):
             await (await connection.desk.call()).answer()
         connection.send(GET[10:])
 
         await (await connection.desk.call()).answer()
+
+
+class TestHeads:
+    """RFC 9112, where httptools takes more than it allows."""
+
+    @pytest.mark.parametrize(("head", "status"), HEADS.values(), ids=HEADS)
+    async def test_a_head_that_may_be_read_in_two_ways_is_refused(
+        self, connection: ByHand, head: bytes, status: int
+    ) -> None:
+        connection.send(head)
+
+        assert (connection.line.said[:13], connection.line.is_closed) == (b"HTTP/1.1 %d " % status, True)
+        assert await connection.desk.is_left_alone()
+
+    @pytest.mark.parametrize(
+        "host", [b"", b"tideq", b"tideq:", b"a_b:80", b"[::1]", b"[fe80::1]:8080", b"%41", b"1.2.3.4"]
+    )
+    async def test_a_host_is_whatever_the_grammar_allows(self, connection: ByHand, host: bytes) -> None:
+        connection.send(b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % host)
+
+        assert (await connection.desk.call()).headers[b"host"] == host
+
+    async def test_http_1_0_needs_no_host(self, connection: ByHand) -> None:
+        connection.send(b"GET / HTTP/1.0\r\n\r\n")
+
+        await (await connection.desk.call()).answer()
+
+        assert connection.line.said.startswith(b"HTTP/1.1 200 ")
 
 
 class TestBodies:
@@ -420,7 +512,6 @@ ADDRESSES = (
     b"http://elsewhere/a?b",
     b"http://elsewhere:80/",
     b"http://elsewhere",
-    b"http://user@elsewhere/%41",
     b"https://elsewhere/a",
     b"elsewhere:80",
     b"?a",
@@ -434,7 +525,30 @@ async def test_an_address_arrives_as_uvicorn_gives_it(method: bytes, address: by
 
     ours, theirs = [await _scope_of(request, protocol) for protocol in (None, HttpToolsProtocol)]
 
-    assert ours == theirs
+    assert _without_host(ours) == _without_host(theirs)
+
+
+@pytest.mark.parametrize(
+    ("target", "host"),
+    [
+        (b"/a", b"tideq:8080"),
+        (b"http://elsewhere/a?b", b"elsewhere"),
+        (b"https://elsewhere:81/", b"elsewhere:81"),
+        (b"http://[::1]:8080/", b"[::1]:8080"),
+        (b"*", b"tideq:8080"),
+    ],
+)
+async def test_a_host_in_the_target_goes_before_the_header(connection: ByHand, target: bytes, host: bytes) -> None:
+    connection.send(b"OPTIONS %b HTTP/1.1\r\nHost: tideq:8080\r\n\r\n" % target)
+
+    assert (await connection.desk.call()).headers[b"host"] == host
+
+
+def _without_host(scope: Any) -> Any:
+    """uvicorn leaves the header as it came, where the target names another host."""
+    if isinstance(scope, bytes):
+        return scope
+    return {**scope, "headers": [header for header in scope["headers"] if header[0] != b"host"]}
 
 
 async def _scope_of(request: bytes, protocol: Any) -> Any:

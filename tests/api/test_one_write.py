@@ -40,6 +40,7 @@ class Carrier:
         await self._room.wait()
 
     def resume_reading(self) -> None: ...
+    def see_it_leave(self) -> None: ...
 
     def answered(self) -> None:
         self.answered_count += 1

@@ -223,7 +223,10 @@ class Line:
     def __init__(self) -> None:
         self.is_closed = False
         self.is_read = True
+        self.is_aborted = False
         self.writes: list[bytes] = []
+        self.untaken_bytes = 0
+        """What is written and not taken by the other side."""
 
     @property
     def said(self) -> bytes:
@@ -241,6 +244,15 @@ class Line:
 
     def close(self) -> None:
         self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_closed = self.is_aborted = True
+
+    def set_write_buffer_limits(self, *, high: int) -> None:
+        assert high == 0
+
+    def get_write_buffer_size(self) -> int:
+        return self.untaken_bytes
 
     def pause_reading(self) -> None:
         assert self.is_read, "told twice"
