@@ -24,6 +24,7 @@ from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.score import shown_score
 from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.task import Task, TraceContext
+from tideq.queue_core.trace_context import is_sampled
 
 ERROR_EXAMPLE = {"message": "upstream timed out", "code": "TEMPORARY_UNAVAILABLE", "retriable": True, "details": None}
 
@@ -84,6 +85,7 @@ class TaskOut(Answer, kw_only=True):
         about("One for each failed attempt, the last twenty.", [ERROR_EXAMPLE]),
     ]
     trace_id: Annotated[str | None, about("From the submission's traceparent.", "4bf92f3577b34da6a3ce929d0e0e4736")]
+    trace_is_sampled: Annotated[bool, about("Whether that trace is kept anywhere, as its flag says.", True)]
     current_state_duration_seconds: Annotated[float, about("How long it has been where it is.", 4.2)]
 
 
@@ -171,6 +173,7 @@ def task_out(task: Task, estimated_wait_seconds: float | None = None) -> TaskOut
         error=Raw(task.errors[-1]) if task.errors else NULL,
         errors=[Raw(error) for error in task.errors],
         trace_id=trace_id(definition.trace),
+        trace_is_sampled=definition.trace is not None and is_sampled(definition.trace.traceparent),
         current_state_duration_seconds=max(task.now_ms - task.state_since_ms, 0) / 1000,
     )
 

@@ -308,6 +308,19 @@ async def test_the_trace_of_a_submission_goes_with_the_task(http: httpx.AsyncCli
     assert (trace.tracestate, trace.baggage) == ("vendor=1", "user=7")
 
 
+@pytest.mark.parametrize(("flags", "is_sampled"), [("01", True), ("03", True), ("00", False), ("02", False)])
+async def test_whether_its_trace_is_kept_anywhere_is_read_with_the_task(
+    bench: Bench, http: httpx.AsyncClient, flags: str, is_sampled: bool
+) -> None:
+    """A trace that its submitter did not sample has an id, and nothing to be seen under it."""
+    headers = {"traceparent": f"{TRACEPARENT[:-2]}{flags}"}
+    answer = await http.post(TASKS, json={"task_type": "resize"}, headers=headers)
+
+    task = await bench.read(answer.json()["task_id"])
+
+    assert (task["trace_id"], task["trace_is_sampled"]) == (TRACE_ID, is_sampled)
+
+
 @pytest.mark.parametrize(
     "traceparent", ["a-b-c-d", f"00-{'0' * 32}-00f067aa0ba902b7-01", f"00-{TRACE_ID.upper()}-x-01", "x" * 4000], ids=len
 )

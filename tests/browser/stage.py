@@ -15,6 +15,7 @@ from tests.api.running import START_SECONDS, TIDEQ
 
 ROOT = Path(__file__).parents[2]
 READY = "Ctrl-C stops it"
+TRACES = "http://traces.example.com"
 WAIT_SECONDS = 60
 Json = dict[str, Any]
 
@@ -55,6 +56,7 @@ def staged(folder: Path) -> Generator[Stage]:
     environ = {name: text for name, text in os.environ.items() if not name.startswith(ours)}
     # Tests fail tasks by the hundred on purpose: the worker must not be shut off for it.
     environ |= {"BROWSER_TESTS_FOLDER": str(folder), "PYTHONPATH": str(ROOT), "TIDEQ_CIRCUIT_FAILURES": "1000000"}
+    environ["TIDEQ_TRACE_URL_TEMPLATE"] = f"{TRACES}/{{trace_id}}"
     up = [TIDEQ, "up", "--port", "0", "--data-dir", str(folder / "data"), "--no-demo"]
     with _process(up, environ, folder / "up.log") as service:
         url = _wait_for(service, folder / "up.log", READY).partition("TideQ answers at ")[2].split()[0]

@@ -7,7 +7,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.browser.eyes import Eyes
-from tests.browser.stage import Stage
+from tests.browser.stage import TRACES, Stage
 
 BIG = '{"order":12345678901234567890,"price":1.10,"tiny":1e-400,"nested":{"10":"b","9":"a"}}'
 
@@ -128,3 +128,17 @@ async def test_a_task_that_does_not_exist_is_told_so(eyes: Eyes) -> None:
     await eyes.open("/ui/tasks/0192f0c1-2b3c-7d4e-8f50-112233445566")
 
     await eyes.see("There is no such task")
+
+
+@pytest.mark.parametrize(("flags", "link_count"), [("01", 1), ("00", 0)])
+async def test_a_task_links_to_its_trace_where_that_is_kept(
+    eyes: Eyes, stage: Stage, flags: str, link_count: int
+) -> None:
+    trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
+    headers = {"traceparent": f"00-{trace_id}-00f067aa0ba902b7-{flags}"}
+    task_id = stage.http.post("/api/v1/tasks", json={"task_type": "absent"}, headers=headers).json()["task_id"]
+
+    await eyes.open(f"/ui/tasks/{task_id}")
+
+    await eyes.see(trace_id)
+    await expect(eyes.page.locator(f"a[href='{TRACES}/{trace_id}']")).to_have_count(link_count)

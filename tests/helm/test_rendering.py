@@ -96,6 +96,15 @@ def test_alerts_and_dashboards_are_the_files_word_for_word() -> None:
         assert json.loads(told) == json.loads(file.read_text())
 
 
+def test_alerts_lead_to_the_operators_own_runbook() -> None:
+    objects = rendered("ha", metrics={"rules": {"enabled": True, "runbookUrl": "https://wiki.example.com/queue"}})
+
+    groups = one(objects, "PrometheusRule")["spec"]["groups"]
+    links = [rule["annotations"]["runbook_url"] for group in groups for rule in group["rules"]]
+    assert len(links) > 30
+    assert {link.partition("#")[0] for link in links} == {"https://wiki.example.com/queue"}
+
+
 def test_checkov_finds_nothing_but_what_is_accepted(files: list[Path]) -> None:
     program = find("checkov")
     if program is None:

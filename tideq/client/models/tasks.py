@@ -159,6 +159,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The latest attempt's, also while a retry waits."""
     errors: tuple[TaskError, ...] = ()
     trace_id: str | None = None
+    trace_is_sampled: bool = False
+    """Whether that trace is kept anywhere."""
     current_state_duration_seconds: float = 0.0
     state_history: tuple[StateChange, ...] = ()
     """Every transition it made, where that was asked for."""

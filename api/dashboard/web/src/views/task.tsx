@@ -196,7 +196,7 @@ function Pair({ name, children }: { name: string; children: preact.ComponentChil
 
 function Facts({ task, now }: { task: RecordedTask; now: number }) {
   const who = useStore(session);
-  const trace = task.trace_id && who?.trace_url_template?.replace('{trace_id}', encodeURIComponent(task.trace_id));
+  const trace = task.trace_id && task.trace_is_sampled && who?.trace_url_template?.replace('{trace_id}', encodeURIComponent(task.trace_id));
   return (
     <Card title="The task">
       <dl class="pairs">
