@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 LONG_FIRST: Sequence[str] = (
     "tests/chaos/test_smoke.py",
+    "tests/upgrade/test_rolling.py",
     "tests/fuzz/test_campaign.py",
     "tests/helm/test_image.py",
     "tests/helm/test_rendering.py",

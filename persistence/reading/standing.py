@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from tideq.persistence.checkpoints import Checkpoint
 from tideq.persistence.database import Database, statement
 from tideq.queue_core.engine.engine import Engine
-from tideq.queue_core.engine.feed import FIRST_ID, Feed
+from tideq.queue_core.engine.feed import FIRST_ID, Feed, written_ms
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.errors import HistoryUnavailable
 
@@ -62,7 +62,7 @@ class Watch:
 
     async def _lag_ms(self, now_ms: int, after: str) -> int:
         entries = await self._feed.read(after, count=1)
-        return max(now_ms - int(entries[0].fields[b"now_ms"]), 0) if entries else 0
+        return max(now_ms - written_ms(entries[0]), 0) if entries else 0
 
 
 class WatchOfAll(Watch):

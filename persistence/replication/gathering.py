@@ -8,7 +8,7 @@ from tideq.persistence.checkpoints import Checkpoint, CheckpointMoved
 from tideq.persistence.replication.changes import Change, changes_in
 from tideq.persistence.replication.rows import PURGED, Rows
 from tideq.persistence.replication.writer import REFUSALS, Batch
-from tideq.queue_core.engine.feed import READ_COUNT, Entry, Feed
+from tideq.queue_core.engine.feed import READ_COUNT, Entry, Feed, written_ms
 
 MAX_EVENTS = 20_000
 """Of one batch. More would only wait longer for their commit."""
@@ -47,7 +47,7 @@ class Gathered(NamedTuple):
         if newest > before.epoch:
             raise CheckpointMoved(f"the stream is of epoch {newest}, history of {before.epoch}")
         last, count = self.entries[-1], before.event_count + len(self.changes)
-        after = Checkpoint(before.epoch, last.entry_id, int(last.fields[b"now_ms"]), count)
+        after = Checkpoint(before.epoch, last.entry_id, written_ms(last), count)
         return Batch(self.changes, self.definitions, before, after, self.rows)
 
     @property

@@ -23,6 +23,12 @@ class Entry(NamedTuple):
     fields: Mapping[bytes, bytes]
 
 
+def written_ms(entry: Entry) -> int:
+    """By the store's clock; of an entry that does not say it, as the stream numbered it."""
+    told = entry.fields.get(b"now_ms", b"")
+    return int(told) if told.isdigit() else entry_order(entry.entry_id)[0]
+
+
 class Gap(NamedTuple):
     """Entries that are gone. Those from this instant on, by the store's clock, are all there; None for not one."""
 
@@ -104,7 +110,7 @@ class Feed:
             return None
         if first is None:
             return Gap(None)
-        return Gap(int(first[1][b"now_ms"])) if entry_order(text(first[0])) > entry_order(entry_id) else None
+        return Gap(written_ms(Entry(text(first[0]), first[1]))) if entry_order(text(first[0])) > entry_order(entry_id) else None
 
     async def _fields(self, key: str, fields: Sequence[bytes]) -> list[bytes | None]:
         with store_errors():

@@ -38,6 +38,10 @@ class Proxy:
         self._target = urlsplit(url)
         self.reset_all()
 
+    def lead_newcomers_to(self, url: str) -> None:
+        """From now on; who is connected stays where it is."""
+        self._target = urlsplit(url)
+
     def hold_answers(self) -> None:
         self._may_answer.clear()
 

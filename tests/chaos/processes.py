@@ -45,6 +45,17 @@ class Process:
             self._process.kill()
             self._process.wait()
 
+    def leave(self, seconds: float = 60) -> None:
+        """As it is told to by whoever replaces it: it ends by itself, in order."""
+        self.is_wanted = False
+        if self._process is not None:
+            self._process.terminate()
+            self._notebook.note("left", name=self.name, pid=self.pid, code=self._process.wait(seconds))
+
+    def run_code(self, code: Path) -> None:
+        """Another tree, from the next start on."""
+        self._environ = {**self._environ, "PYTHONPATH": str(code)}
+
     def freeze(self) -> None:
         self.is_frozen = True
         os.kill(self.pid, signal.SIGSTOP)

@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,32 +62,35 @@ class Report:
         return head if self.is_good else f"{head}\n{told(self.problems)}\nrepeat: {again}\nlogs: {self.folder}"
 
 
-def run(level: Level, seed: int, folder: Path, code: Path | None = None) -> Report:
-    """`code` is another tree for the processes to run."""
+Act = Callable[[Site], Awaitable[None]]
+
+
+def run(level: Level, seed: int, folder: Path, code: Path | None = None, act: Act | None = None) -> Report:
+    """`code` is another tree for the processes to run; `act` is what is done to them in place of the level's faults."""
     folder.mkdir(parents=True, exist_ok=True)
-    return asyncio.run(_run(level, seed, folder.resolve(), code))
+    return asyncio.run(_run(level, seed, folder.resolve(), code, act))
 
 
-async def _run(level: Level, seed: int, folder: Path, code: Path | None) -> Report:
+async def _run(level: Level, seed: int, folder: Path, code: Path | None, act: Act | None) -> Report:
     notebook = Notebook(folder / "notes.jsonl")
     began = time.monotonic()
     with contextlib.closing(notebook):
         async with open_site(folder, notebook, level.staff, code) as site:
-            evidence = await _live(level, seed, site)
+            evidence = await _live(level, seed, site, act)
     problems = problems_of(evidence)
     report = Report(level, seed, folder, figures_of(evidence, time.monotonic() - began), problems)
     (folder / "report.txt").write_text(report.told() + "\n")
     return report
 
 
-async def _live(level: Level, seed: int, site: Site) -> Evidence:
+async def _live(level: Level, seed: int, site: Site, act: Act | None) -> Evidence:
     plan = make_plan(seed, level.seconds, level.fault_seconds, level.profile, site)
     (site.folder / "plan.json").write_text(json.dumps(plan, indent=1))
     lookout = Lookout(lambda: site.valkey.redis_url, PREFIX, site.notebook, LOOK_SECONDS)
     before = await _facts(site, lookout)
     async with running(lookout.run()):
         async with _load(level, seed, site, lookout):
-            await _at_least(level.seconds, inflict(site, plan))
+            await _at_least(level.seconds, inflict(site, plan) if act is None else act(site))
             await site.until_ready()
         is_drained = not (await lookout.look()).queue
     evidence = Evidence(RULES, site.notebook.notes)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -54,6 +54,8 @@ class Site:
     postgres: Server
     staff: Staff
     proxies: dict[str, Proxy] = field(default_factory=dict[str, Proxy])
+    services: dict[str, str] = field(default_factory=dict[str, str])
+    """Where each service itself listens."""
     processes: dict[str, Process] = field(default_factory=dict[str, Process])
     store_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Troubles of the stores come one at a time: a disk that is full and a server that is killed lose data together,
@@ -76,9 +78,10 @@ class Site:
     def names(self, kind: str) -> list[str]:
         return [f"{kind}-{number}" for number in range(1, self.staff[kind] + 1)]
 
-    async def until_ready(self) -> None:
+    async def until_ready(self, urls: Sequence[str] = ()) -> None:
+        """These services, or all."""
         async with asyncio.timeout(READY_SECONDS), httpx.AsyncClient() as http:
-            for url in self.urls:
+            for url in urls or self.urls:
                 while not await _is_ready(http, url):
                     await asyncio.sleep(0.1)
 
@@ -126,6 +129,7 @@ async def _open_processes(site: Site, stack: contextlib.AsyncExitStack, code: Pa
     """Proxies first: a process is told their ports."""
     shutil.copy(Path(__file__).with_name("handlers.py"), site.folder / "chaos_handlers.py")
     ports = {name: free_port() for name in site.names("api")}
+    site.services = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
     for name, port in ports.items():
         await _proxy(site, stack, f"client>{name}", f"http://127.0.0.1:{port}")
     names = [*ports, *site.names("monitor"), *site.names("replicate")]
