@@ -110,7 +110,11 @@ class Feed:
             return None
         if first is None:
             return Gap(None)
-        return Gap(written_ms(Entry(text(first[0]), first[1]))) if entry_order(text(first[0])) > entry_order(entry_id) else None
+        return (
+            Gap(written_ms(Entry(text(first[0]), first[1])))
+            if entry_order(text(first[0])) > entry_order(entry_id)
+            else None
+        )
 
     async def _fields(self, key: str, fields: Sequence[bytes]) -> list[bytes | None]:
         with store_errors():
