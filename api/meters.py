@@ -24,7 +24,7 @@ GONE = 499
 
 
 class Meters:
-    def __init__(self) -> None:
+    def __init__(self, counters: Counters | None = None) -> None:
         self.process = str(os.getpid())
         self.requests: defaultdict[tuple[str, str, int], Distribution] = defaultdict(Distribution)
         """By route, method and the hundreds of the status."""
@@ -39,7 +39,7 @@ class Meters:
         self.listener_count = 0
         self.cut_off_count = 0
         self.types = TypeNames()
-        self.counters = Counters()
+        self.counters = counters or Counters()
         """What housekeeping in the same process counts."""
 
     def note_claim(self, task_count: int, seconds: float) -> None:

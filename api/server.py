@@ -18,7 +18,8 @@ from tideq.api.http.bounds import PATIENCE_SECONDS
 from tideq.api.http.connection import patient
 from tideq.api.service import Service, open_service
 from tideq.api.settings import ServiceSettings
-from tideq.queue_core.background import end
+from tideq.queue_core.background import end, together
+from tideq.queue_core.duties import DutiesEnded
 from tideq.queue_core.tracing import Tracing
 
 GRACE_SECONDS = 5
@@ -59,10 +60,20 @@ async def serve(
                     await before_stop()
                 service.close()
 
-            helping = asyncio.create_task(beside(service)) if beside else None
-            await serve_app(create_app(service), listening, on_ready, close, settings.slow_client_ms / 1000)
-            if helping is not None:
-                await end(helping)
+            helping = asyncio.create_task(_help(service, beside))
+            patience_seconds = settings.slow_client_ms / 1000
+            await serve_app(create_app(service), listening, on_ready, close, patience_seconds, helping)
+            if helping.done():
+                if not helping.cancelled():
+                    helping.result()
+                raise DutiesEnded("what a process does beside answering has ended for good")
+            await end(helping)
+
+
+async def _help(service: Service, beside: Callable[[Service], Coroutine[Any, Any, None]] | None) -> None:
+    """For as long as the service runs: where this ends, so does the service."""
+    works = [service.check_keys_late(), service.duties.one_ended()]
+    await together(*works, *([beside(service)] if beside else []))
 
 
 def server_for(app: Any, patience_seconds: float = PATIENCE_SECONDS) -> Server:
@@ -76,8 +87,9 @@ async def serve_app(
     on_ready: Callable[[str], None],
     close: Callable[[], Awaitable[None]],
     patience_seconds: float = PATIENCE_SECONDS,
+    helping: asyncio.Future[None] | None = None,
 ) -> None:
-    """Any ASGI application as the service is served, until a signal."""
+    """Any ASGI application as the service is served, until a signal or the end of what helps it."""
     server = server_for(app, patience_seconds)
     stopping: list[asyncio.Task[None]] = []
 
@@ -93,6 +105,8 @@ async def serve_app(
         else:
             stopping.append(asyncio.create_task(stop_in_order()))
 
+    if helping is not None:
+        helping.add_done_callback(lambda _: stopping or stop())
     with _on_signals(stop):
         on_ready(address_of(listener))
         await server.serve(sockets=[listener])

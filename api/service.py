@@ -20,6 +20,7 @@ from tideq.api.tracing import ordering, tell_received
 from tideq.persistence.archive import Archive
 from tideq.persistence.reading.standing import watch_of
 from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store, unconnected
+from tideq.queue_core.duties import Duties
 from tideq.queue_core.engine.access_keys import AccessKeys
 from tideq.queue_core.engine.attempts import Held
 from tideq.queue_core.engine.audit import Audit
@@ -32,6 +33,7 @@ from tideq.queue_core.engine.store import connect_listener
 from tideq.queue_core.engine.waiting_room import Waiter
 from tideq.queue_core.engine.wake_source import WakeSource
 from tideq.queue_core.engine.wakeups import Wakeups
+from tideq.queue_core.errors import Unavailable
 from tideq.queue_core.readings import Readings
 from tideq.queue_core.task import Claim, Task
 from tideq.queue_core.tracing import Tracing
@@ -51,8 +53,10 @@ class Service:
         store: KeptStore,
         open_listener: Callable[[], Any],
         tracing: Tracing | None = None,
+        duties: Duties | None = None,
     ) -> None:
         queue, client = settings.queue, store.client
+        self.duties = duties or Duties()
         self.settings = settings
         self.tracing = tracing
         self.store = store
@@ -64,9 +68,10 @@ class Service:
         self.tide = tide_of([part.scripts for part in parts])
         self.gate = Gate(self.access_keys, is_open=settings.auth == "off", allowed_hosts=settings.allowed_hosts)
         sources = [WakeSource(part.scripts, client, part.keys) for part in parts]
-        self.wakeups = Wakeups(sources, open_listener, self.engine.ledger and self.engine.ledger.within)
+        within_limits = self.engine.ledger and self.engine.ledger.within
+        self.wakeups = Wakeups(sources, open_listener, within_limits, self.duties)
         self.outboxes = [Outbox(client, part.keys, number) for number, part in enumerate(parts)]
-        self.outbox_reader = outbox_reader(self.outboxes)
+        self.outbox_reader = outbox_reader(self.outboxes, self.duties)
         self.history = (
             Archive(store.database, store.engine, client, queue, settings.history) if store.database else None
         )
@@ -75,7 +80,7 @@ class Service:
         self.durability = DurabilityDesk(assurance, freshness, settings.durability_timeout_ms)
         self.watch = watch_of(store.database, client, self.engine) if store.database else None
         self.pace = Pace(self.engine.insight)
-        self.meters = Meters()
+        self.meters = Meters(self.duties.counters)
         self.meters.counters.watch("tideq_spans_dropped_total", lambda: tracing.lost_count if tracing else 0)
         self.siblings = Siblings(None, self.readings)
         self.is_closing = False
@@ -86,11 +91,20 @@ class Service:
         return self.outboxes[0]
 
     async def check_keys(self) -> None:
+        """Raises where nobody could show a key, or where it cannot be known yet."""
         if self.settings.auth == "keys" and not self.settings.is_loopback and not await self.gate.has_keys():
             raise NoKeys(
                 f"refusing to listen on {self.settings.host} without any key: "
                 "make one with `tideq keys create NAME --role admin`"
             )
+
+    async def check_keys_late(self) -> None:
+        """As soon as the store can be asked: it was away when the service started."""
+        while True:
+            try:
+                return await self.check_keys()
+            except Unavailable:
+                await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
     def readings(self) -> Readings:
         """What this process counts."""
@@ -173,9 +187,11 @@ class Service:
 
 @contextlib.asynccontextmanager
 async def open_service(settings: ServiceSettings, tracing: Tracing | None = None) -> AsyncGenerator[Service]:
-    async with open_kept_store(settings.redis_url, settings.queue, settings.history) as store:
-        service = Service(settings, store, lambda: connect_listener(settings.redis_url), tracing)
-        await service.check_keys()
+    duties = Duties()
+    async with open_kept_store(settings.redis_url, settings.queue, settings.history, duties=duties) as store:
+        service = Service(settings, store, lambda: connect_listener(settings.redis_url), tracing, duties)
+        with contextlib.suppress(Unavailable):
+            await service.check_keys()
         try:
             async with service.wakeups, service.outbox_reader:
                 yield service

@@ -14,6 +14,7 @@ from typing import Any, LiteralString, NamedTuple, cast
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import AsyncConnectionPool
 
 from tideq.queue_core.errors import HistoryRefused, HistoryUnavailable
@@ -89,6 +90,16 @@ def statement(name: str) -> LiteralString:
     """One of the files under `queries/`."""
     text = (resources.files("tideq.persistence") / "queries" / f"{name}.sql").read_text()
     return cast("LiteralString", text)
+
+
+def check_url(url: str) -> None:
+    """The text itself is not repeated: it holds a password."""
+    try:
+        conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        raise SettingsError(
+            "DATABASE_URL cannot be read: it is written like postgresql://user:password@host:5432/database"
+        ) from error
 
 
 class Database:

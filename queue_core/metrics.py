@@ -114,6 +114,14 @@ METRICS: dict[str, Metric] = {
     "tideq_replication_delay_seconds": Metric(
         "histogram", "From a batch's last transition to its commit.", ("process",)
     ),
+    # What every process of the service does beside: the monitor, the replicator and the API.
+    "tideq_duty_restarts_total": Metric("counter", "Times a duty failed and began anew.", ("process", "duty")),
+    "tideq_duty_stale": Metric(
+        "gauge", "Whether a duty has not succeeded for longer than it should.", ("process", "duty")
+    ),
+    "tideq_duty_last_success_age_seconds": Metric(
+        "gauge", "Time since a duty succeeded; 0 while it waits for something to happen.", ("process", "duty")
+    ),
     "tideq_spans_dropped_total": Metric(
         "counter", "Spans that there was no room for, or that nobody took.", ("process",)
     ),

@@ -5,7 +5,7 @@ Counting is adding to a number. A name that `METRICS` does not have is an error 
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -58,7 +58,7 @@ class Counters:
     def __init__(self) -> None:
         self._counts: dict[str, defaultdict[Labels, float]] = {metric: defaultdict(float) for metric in METRICS}
         self._distributions: dict[str, dict[Labels, Distribution]] = {metric: {} for metric in METRICS}
-        self._watched: dict[str, Callable[[], float]] = {}
+        self._observed: dict[str, Callable[[], Mapping[Labels, float]]] = {}
 
     def add(self, metric: str, *labels: str, amount: float = 1) -> None:
         self._counts[metric][labels] += amount
@@ -70,7 +70,11 @@ class Counters:
 
     def watch(self, metric: str, look: Callable[[], float]) -> None:
         """A number that somebody else counts."""
-        self._watched[metric] = look
+        self.observe(metric, lambda: {(): look()})
+
+    def observe(self, metric: str, look: Callable[[], Mapping[Labels, float]]) -> None:
+        """Numbers that somebody else keeps, by labels."""
+        self._observed[metric] = look
 
     def distribution(self, metric: str, labels: Labels, bounds: Sequence[float]) -> Distribution:
         """To be noted in, and kept by whoever notes often."""
@@ -81,7 +85,10 @@ class Counters:
 
     def readings(self, process: str) -> Readings:
         """Copies, so that a thread may look while others count."""
-        told: Readings = {metric: {(process,): look()} for metric, look in list(self._watched.items())}
+        told: Readings = {
+            metric: {(process, *labels): value for labels, value in look().items()}
+            for metric, look in list(self._observed.items())
+        }
         for rows in (self._counts, self._distributions):
             for metric, found in rows.items():
                 if found:

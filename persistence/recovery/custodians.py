@@ -12,15 +12,16 @@ import structlog
 
 from tideq.persistence.belonging import Belonging
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.custody import RETRY_SECONDS, Custodian, Verdict
+from tideq.persistence.recovery.custody import Custodian, Verdict
 from tideq.persistence.recovery.rebuild import Plan
 from tideq.persistence.recovery.reconcile import Difference
+from tideq.queue_core.duties import Duty
 from tideq.queue_core.engine.engine import Engine
 from tideq.queue_core.engine.identity import StoreIdentity
 from tideq.queue_core.engine.partitions.routing import Routing
 from tideq.queue_core.engine.restoring import Restoration
 from tideq.queue_core.engine.store import identities_of, is_cluster, store_errors
-from tideq.queue_core.errors import QueueError
+from tideq.queue_core.errors import QueueError, StoreUnavailable
 from tideq.queue_core.settings import QueueSettings
 
 log = structlog.get_logger(__name__)
@@ -55,18 +56,17 @@ class Custodians:
             self.identity.doubt.set()
         return _gravest([each for each in verdicts if isinstance(each, Verdict)])
 
-    async def watch(self) -> None:
-        """For ever: whenever a store is in doubt, settle it."""
+    async def watch(self, duty: Duty) -> None:
+        """For ever: whenever a store is in doubt, settle it. What is not settled stays closed."""
         while True:
-            await self.identity.doubt.wait()
-            try:
-                verdict = await self.settle()
-                if not self.is_in_doubt:
-                    log.warning("store settled", verdict=verdict.name)
-            except Exception as error:
-                log.warning("store in doubt, closed until it is settled", error=str(error))
+            if not self.is_in_doubt:
+                duty.succeeded()
+            with duty.waiting():
+                await self.identity.doubt.wait()
+            verdict = await self.settle()
             if self.is_in_doubt:
-                await asyncio.sleep(RETRY_SECONDS)
+                raise StoreUnavailable("some partitions stay closed: they could not be compared with history")
+            log.warning("store settled", verdict=verdict.name)
 
     async def rebuild(self) -> str:
         """One after the other: what lies elsewhere is not put back twice."""

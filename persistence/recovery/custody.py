@@ -21,16 +21,16 @@ from tideq.persistence.recovery.ground import Ground
 from tideq.persistence.recovery.rebuild import Plan, Rebuild
 from tideq.persistence.recovery.reconcile import Difference, Reconciliation
 from tideq.persistence.replication.draining import drain, is_behind
+from tideq.queue_core.duties import Duty
 from tideq.queue_core.engine.feed import FIRST_ID, entry_order
 from tideq.queue_core.engine.identity import StoreIdentity
 from tideq.queue_core.engine.restoring import Restoration, StoreFacts
 from tideq.queue_core.engine.scripts import Scripts
-from tideq.queue_core.errors import HistoryUnavailable, QueueError
+from tideq.queue_core.errors import HistoryUnavailable
 from tideq.queue_core.settings import QueueSettings
 
 LOCK = 7_305_004
 FIRST_EPOCH = 1
-RETRY_SECONDS = 0.25
 COMPARE_SECONDS = 10.0
 """To be alone with a store and to compare it. Whoever waits longer says that it is closed, and tries again."""
 STEP_SECONDS = 120.0
@@ -141,19 +141,15 @@ class Custodian:
                 raise HistoryUnavailable("there is nothing to compare: start the service, or run `tideq rebuild`")
             return await self._mend(connection, Verdict.RECONCILE, facts, checkpoint)
 
-    async def watch(self) -> None:
-        """For ever: whenever the store is in doubt, settle it."""
+    async def watch(self, duty: Duty) -> None:
+        """For ever: whenever the store is in doubt, settle it. Until then it is closed."""
         while True:
-            await self.identity.doubt.wait()
-            try:
-                verdict = await self.settle()
-                log.warning("store settled", verdict=verdict.name, epoch=self._scripts.epoch)
-            except QueueError as error:
-                log.warning("store in doubt, closed until it is settled", error=str(error))
-                await asyncio.sleep(RETRY_SECONDS)
-            except Exception:
-                log.exception("store in doubt, closed until it is settled, which fails for an unknown reason")
-                await asyncio.sleep(RETRY_SECONDS)
+            if not self.is_in_doubt:
+                duty.succeeded()
+            with duty.waiting():
+                await self.identity.doubt.wait()
+            verdict = await self.settle()
+            log.warning("store settled", verdict=verdict.name, epoch=self._scripts.epoch)
 
     @contextlib.asynccontextmanager
     async def _alone(self) -> AsyncGenerator[Connection]:

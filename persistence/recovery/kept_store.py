@@ -8,24 +8,26 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
 import structlog
 
-from tideq.persistence.database import Database
+from tideq.persistence.database import Database, check_url
 from tideq.persistence.recovery.custodians import Custodians, custody_of
 from tideq.persistence.recovery.custody import Custodian
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.background import running
+from tideq.queue_core.duties import CUSTODY, Duties, Duty
 from tideq.queue_core.engine.engine import Engine, assemble_engine
 from tideq.queue_core.engine.identity import StoreIdentity
 from tideq.queue_core.engine.restoring import SEAL
 from tideq.queue_core.engine.store import connect
-from tideq.queue_core.errors import HistoryUnavailable, QueueError, Unavailable
+from tideq.queue_core.errors import HistoryRefused, HistoryUnavailable, StoreRefused, Unavailable
 from tideq.queue_core.settings import QueueSettings, SettingsError
 
-RETRY_SECONDS = 0.25
+LONGEST_PAUSE_SECONDS = 1.0
+"""Until a store is settled nobody works."""
 
 log = structlog.get_logger(__name__)
 
@@ -51,18 +53,27 @@ async def open_kept_store(
     queue: QueueSettings,
     history: HistorySettings,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
+    duties: Duties | None = None,
 ) -> AsyncGenerator[KeptStore]:
+    """Closed where the store or history is away, until they are back; raises SettingsError for what waiting does not
+    mend."""
+    duties = duties or Duties()
     if history.database_url:
-        async with _open_with_history(redis_url, queue, history, on_progress) as store:
+        check_url(history.database_url)
+        async with _open_with_history(redis_url, queue, history, on_progress, duties) as store:
             yield store
     else:
-        async with _open_without(redis_url, queue) as store:
+        async with _open_without(redis_url, queue, duties) as store:
             yield store
 
 
 @contextlib.asynccontextmanager
 async def _open_with_history(
-    redis_url: str, queue: QueueSettings, history: HistorySettings, on_progress: Callable[[int, int], None]
+    redis_url: str,
+    queue: QueueSettings,
+    history: HistorySettings,
+    on_progress: Callable[[int, int], None],
+    duties: Duties,
 ) -> AsyncGenerator[KeptStore]:
     identity = StoreIdentity()
     client, plain = connect(redis_url, identity), connect(redis_url)
@@ -74,30 +85,52 @@ async def _open_with_history(
     ):
         custodian = custody_of(database, plain, queue, engine, identity, on_progress)
         await _settle_or_stay_closed(custodian, identity)
-        await _align(engine)
-        async with running(custodian.watch()):
+        aligning = [] if await _align(engine) else [duties.start("alignment", partial(_align_later, engine))]
+        watching = duties.start(CUSTODY, custodian.watch, LONGEST_PAUSE_SECONDS)
+        try:
             yield KeptStore(client, engine, database, custodian, plain)
+        finally:
+            await duties.stop(watching, *aligning)
 
 
-async def _align(engine: Engine) -> None:
+async def _align(engine: Engine) -> bool:
     """Of several partitions new ones learn which pauses and limits there are; who cannot be asked now keeps its own."""
     try:
         await engine.controls.align()
     except Unavailable as error:
         log.warning("pauses and limits of all partitions could not be compared", error=str(error))
+        return False
+    return True
+
+
+async def _align_later(engine: Engine, duty: Duty) -> None:
+    await engine.controls.align()
+    duty.succeeded()
+    with duty.waiting():
+        await asyncio.Event().wait()
 
 
 async def _settle_or_stay_closed(custodian: Custodian | Custodians, identity: StoreIdentity) -> None:
-    """Without history nothing can be compared: the service answers that it is closed, and opens as soon as it can."""
+    """Where nothing can be compared the service answers that it is closed, and opens as soon as it can."""
     try:
         await custodian.settle()
-    except HistoryUnavailable as error:
-        log.error("history cannot be reached: closed until it can", error=str(error))
+    except Unavailable as error:
+        _tell_closed(error)
         identity.doubt.set()
 
 
+def _tell_closed(error: Unavailable) -> None:
+    """Raises SettingsError where it is the settings' fault."""
+    if isinstance(error, HistoryRefused) and error.is_login:
+        raise SettingsError(f"DATABASE_URL: the database does not let this process in: {error}") from error
+    if isinstance(error, StoreRefused) and error.is_login:
+        raise SettingsError(f"REDIS_URL: the store does not let this process in: {error}") from error
+    missing = "history" if isinstance(error, HistoryUnavailable) else "the store"
+    log.error(f"closed, waiting for {missing}", error=str(error))
+
+
 @contextlib.asynccontextmanager
-async def _open_without(redis_url: str, queue: QueueSettings) -> AsyncGenerator[KeptStore]:
+async def _open_without(redis_url: str, queue: QueueSettings, duties: Duties) -> AsyncGenerator[KeptStore]:
     retention = msgspec.structs.replace(queue.retention, has_history=False)
     client = connect(redis_url)
     engine = assemble_engine(client, msgspec.structs.replace(queue, retention=retention))
@@ -105,9 +138,16 @@ async def _open_without(redis_url: str, queue: QueueSettings) -> AsyncGenerator[
     for part in engine.parts:
         part.scripts.on_replaced = doubt.set
     async with contextlib.aclosing(client):
-        await _open(engine)
-        async with running(_begin_anew_for_ever(engine, doubt)):
+        try:
+            await _open(engine)
+        except Unavailable as error:
+            _tell_closed(error)
+            doubt.set()
+        watching = duties.start(CUSTODY, partial(_begin_anew_for_ever, engine, doubt), LONGEST_PAUSE_SECONDS)
+        try:
             yield KeptStore(client, engine, None, None, client)
+        finally:
+            await duties.stop(watching)
 
 
 async def _open(engine: Engine, epoch: str | None = None) -> str:
@@ -125,18 +165,22 @@ async def _open(engine: Engine, epoch: str | None = None) -> str:
 async def _begin_anew(part: Engine) -> None:
     before = part.scripts.epoch
     epoch = await _open(part, str(int(before) + 1) if before.isdigit() else None)
-    if epoch != before:
+    if not before:
+        log.info("store opened", epoch=epoch)
+    elif epoch != before:
         log.error("the store was replaced, and there is no history to rebuild it from", epoch=epoch)
 
 
-async def _begin_anew_for_ever(engine: Engine, doubt: asyncio.Event) -> None:
+async def _begin_anew_for_ever(engine: Engine, doubt: asyncio.Event, duty: Duty) -> None:
     while True:
-        await doubt.wait()
+        if not doubt.is_set():
+            duty.succeeded()
+        with duty.waiting():
+            await doubt.wait()
         doubt.clear()
         try:
             for part in engine.parts:
                 await _begin_anew(part)
-        except (QueueError, SettingsError) as error:
-            log.warning("store in doubt", error=str(error))
-            await asyncio.sleep(RETRY_SECONDS)
+        except BaseException:
             doubt.set()
+            raise

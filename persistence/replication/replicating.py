@@ -7,6 +7,7 @@ from tideq.persistence.recovery.kept_store import KeptStore
 from tideq.persistence.replication.replicator import Replicator
 from tideq.persistence.replication.writer import Batch
 from tideq.queue_core.background import together
+from tideq.queue_core.duties import Duties
 from tideq.queue_core.engine.feed import Feed
 from tideq.queue_core.engine.store import connect_reader
 from tideq.queue_core.settings import QueueSettings
@@ -44,5 +45,6 @@ class Replicators:
     def __init__(self, parts: Sequence[Replicator]) -> None:
         self._parts = parts
 
-    async def run_for_ever(self) -> None:
-        await together(*(part.run_for_ever() for part in self._parts))
+    async def run_for_ever(self, duties: Duties | None = None) -> None:
+        shared = duties or Duties()
+        await together(*(part.run_for_ever(shared) for part in self._parts))

@@ -20,10 +20,10 @@ from tideq.persistence.replication.lingering import linger_over
 from tideq.persistence.replication.rows import finished_in
 from tideq.persistence.replication.writer import Batch, BatchCancelled, Writer
 from tideq.queue_core.background import end
+from tideq.queue_core.duties import Duties, Duty
 from tideq.queue_core.engine.belongings import read_belongings
 from tideq.queue_core.engine.engine import Engine
 from tideq.queue_core.engine.feed import FIRST_ID, Entry, Feed
-from tideq.queue_core.errors import QueueError
 
 LOCK = 7_305_003
 BLOCK_MS = 1_000
@@ -59,22 +59,22 @@ class Replicator:
         self._kept: deque[str] = deque(maxlen=KEPT_ENTRIES)
         self._copied: dict[str, bytes] = {}
 
-    async def run_for_ever(self) -> None:
-        """Whatever fails is tried again: the stream keeps what history does not have."""
+    async def run_for_ever(self, duties: Duties | None = None) -> None:
+        """Whatever fails is tried again from the checkpoint: the stream keeps what history does not have."""
+        await (duties or Duties()).keep("replication", self._replicate)
+
+    async def _replicate(self, duty: Duty) -> None:
         while True:
             try:
                 async with self._database.session(limits=WAITING) as connection:
-                    await self._work_when_alone(connection)
+                    await self._work_when_alone(connection, duty)
             except CheckpointMoved as error:
                 log.info("replicator gives way", reason=str(error))
-            except QueueError as error:
-                log.warning("replicator waits", error=str(error))
-            except Exception:
-                log.exception("replicator stumbles, and begins again at its checkpoint")
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def _work_when_alone(self, connection: Connection) -> None:
-        await connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", (LOCK, self._lock_name))
+    async def _work_when_alone(self, connection: Connection, duty: Duty) -> None:
+        with duty.waiting():
+            await connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", (LOCK, self._lock_name))
         await limit(connection, WRITING)
         writer = Writer(connection, self._checkpoints, self._partition, self._feed.definitions)
         await writer.prepare()
@@ -86,7 +86,7 @@ class Replicator:
         await self._feed.listen_anew()
         await self._acknowledge_again(checkpoint, writer)
         await Learning(connection, writer, self._feed, checkpoint).run()
-        await self._work(connection, writer, checkpoint)
+        await self._work(connection, writer, checkpoint, duty)
 
     async def _give_way_to(self, checkpoint: Checkpoint) -> None:
         """A store of another epoch is not the one history follows: it may be an old primary that does not know.
@@ -98,7 +98,7 @@ class Replicator:
             await read_belongings(self._scripts)
             raise CheckpointMoved(f"history is of epoch {checkpoint.epoch}, the store of {self._scripts.epoch}")
 
-    async def _work(self, connection: Connection, writer: Writer, checkpoint: Checkpoint) -> None:
+    async def _work(self, connection: Connection, writer: Writer, checkpoint: Checkpoint, duty: Duty) -> None:
         """While a full batch is being written the next is being read, and the store is told of the last.
 
         After any other the stream is empty: what is read once history has that batch is more, and as early. A batch
@@ -124,6 +124,7 @@ class Replicator:
                 if asyncio.get_running_loop().time() - copied_at > COPY_SECONDS:
                     await self._copy_belongings(connection)
                     copied_at = asyncio.get_running_loop().time()
+                duty.succeeded()
         finally:
             await end(gathering, telling)
 

@@ -1,5 +1,6 @@
 """Watching the store's memory, so that submissions are refused before the store must refuse everything."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -38,9 +39,14 @@ class MemoryWatch:
     async def observe(self) -> float:
         """Note whether memory runs short; returns the used share of the limit, 0 where the store has none."""
         ratio = (await read_memory(self._client)).ratio
-        for scripts in self._scripts:
-            accepted(await scripts.call("pressure", is_high=int(ratio >= self._max_ratio)))
+        is_high = int(ratio >= self._max_ratio)
+        told = await asyncio.gather(*(self._tell(each, is_high) for each in self._scripts), return_exceptions=True)
+        for failure in filter(None, told):
+            raise failure
         return ratio
+
+    async def _tell(self, scripts: Scripts, is_high: int) -> None:
+        accepted(await scripts.call("pressure", is_high=is_high))
 
 
 def _nodes(info: dict[str, Any]) -> list[dict[str, Any]]:

@@ -11,14 +11,12 @@ from collections.abc import Callable, Generator
 
 import structlog
 
-from tideq.queue_core.background import end
+from tideq.queue_core.duties import Duties, Duty
 from tideq.queue_core.engine.outbox import BEGINNING, Event, Outbox, Position, end_of
 from tideq.queue_core.engine.places import Places
-from tideq.queue_core.errors import StoreUnavailable
 
 BLOCK_MS = 2_000
 """Less than a command may take: the reader uses the same connections."""
-RECONNECT_SECONDS = 0.5
 MAX_ENTRIES = 200
 
 log = structlog.get_logger(__name__)
@@ -66,24 +64,27 @@ class Subscription:
 class OutboxReader:
     """Use as an async context manager; leaving it ends every subscription."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: Outbox, duties: Duties | None = None) -> None:
+        self._duties = duties or Duties()
         self.newest: Position = BEGINNING
         """What every subscription was offered at least."""
         self._outbox = outbox
         self._subscriptions: set[Subscription] = set()
         self._is_closed = False
+        self._is_away = False
+        """Whether the last reading failed."""
         self._wanted = asyncio.Event()
         self._started = asyncio.Event()
         self._job: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "OutboxReader":
-        self._job = asyncio.create_task(self._read_for_ever())
+        self._job = self._duties.start("live events", self._read_for_ever)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
         if self._job is not None:
-            await end(self._job)
+            await self._duties.stop(self._job)
 
     def close(self) -> None:
         """Ends every subscription, also those that come too late."""
@@ -117,21 +118,19 @@ class OutboxReader:
         finally:
             self._subscriptions.discard(subscription)
 
-    async def _read_for_ever(self) -> None:
-        was_away = False
+    async def _read_for_ever(self, duty: Duty) -> None:
+        """Begun anew after a failure it goes on from where it was, if the stream still has that."""
         while True:
-            await self._wanted.wait()
-            try:
-                if not self._started.is_set():
-                    self.newest = await self._outbox.newest()
-                    self._started.set()
-                await self._read_once(may_have_missed=was_away)
-                was_away = False
-                self._rest_unless_heard()
-            except StoreUnavailable as error:
-                was_away = True
-                log.warning("outbox reader lost its connection", error=str(error))
-                await asyncio.sleep(RECONNECT_SECONDS)
+            with duty.waiting():
+                await self._wanted.wait()
+            if not self._started.is_set():
+                self.newest = await self._outbox.newest()
+                self._started.set()
+            was_away, self._is_away = self._is_away, True
+            await self._read_once(may_have_missed=was_away)
+            self._is_away = False
+            duty.succeeded()
+            self._rest_unless_heard()
 
     def _rest_unless_heard(self) -> None:
         """Reading what nobody hears took 5 % of a single submission here, and 12 % of it in the store."""

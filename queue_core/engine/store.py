@@ -78,7 +78,10 @@ def _client(url: str, **options: Any) -> Any:
     options = {"retry": Retry(NoBackoff(), 0), "socket_connect_timeout": COMMAND_TIMEOUT_SECONDS, **options}
     if parts.scheme in ("redis", "rediss", "unix"):
         pools: Any = redis.ConnectionPool
-        return StoreClient.from_pool(packing(pools.from_url(url, **options)))
+        try:
+            return StoreClient.from_pool(packing(pools.from_url(url, **options)))
+        except ValueError as error:
+            raise StoreUrlError(f"REDIS_URL: {error}") from error
     if parts.scheme not in SCHEMES:
         raise StoreUrlError(f"REDIS_URL: scheme {parts.scheme!r} is not one of {', '.join(SCHEMES)}")
     options |= _credentials(parts) | dict(parse_qsl(parts.query))

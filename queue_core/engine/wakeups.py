@@ -15,9 +15,8 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-import structlog
-
 from tideq.queue_core.background import end
+from tideq.queue_core.duties import Duties, Duty
 from tideq.queue_core.engine.store_errors import store_errors
 from tideq.queue_core.engine.subscription import subscribed
 from tideq.queue_core.engine.waiting_room import Waiter, WaitingRoom
@@ -29,10 +28,7 @@ SURVEY_SECONDS = 1.0
 MIN_SURVEY_GAP_SECONDS, MAX_SURVEY_GAP_SECONDS = 0.01, 0.2
 GAP_PER_SURVEY = 20
 """Surveys take a twentieth of the time: one of a queue with thousands of lanes takes milliseconds."""
-RECONNECT_SECONDS = 0.5
 MAX_TOLD = 10_000
-
-log = structlog.get_logger(__name__)
 
 
 class Wakeups:
@@ -43,9 +39,11 @@ class Wakeups:
         sources: Sequence[WakeSource],
         open_listener: Callable[[], Any],
         within_limits: Callable[[Mapping[int, Survey]], Awaitable[Sequence[Survey]]] | None = None,
+        duties: Duties | None = None,
     ) -> None:
         """`within_limits` takes from surveys of several partitions what limits that they share hold back."""
         self._within_limits = within_limits
+        self._duties = duties or Duties()
         self._sources = {source.channel: source for source in sources}
         self._open_listener = open_listener
         self._room = WaitingRoom()
@@ -60,14 +58,16 @@ class Wakeups:
 
     async def __aenter__(self) -> "Wakeups":
         self._is_open = True
-        self._jobs = [asyncio.create_task(self._listen()), asyncio.create_task(self._survey_while_waited_for())]
-        for job in self._jobs:
-            job.add_done_callback(_report_crash)
+        self._jobs = [
+            self._duties.start("wake-up subscription", self._listen),
+            self._duties.start("wake-up survey", self._survey_while_waited_for),
+        ]
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
-        await end(*self._jobs, *self._learning)
+        await self._duties.stop(*self._jobs)
+        await end(*self._learning)
 
     def close(self) -> None:
         """Answer every waiting poll with what it has: nothing new is claimed from here on."""
@@ -133,20 +133,19 @@ class Wakeups:
             self._told_stops[worker_id] = frozenset(stops)
         return not known.issuperset(stops)
 
-    async def _listen(self) -> None:
-        while True:
-            listener = self._open_listener()
-            try:
-                async with subscribed(listener, self._sources, self._hear) as ending:
-                    await self._survey()
-                    self._subscribed.set()
+    async def _listen(self, duty: Duty) -> None:
+        """Ends with the subscription, by an error of the store."""
+        listener = self._open_listener()
+        try:
+            async with subscribed(listener, self._sources, self._hear) as ending:
+                await self._survey()
+                self._subscribed.set()
+                duty.succeeded()
+                with duty.waiting():
                     await ending
-            except QueueError as error:
-                log.warning("wake-up subscription lost", error=str(error))
-                await asyncio.sleep(RECONNECT_SECONDS)
-            finally:
-                with contextlib.suppress(QueueError), store_errors():
-                    await listener.aclose()
+        finally:
+            with contextlib.suppress(QueueError), store_errors():
+                await listener.aclose()
 
     def _hear(self, channel: str, message: str) -> None:
         """`<lanes version> <lane>:<ready> … worker:<id> due:<milliseconds> look:1`, each part optional."""
@@ -178,20 +177,22 @@ class Wakeups:
         self._learning.add(job)
         job.add_done_callback(self._learning.discard)
 
-    async def _survey_while_waited_for(self) -> None:
+    async def _survey_while_waited_for(self, duty: Duty) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._should_look.wait(), SURVEY_SECONDS)
             self._should_look.clear()
             began = time.perf_counter()
-            if self._room.sleeping_count:
-                with contextlib.suppress(QueueError):
-                    await self._survey()
+            failure = await self._survey() if self._room.sleeping_count else None
+            if failure is None:
+                duty.succeeded()
+            else:
+                duty.failed(failure)
             gap = GAP_PER_SURVEY * (time.perf_counter() - began)
             await asyncio.sleep(min(max(gap, MIN_SURVEY_GAP_SECONDS), MAX_SURVEY_GAP_SECONDS))
 
-    async def _survey(self) -> None:
-        """One partition that is away is no reason not to look at the others."""
+    async def _survey(self) -> QueueError | None:
+        """One partition that cannot be looked at is no reason not to look at the others: returns why, of the first."""
         most = max(len(self._room), 1)
         told = await asyncio.gather(*(each.survey(most) for each in self._sources.values()), return_exceptions=True)
         surveys = {number: each for number, each in enumerate(told) if isinstance(each, Survey)}
@@ -200,8 +201,10 @@ class Wakeups:
                 self._room.wake_for(signature, count)
             self._note_due(survey.next_at_ms, survey.now_ms)
         failures = [each for each in told if isinstance(each, BaseException)]
-        if len(failures) == len(told) or any(not isinstance(each, QueueError) for each in failures):
+        known = [each for each in failures if isinstance(each, QueueError)]
+        if len(failures) == len(told) or len(known) < len(failures):
             raise failures[0]
+        return known[0] if known else None
 
     def _note_due(self, due_ms: int | None, now_ms: int) -> None:
         if due_ms is not None:
@@ -231,11 +234,6 @@ class Wakeups:
 def _seconds_to_trial(got: Claim) -> float:
     ends = [each.until_ms for each in got.held_back if each.until_ms is not None]
     return max(min(ends) - got.now_ms, 1) / 1000 if ends else float("inf")
-
-
-def _report_crash(job: asyncio.Task[None]) -> None:
-    if not job.cancelled() and (error := job.exception()):
-        log.error("waiting polls are no longer woken", exc_info=error)
 
 
 async def _claim_or_hand_back(

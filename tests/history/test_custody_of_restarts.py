@@ -18,7 +18,7 @@ from tideq.persistence.database import Database
 from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.engine.attempts import Held, Success
-from tideq.queue_core.errors import StoreUnavailable, Unavailable
+from tideq.queue_core.errors import Unavailable
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.task import Worker
 
@@ -194,9 +194,8 @@ async def test_a_store_that_loses_writes_while_it_is_rebuilt_is_rebuilt_again(
             valkey.go_back_to(copies[0])
 
     await kit.client.flushall()
-    with pytest.raises(StoreUnavailable):
-        await open_kept_store(store.url, queue_settings, history_settings, fail_over).__aenter__()
-    await until_open(kit)
+    async with open_kept_store(store.url, queue_settings, history_settings, fail_over):
+        await until_open(kit)
 
     assert len(copies) == 2
     assert all(await kit.queue.read_many(ids[:1_000]) + await kit.queue.read_many(ids[1_000:]))

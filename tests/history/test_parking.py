@@ -177,7 +177,7 @@ async def test_a_partition_that_is_made_at_the_moment_parks_nothing(
     with capture_logs() as logs:
 
         async def was_refused() -> bool:
-            return any(each["event"] == "replicator waits" for each in logs)
+            return any(each["event"] == "duty failed" for each in logs)
 
         async with replicating(kept, store.url, kit):
             await until(was_refused)

@@ -47,6 +47,7 @@ from tideq.persistence.schema.partitions import (
 )
 from tideq.persistence.settings import DAY_MS, HistorySettings
 from tideq.queue_core.background import running
+from tideq.queue_core.duties import Duties
 from tideq.queue_core.errors import HistoryUnavailable
 from tideq.workers.monitor.pruner import prune_for_ever
 
@@ -213,7 +214,7 @@ async def test_a_process_whose_clock_is_off_makes_and_drops_what_the_database_sa
         return await store_instants(kept.plain_client, kept.engine)
 
     with capture_logs() as logs:
-        async with running(prune_for_ever(partitions, 0, instants, note)):
+        async with running(prune_for_ever(partitions, 0, Duties(), instants, note)):
             await asyncio.wait_for(in_time.wait(), PATIENCE_SECONDS)
             await until(lambda: _has(logs, "pruning postponed"))
 

@@ -6,6 +6,7 @@ import time
 from tideq.persistence.database import Database, statement
 from tideq.persistence.dead_letters.pattern_news import SURGE_COUNT, PatternWatch
 from tideq.queue_core.background import running
+from tideq.queue_core.duties import Duties
 from tideq.queue_core.readings import Counters
 from tideq.workers.monitor.alarm import METRIC, sound_for_ever
 
@@ -45,11 +46,12 @@ async def test_a_pattern_is_told_again_once_it_has_doubled_and_is_many(migrated:
 
 
 async def test_the_alarm_counts_what_it_tells(migrated: Database) -> None:
-    counters = Counters()
+    duties = Duties()
+    counters = duties.counters
     await die(migrated, "a", 1)
     await die(migrated, "b", 40)
 
-    async with running(sound_for_ever(PatternWatch(migrated), counters, interval_seconds=0.01)):
+    async with running(sound_for_ever(PatternWatch(migrated), duties, interval_seconds=0.01)):
         await _until(counters, "new", 2)
         await die(migrated, "b", 40)
         await _until(counters, "surge", 1)

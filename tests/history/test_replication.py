@@ -20,11 +20,12 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.checkpoints import Checkpoints
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.kept_store import KeptStore, running
+from tideq.persistence.recovery.kept_store import KeptStore
 from tideq.persistence.replication.changes import changes_in
 from tideq.persistence.replication.replicating import replicator_on
 from tideq.persistence.replication.replicator import KEPT_ENTRIES, Replicator
 from tideq.persistence.replication.writer import Batch, Writer
+from tideq.queue_core.background import running
 from tideq.queue_core.engine.access_keys import AccessKeys
 from tideq.queue_core.engine.engine import assemble_engine
 from tideq.queue_core.engine.feed import FIRST_ID, Feed

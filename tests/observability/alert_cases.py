@@ -94,6 +94,8 @@ CASES: dict[str, Case] = {
         {SERVED.format("5xx"): "0+6x60", SERVED.format("2xx"): "0+94x60"},
         {SERVED.format("5xx"): "0+5x60", SERVED.format("2xx"): "0+95x60"},
     ),
+    "TideQDutyStale": _one('tideq_duty_stale{duty="sweep"}', "1x60", "0x60"),
+    "TideQDutyRestarts": _one('tideq_duty_restarts_total{duty="sweep"}', "0+2x60", "0+1x60", at_minutes=40),
     "TideQSpansDropped": _one("tideq_spans_dropped_total", "0+1x60", "3x60", at_minutes=40),
     "TideQHistoryDown": _one("tideq_history_up", "0x60", "1x60"),
     "TideQReplicationLag": _one("tideq_history_lag_seconds", "61x60", "60x60"),

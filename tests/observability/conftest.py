@@ -66,6 +66,6 @@ async def whole(quiet: Whole) -> AsyncIterator[Whole]:
     async def is_followed() -> bool:
         return bool(await journal.position())
 
-    async with running(do_everything(service.store, service.settings, service.meters.counters)):
+    async with running(do_everything(service.store, service.settings, service.duties)):
         await until(is_followed)
         yield quiet

@@ -22,7 +22,7 @@ async def test_lag_is_the_age_of_what_history_does_not_have(quiet: Whole) -> Non
     async def has_caught_up() -> bool:
         return (await scrape(quiet.http)).value(LAG) == 0
 
-    async with running(replicate(service.store, service.settings, service.meters.counters)):
+    async with running(replicate(service.store, service.settings, service.duties)):
         await until(has_caught_up)
     told = await scrape(quiet.http)
 

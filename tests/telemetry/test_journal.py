@@ -7,6 +7,7 @@ import pytest
 
 from tests.kit import Kit
 from tests.telemetry.listening import Ear, follow, follower, journal
+from tideq.queue_core.duties import Duties
 from tideq.queue_core.engine.attempts import Held
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.task import NewTask, TraceContext
@@ -245,7 +246,7 @@ async def test_a_batch_larger_than_a_slice_is_told_in_order(kit: Kit) -> None:
 
 
 async def test_without_listeners_the_store_is_left_alone(kit: Kit) -> None:
-    await Follower(journal(kit), []).follow_for_ever()
+    await Follower(journal(kit), []).follow_for_ever(Duties())
 
     assert not await kit.client.exists(kit.keys.key("journal"))
 

@@ -24,11 +24,12 @@ from tideq.persistence.schema.clocks import store_instants
 from tideq.persistence.schema.migrations import MigrationError, migrate_when_reachable, missing_when_migrated
 from tideq.persistence.schema.partitions import Partitions, PartitionsBusy
 from tideq.queue_core.background import run, together
+from tideq.queue_core.duties import Duties, DutiesEnded
 from tideq.queue_core.engine.engine import assemble_engine
 from tideq.queue_core.engine.identity import StoreIdentity
 from tideq.queue_core.engine.store import StoreUrlError, connect
 from tideq.queue_core.errors import QueueError
-from tideq.queue_core.readings import Counters
+from tideq.queue_core.settings import SettingsError
 from tideq.telemetry.metrics import push_counters
 from tideq.workers.runtime.health import HealthPortTaken
 
@@ -72,9 +73,9 @@ def replicate(*, health_host: str = "127.0.0.1", health_port: int | None = None)
     log_to_stderr()
     settings = history_settings()
     say("replicating")
-    counters = Counters()
-    page = health_page(health_host, health_port, settings.queue.queue_name, counters)
-    run_command(until_signal(_replicate(settings, page, counters)))
+    duties = Duties()
+    page = health_page(health_host, health_port, settings.queue.queue_name, duties)
+    run_command(until_signal(_replicate(settings, page, duties)))
 
 
 def rebuild(*, dry_run: bool = False, force: bool = False) -> None:
@@ -126,12 +127,13 @@ async def make_partitions(database: Database, settings: ServiceSettings) -> None
 
 
 async def _replicate(
-    settings: ServiceSettings, page: contextlib.AbstractAsyncContextManager[None], counters: Counters
+    settings: ServiceSettings, page: contextlib.AbstractAsyncContextManager[None], duties: Duties
 ) -> None:
-    async with page, open_kept_store(settings.redis_url, settings.queue, settings.history) as store:
+    async with page, open_kept_store(settings.redis_url, settings.queue, settings.history, duties=duties) as store:
         await together(
-            housekeeping.replicate(store, settings, counters),
-            push_counters(os.environ, "tideq-replicator", settings.queue.queue_name, counters),
+            housekeeping.replicate(store, settings, duties),
+            push_counters(os.environ, "tideq-replicator", settings.queue.queue_name, duties),
+            duties.one_ended(),
         )
 
 
@@ -226,5 +228,5 @@ def history_settings(*, needs_store: bool = True) -> ServiceSettings:
 def run_command(work: Coroutine[Any, Any, T]) -> T:
     try:
         return run(work)
-    except (QueueError, MigrationError, StoreUrlError, HealthPortTaken) as error:
+    except (DutiesEnded, QueueError, SettingsError, MigrationError, StoreUrlError, HealthPortTaken) as error:
         stop_with(error)

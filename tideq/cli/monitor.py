@@ -11,9 +11,9 @@ from tideq.cli.running import environ_with, log_to_stderr, say, settings_from, u
 from tideq.cli.vitals import health_page
 from tideq.persistence.recovery.kept_store import open_kept_store
 from tideq.queue_core.background import together
+from tideq.queue_core.duties import Duties, DutiesEnded
 from tideq.queue_core.engine.store import StoreUrlError
 from tideq.queue_core.errors import QueueError
-from tideq.queue_core.readings import Counters
 from tideq.queue_core.settings import SettingsError
 from tideq.queue_core.tracing import Tracing
 from tideq.telemetry.metrics import push_counters
@@ -38,21 +38,22 @@ def monitor(*, health_host: str = "127.0.0.1", health_port: int | None = None) -
     if not settings.redis_url:
         stop("set REDIS_URL to the service's store", USAGE)
     say("monitoring")
-    counters, telemetry = Counters(), settings.queue.telemetry
-    page = health_page(health_host, health_port, settings.queue.queue_name, counters)
+    duties, telemetry = Duties(), settings.queue.telemetry
+    page = health_page(health_host, health_port, settings.queue.queue_name, duties)
     try:
         # Lives are told as the queue's: told as the monitor's, they look as if that called the workers.
         with tracing_from(os.environ, telemetry.traces_per_second, telemetry.service_name, is_fixed=True) as tracing:
-            asyncio.run(until_signal(_monitor(settings, page, counters, tracing)))
-    except (QueueError, SettingsError, StoreUrlError, HealthPortTaken) as error:
+            asyncio.run(until_signal(_monitor(settings, page, duties, tracing)))
+    except (DutiesEnded, QueueError, SettingsError, StoreUrlError, HealthPortTaken) as error:
         stop_with(error)
 
 
 async def _monitor(
-    settings: ServiceSettings, page: AbstractAsyncContextManager[None], counters: Counters, tracing: Tracing | None
+    settings: ServiceSettings, page: AbstractAsyncContextManager[None], duties: Duties, tracing: Tracing | None
 ) -> None:
-    async with page, open_kept_store(settings.redis_url, settings.queue, settings.history) as store:
+    async with page, open_kept_store(settings.redis_url, settings.queue, settings.history, duties=duties) as store:
         await together(
-            housekeeping.monitor(store, settings, counters, tracing),
-            push_counters(os.environ, "tideq-monitor", settings.queue.queue_name, counters),
+            housekeeping.monitor(store, settings, duties, tracing),
+            push_counters(os.environ, "tideq-monitor", settings.queue.queue_name, duties),
+            duties.one_ended(),
         )

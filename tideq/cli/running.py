@@ -18,10 +18,10 @@ from tideq.cli.saying import log_to_stderr as log_to_stderr
 from tideq.cli.saying import say as say
 from tideq.persistence.recovery.kept_store import KeptStore
 from tideq.queue_core.background import end, run, running, together
+from tideq.queue_core.duties import Duties, DutiesEnded
 from tideq.queue_core.engine.scripts import assemble_all
 from tideq.queue_core.engine.store import StoreUrlError
 from tideq.queue_core.errors import Unavailable
-from tideq.queue_core.readings import Counters
 from tideq.queue_core.settings import SettingsError
 from tideq.queue_core.tracing import Tracing
 from tideq.telemetry.metrics import push_for_ever
@@ -29,7 +29,7 @@ from tideq.telemetry.setup import tracing_from
 
 """Long enough for connections to be closed in order."""
 
-Housekeeping = Callable[[KeptStore, ServiceSettings, Counters, Tracing | None], Coroutine[Any, Any, None]]
+Housekeeping = Callable[[KeptStore, ServiceSettings, Duties, Tracing | None], Coroutine[Any, Any, None]]
 
 
 def settings_from(environ: Mapping[str, str]) -> ServiceSettings:
@@ -54,15 +54,17 @@ def run_service(
     async def help_out(service: Service) -> None:
         async with service.with_siblings(siblings):
             await together(
-                beside(service.store, settings, service.meters.counters, service.tracing),
-                push_for_ever(os.environ, "tideq", settings.queue.queue_name, lambda: process_readings(service)),
+                beside(service.store, settings, service.duties, service.tracing),
+                push_for_ever(
+                    os.environ, "tideq", settings.queue.queue_name, lambda: process_readings(service), service.duties
+                ),
             )
 
     try:
         telemetry = settings.queue.telemetry
         with tracing_from(os.environ, telemetry.traces_per_second, telemetry.service_name) as tracing:
             run(serve(settings, on_ready, help_out, listener, before_stop, tracing))
-    except (NoKeys, PortTaken, SettingsError, StoreUrlError, Unavailable) as error:
+    except (DutiesEnded, NoKeys, PortTaken, SettingsError, StoreUrlError, Unavailable) as error:
         stop_with(error)
 
 

@@ -1,6 +1,7 @@
-"""The health page of the monitor and the replicator: whether the process still turns, for whoever restarts it.
+"""The health page of the monitor and the replicator: whether the process still turns, for whoever restarts it, and
+whether it does its duties, for whoever watches it.
 
-It does not promise that the stores can be reached: a restart would not bring them back.
+`/livez` does not go by the duties: a restart would not bring back a store that cannot be reached.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from collections.abc import AsyncGenerator
 
 from tideq.api.exposition import exposed
 from tideq.queue_core.background import running
-from tideq.queue_core.readings import Counters
+from tideq.queue_core.duties import Duties
 from tideq.workers.runtime.health import (
     LOOP_LAG,
     MAX_LOOP_LAG_SECONDS,
@@ -26,15 +27,18 @@ TICK_SECONDS = 0.5
 
 
 class Vitals:
-    def __init__(self) -> None:
+    def __init__(self, duties: Duties) -> None:
+        self._duties = duties
         self._ticked_at = time.monotonic()
 
     def health(self) -> Health:
+        stale = self._duties.stale
         lag = max(time.monotonic() - self._ticked_at - TICK_SECONDS, 0.0)
         return judged(
             {
                 "memory_usage_percent": memory_check(),
                 LOOP_LAG: Check(lag < MAX_LOOP_LAG_SECONDS, round(lag, 3), MAX_LOOP_LAG_SECONDS),
+                "stale_duties": Check(not stale, {each.duty: each.error or "takes too long" for each in stale}),
             }
         )
 
@@ -45,15 +49,15 @@ class Vitals:
 
 
 @contextlib.asynccontextmanager
-async def health_page(host: str, port: int | None, queue_name: str, counters: Counters) -> AsyncGenerator[None]:
+async def health_page(host: str, port: int | None, queue_name: str, duties: Duties) -> AsyncGenerator[None]:
     """With the metrics of the process. Shown from before the stores are reached; with no port there is no page."""
     if port is None:
         yield
         return
-    vitals, process = Vitals(), str(os.getpid())
+    vitals, process = Vitals(duties), str(os.getpid())
 
     def metrics() -> bytes:
-        return exposed(counters.readings(process), queue_name)
+        return exposed(duties.counters.readings(process), queue_name)
 
     page = HealthServer(host, port, vitals.health, metrics)
     page.start()

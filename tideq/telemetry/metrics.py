@@ -17,7 +17,8 @@ from typing import Any
 
 import structlog
 
-from tideq.queue_core.readings import Counters, Readings
+from tideq.queue_core.duties import Duties
+from tideq.queue_core.readings import Readings
 from tideq.queue_core.settings import SettingsError
 from tideq.telemetry.setup import OTLP_NAMES, make_resource
 
@@ -42,7 +43,9 @@ def is_metered(environ: Mapping[str, str]) -> bool:
     return asked not in NOT_PUSHED if asked else any(environ.get(name) for name in ENDPOINTS)
 
 
-async def push_for_ever(environ: Mapping[str, str], service_name: str, queue_name: str, look: Look) -> None:
+async def push_for_ever(
+    environ: Mapping[str, str], service_name: str, queue_name: str, look: Look, duties: Duties | None = None
+) -> None:
     """Returns at once where nobody asked for it. Whatever goes wrong is told and costs a look, never the caller."""
     if not is_metered(environ):
         return
@@ -53,22 +56,23 @@ async def push_for_ever(environ: Mapping[str, str], service_name: str, queue_nam
         log.error("metrics are not exported", error=str(error))
         return
     with pusher:
-        while True:
-            await asyncio.sleep(_interval_seconds(environ))
-            try:
-                pusher.push(translation.data(await look()))
-            except Exception:
-                log.exception("metrics could not be read")
+
+        async def push() -> None:
+            pusher.push(translation.data(await look()))
+
+        interval_seconds = _interval_seconds(environ)
+        await asyncio.sleep(interval_seconds)
+        await (duties or Duties()).keep_every("metrics export", interval_seconds, push)
 
 
-async def push_counters(environ: Mapping[str, str], service_name: str, queue_name: str, counters: Counters) -> None:
+async def push_counters(environ: Mapping[str, str], service_name: str, queue_name: str, duties: Duties) -> None:
     """For a process that knows nothing but what it counts."""
     process = str(os.getpid())
 
     async def look() -> Readings:
-        return counters.readings(process)
+        return duties.counters.readings(process)
 
-    await push_for_ever(environ, service_name, queue_name, look)
+    await push_for_ever(environ, service_name, queue_name, look, duties)
 
 
 class Pusher:

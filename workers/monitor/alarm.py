@@ -1,11 +1,9 @@
 """The alarm: a way to die that is new, or that suddenly became frequent, is told in the log and counted."""
 
-import asyncio
-
 import structlog
 
 from tideq.persistence.dead_letters.pattern_news import PatternNews, PatternWatch
-from tideq.queue_core.errors import QueueError
+from tideq.queue_core.duties import Duties
 from tideq.queue_core.readings import Counters
 
 INTERVAL_SECONDS = 10.0
@@ -14,15 +12,14 @@ METRIC = "tideq_dead_letter_alarms_total"
 log = structlog.get_logger(__name__)
 
 
-async def sound_for_ever(watch: PatternWatch, counters: Counters, interval_seconds: float = INTERVAL_SECONDS) -> None:
-    counters.declare(METRIC, ("new",), ("surge",))
-    while True:
-        try:
-            for news in await watch.news():
-                _sound(news, counters)
-        except QueueError as error:
-            log.warning("looking for new dead letters failed", error=str(error))
-        await asyncio.sleep(interval_seconds)
+async def sound_for_ever(watch: PatternWatch, duties: Duties, interval_seconds: float = INTERVAL_SECONDS) -> None:
+    duties.counters.declare(METRIC, ("new",), ("surge",))
+
+    async def sound() -> None:
+        for news in await watch.news():
+            _sound(news, duties.counters)
+
+    await duties.keep_every("alarm", interval_seconds, sound)
 
 
 def _sound(news: PatternNews, counters: Counters) -> None:

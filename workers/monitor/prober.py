@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
+from tideq.queue_core.duties import Duties
 from tideq.queue_core.engine.fleet import Fleet, Member
-from tideq.queue_core.errors import QueueError
 from tideq.workers.monitor.addresses import NotAllowed, allowed_address
 from tideq.workers.monitor.probe import is_well
 
@@ -33,23 +33,21 @@ class Prober:
         self._refused: set[str] = set()
         self._turns = asyncio.Semaphore(AT_ONCE)
 
-    async def probe_for_ever(self, interval_seconds: float) -> None:
+    async def probe_for_ever(self, interval_seconds: float, duties: Duties) -> None:
         if not self._networks:
             log.info("no worker is probed: TIDEQ_PROBE_ALLOWED_CIDRS allows no address")
             return
-        while True:
-            try:
-                await self.probe_all()
-            except QueueError as error:
-                log.warning("probing failed", error=str(error))
-            await asyncio.sleep(interval_seconds)
+        await duties.keep_every("probe", interval_seconds, self.probe_all)
 
     async def probe_all(self) -> None:
+        """Raises what kept one from being judged after all the others are."""
         members = [member async for member in self._fleet.everyone(("active", "unhealthy")) if _has_address(member)]
-        await asyncio.gather(*(self._probe(member) for member in members))
+        ended = await asyncio.gather(*(self._probe(member) for member in members), return_exceptions=True)
         known = {member.worker.worker_id for member in members}
         self._failures = {worker_id: count for worker_id, count in self._failures.items() if worker_id in known}
         self._refused &= known
+        for failure in filter(None, ended):
+            raise failure
 
     async def _probe(self, member: Member) -> None:
         worker, port = member.worker, member.worker.health_port or 0

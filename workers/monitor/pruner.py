@@ -12,7 +12,7 @@ import structlog
 
 from tideq.persistence.schema.clocks import Clocks, ClocksDiffer, StoreInstants
 from tideq.persistence.schema.partitions import Partitions, PartitionsBusy
-from tideq.queue_core.errors import QueueError
+from tideq.queue_core.duties import Duties, Duty
 
 INTERVAL_SECONDS = 3_600.0
 RETRY_SECONDS = 10.0
@@ -25,19 +25,25 @@ log = structlog.get_logger(__name__)
 async def prune_for_ever(
     partitions: Partitions,
     dead_letter_ttl_ms: int,
+    duties: Duties,
     store: StoreInstants | None = None,
     on_clocks: Callable[[Clocks], None] = lambda _: None,
 ) -> None:
-    while True:
-        try:
-            await partitions.make_ahead()
-            clocks = await partitions.clocks(time.time_ns() // 1_000_000, store)
-            on_clocks(clocks)
-            await partitions.prune(clocks, dead_letter_ttl_ms)
-            await asyncio.sleep(INTERVAL_SECONDS)
-        except (PartitionsBusy, ClocksDiffer) as error:
-            log.warning("pruning postponed", error=str(error))
-            await asyncio.sleep(BUSY_SECONDS)
-        except QueueError as error:
-            log.warning("pruning failed", error=str(error))
-            await asyncio.sleep(RETRY_SECONDS)
+    async def prune() -> None:
+        await partitions.make_ahead()
+        clocks = await partitions.clocks(time.time_ns() // 1_000_000, store)
+        on_clocks(clocks)
+        await partitions.prune(clocks, dead_letter_ttl_ms)
+
+    async def work(duty: Duty) -> None:
+        """What is postponed is no failure, and stale all the same once it has been for too long."""
+        while True:
+            try:
+                await prune()
+                duty.succeeded()
+                await asyncio.sleep(INTERVAL_SECONDS)
+            except (PartitionsBusy, ClocksDiffer) as error:
+                log.warning("pruning postponed", error=str(error))
+                await asyncio.sleep(BUSY_SECONDS)
+
+    await duties.keep("prune", work, INTERVAL_SECONDS, RETRY_SECONDS)

@@ -3,22 +3,19 @@
 Nothing depends on it alone: every claim recovers on its way. It keeps an idle queue honest.
 """
 
-import asyncio
+from collections.abc import Sequence
 
-import structlog
-
+from tideq.queue_core.background import together
+from tideq.queue_core.duties import Duties
 from tideq.queue_core.engine.memory import MemoryWatch
 from tideq.queue_core.engine.queue import Queue
-from tideq.queue_core.errors import QueueError
-
-log = structlog.get_logger(__name__)
 
 
-async def sweep_for_ever(queue: Queue, memory: MemoryWatch, interval_seconds: float = 1.0) -> None:
-    while True:
-        try:
-            await queue.sweep()
-            await memory.observe()
-        except QueueError as error:
-            log.warning("sweep failed", error=str(error))
-        await asyncio.sleep(interval_seconds)
+async def sweep_for_ever(
+    partitions: Sequence[Queue], memory: MemoryWatch, duties: Duties, interval_seconds: float = 1.0
+) -> None:
+    """Each partition by itself: one that cannot be swept keeps nobody from the others."""
+    await together(
+        *(duties.keep_every("sweep", interval_seconds, each.sweep) for each in partitions),
+        duties.keep_every("memory", interval_seconds, memory.observe),
+    )

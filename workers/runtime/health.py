@@ -103,7 +103,7 @@ class HealthServer:
                 if path == "/metrics" and metrics is not None:
                     self._answer(200, METRICS_TYPE, metrics())
                     return
-                if path not in ("/health", "/healthz", "/livez"):
+                if path not in ("/health", "/healthz", "/livez", "/readyz"):
                     self.send_error(404)
                     return
                 health = alive(look()) if path == "/livez" else look()

@@ -4,15 +4,16 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Generator, Sequence
 
+from tideq.queue_core.duties import Duties
 from tideq.queue_core.engine.outbox import Event, Outbox
 from tideq.queue_core.engine.outbox_reader import OutboxReader, Subscription
 from tideq.queue_core.engine.places import Places, joined
 
 
 class PartitionedOutboxReader(OutboxReader):
-    def __init__(self, outboxes: Sequence[Outbox]) -> None:
-        super().__init__(outboxes[0])
-        self._readers = [OutboxReader(outbox) for outbox in outboxes]
+    def __init__(self, outboxes: Sequence[Outbox], duties: Duties) -> None:
+        super().__init__(outboxes[0], duties)
+        self._readers = [OutboxReader(outbox, duties) for outbox in outboxes]
 
     async def __aenter__(self) -> "PartitionedOutboxReader":
         await asyncio.gather(*(reader.__aenter__() for reader in self._readers))
@@ -41,5 +42,5 @@ class PartitionedOutboxReader(OutboxReader):
             yield subscription
 
 
-def outbox_reader(outboxes: Sequence[Outbox]) -> OutboxReader:
-    return OutboxReader(outboxes[0]) if len(outboxes) == 1 else PartitionedOutboxReader(outboxes)
+def outbox_reader(outboxes: Sequence[Outbox], duties: Duties) -> OutboxReader:
+    return OutboxReader(outboxes[0], duties) if len(outboxes) == 1 else PartitionedOutboxReader(outboxes, duties)

@@ -10,8 +10,8 @@ from typing import Protocol
 
 import structlog
 
+from tideq.queue_core.duties import Duties, Duty
 from tideq.queue_core.engine.journal import READ_COUNT, Hidden, JournalStore
-from tideq.queue_core.errors import QueueError
 from tideq.workers.monitor.journal.traces import Traces
 from tideq.workers.monitor.journal.transition import Transition, readable_transitions_in, transitions_in
 
@@ -19,7 +19,6 @@ IDLE_SECONDS, BUSY_SECONDS = 0.25, 0.05
 """Between two looks: whoever reads entry by entry pays for every one, and nobody needs to know within milliseconds."""
 BUSY_ENTRIES = 20
 STANDBY_SECONDS = 1.0
-RETRY_SECONDS = 1.0
 SLICE = 250
 """Transitions handed over at once: in `tideq up` the API answers between two slices."""
 
@@ -47,18 +46,16 @@ class Follower:
         self._traces = Traces(store) if any(listener.wants_traces for listener in listeners) else None
         self._seen: str | None = None
 
-    async def follow_for_ever(self) -> None:
-        if not self._listeners:
-            return
+    async def follow_for_ever(self, duties: Duties) -> None:
+        """A failure costs what it was about to tell; it goes on from the journal's place."""
+        if self._listeners:
+            await duties.keep("journal", self._follow)
+
+    async def _follow(self, duty: Duty) -> None:
         while True:
-            try:
-                await asyncio.sleep(await self.step())
-            except QueueError as error:
-                log.warning("journal waits", error=str(error))
-                await asyncio.sleep(RETRY_SECONDS)
-            except Exception:
-                log.exception("journal stumbles, and goes on from its place")
-                await asyncio.sleep(RETRY_SECONDS)
+            pause = await self.step()
+            duty.succeeded()
+            await asyncio.sleep(pause)
 
     async def step(self) -> float:
         """Tells what is new; returns in how many seconds it is worth looking again."""

@@ -1,0 +1,175 @@
+"""Duties that fail are told, counted and begun anew, each by itself."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from structlog.testing import capture_logs
+
+from tideq.queue_core.background import running, together
+from tideq.queue_core.duties import LONGEST_PAUSE_SECONDS, PATIENCE_SECONDS, Duties, DutiesEnded, Duty
+from tideq.queue_core.errors import HistoryRefused, StoreUnavailable
+
+
+class Clock:
+    now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def duties(clock: Clock) -> Duties:
+    return Duties(clock=clock)
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Nobody really waits; how long each would have."""
+    seen: list[float] = []
+    sleep = asyncio.sleep
+
+    async def at_once(seconds: float) -> None:
+        seen.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr("tideq.queue_core.duties.asyncio.sleep", at_once)
+    return seen
+
+
+async def so_that(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not is_so():
+            await asyncio.get_running_loop().run_in_executor(None, lambda: None)
+
+
+def restarts(duties: Duties, name: str) -> float:
+    found = duties.counters.readings("p")["tideq_duty_restarts_total"][("p", name)]
+    assert isinstance(found, float)
+    return found
+
+
+def failing(times: int, error: BaseException) -> tuple[Callable[[], Awaitable[None]], list[int]]:
+    """Fails so often, and then no more."""
+    rounds: list[int] = []
+
+    async def do() -> None:
+        rounds.append(1)
+        if len(rounds) <= times:
+            raise error
+
+    return do, rounds
+
+
+@pytest.mark.parametrize("error", [HistoryRefused("read-only"), KeyError("state"), asyncio.CancelledError()], ids=repr)
+async def test_a_duty_that_fails_is_counted_and_begun_anew_while_others_go_on(
+    duties: Duties, pauses: list[float], error: BaseException
+) -> None:
+    do, rounds = failing(3, error)
+    other, others = failing(0, error)
+
+    async with running(together(duties.keep_every("a", 1, do), duties.keep_every("b", 1, other))):
+        await so_that(lambda: len(rounds) > 5)
+
+    assert restarts(duties, "a") == 3
+    assert restarts(duties, "b") == 0
+    assert len(others) > 3
+
+
+async def test_a_failure_is_logged_once_for_each_kind_while_it_lasts_with_its_traceback(
+    duties: Duties, pauses: list[float]
+) -> None:
+    kinds = [HistoryRefused("no grant"), HistoryRefused("no grant"), ValueError("x"), HistoryRefused("no grant")]
+    rounds: list[int] = []
+
+    async def do() -> None:
+        rounds.append(1)
+        if len(rounds) <= len(kinds):
+            raise kinds[len(rounds) - 1]
+
+    with capture_logs() as logs:
+        async with running(duties.keep_every("a", 1, do)):
+            await so_that(lambda: len(rounds) > 5)
+
+    told = [each for each in logs if each["event"] == "duty failed"]
+    assert [type(each["exc_info"]) for each in told] == [HistoryRefused, ValueError]
+    assert [each["event"] for each in logs][-1] == "duty recovered"
+
+
+async def test_pauses_grow_to_their_limit_and_begin_anew_after_a_success(duties: Duties, pauses: list[float]) -> None:
+    do, rounds = failing(12, StoreUnavailable("away"))
+
+    async with running(duties.keep_every("a", 77, do)):
+        await so_that(lambda: len(rounds) > 13)
+
+    failed = pauses[:12]
+    assert all(before < after for before, after in zip(failed[:3:2], failed[2:5:2], strict=True))
+    assert max(failed) <= LONGEST_PAUSE_SECONDS
+    assert failed[-1] >= LONGEST_PAUSE_SECONDS / 2
+    assert pauses[12] == 77
+
+
+async def test_a_duty_is_stale_when_it_fails_from_the_beginning_and_not_after_a_success(
+    duties: Duties, clock: Clock, pauses: list[float]
+) -> None:
+    is_away, rounds = True, 0
+
+    async def do() -> None:
+        nonlocal rounds
+        rounds += 1
+        if is_away:
+            raise StoreUnavailable("no store at 127.0.0.1")
+
+    async with running(duties.keep_every("sweep", 1, do)):
+        await so_that(lambda: rounds > 2)
+        assert [(each.duty, each.error) for each in duties.stale] == [("sweep", "no store at 127.0.0.1")]
+
+        is_away = False
+        await so_that(lambda: not duties.stale)
+        is_away, since = True, rounds
+        await so_that(lambda: rounds > since + 2)
+        assert duties.stale == []
+
+        clock.now += PATIENCE_SECONDS + 1
+        assert [each.duty for each in duties.stale] == ["sweep"]
+        assert duties.counters.readings("p")["tideq_duty_stale"][("p", "sweep")] == 1
+
+
+async def test_a_duty_that_hangs_becomes_stale_and_one_that_waits_does_not(duties: Duties, clock: Clock) -> None:
+    async def hang(_duty: Duty) -> None:
+        await asyncio.Event().wait()
+
+    async def wait(duty: Duty) -> None:
+        with duty.waiting():
+            await asyncio.Event().wait()
+
+    async with running(together(duties.keep("hangs", hang, every_seconds=10), duties.keep("waits", wait))):
+        for _ in range(3):
+            await asyncio.sleep(0)
+        clock.now += 10 + PATIENCE_SECONDS
+        assert duties.stale == []
+        clock.now += 1
+        assert [each.duty for each in duties.stale] == ["hangs"]
+
+
+async def test_a_duty_that_was_cancelled_from_outside_is_noticed_and_one_that_was_stopped_is_not(
+    duties: Duties,
+) -> None:
+    async def wait(duty: Duty) -> None:
+        with duty.waiting():
+            await asyncio.Event().wait()
+
+    first, second = duties.start("first", wait), duties.start("second", wait)
+    await asyncio.sleep(0)
+    await duties.stop(first)
+    async with running(duties.one_ended()) as noticing:
+        await asyncio.sleep(0)
+        assert not noticing.done()
+        second.cancel()
+        with pytest.raises(DutiesEnded):
+            await noticing
