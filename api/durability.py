@@ -28,7 +28,9 @@ class DurabilityDesk:
                 await self._assurance.check(level)
 
     async def reach(self, levels: Collection[Durability], *task_ids: str) -> None:
-        """After the submission; the first task of a batch stands for all of it."""
+        """After the submission; the first task of a batch stands for all of it. None are left where all have ended."""
+        if not task_ids:
+            return
         for level in sorted(levels):
             if level is not Durability.STORE and not await self._reaches(level, task_ids):
                 raise DurabilityNotReached(task_ids[0], level, Durability.STORE)

@@ -3,7 +3,8 @@
 Whether a task exists is never guessed: if the store does not have it and history cannot be asked, the answer is 503.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from tideq.api import schemas
 from tideq.api.service import Service
@@ -102,8 +103,7 @@ async def submit(service: Service, task: NewTask) -> Submitted:
 
 
 async def submit_many(service: Service, tasks: Sequence[NewTask], *, wants_position: bool = False) -> list[Submitted]:
-    own = [task.task_id for task in tasks if task.task_id]
-    known = await service.history.recall.forgotten(own) if own and service.history else {}
+    known = await _known_ids(service, [task for task in tasks if task.task_id])
     new = [task for task in tasks if task.task_id not in known]
     made = await service.engine.queue.submit_many(new, wants_position=wants_position) if new else []
     service.meters.submitted_count += sum(answer.is_new for answer in made)
@@ -116,12 +116,44 @@ async def submit_many(service: Service, tasks: Sequence[NewTask], *, wants_posit
     ]
 
 
-async def known_tasks(service: Service, answers: Sequence[Submitted]) -> dict[str, Task]:
-    """How those tasks are by now that were known already, by their keys or ids."""
-    ids = list(dict.fromkeys(answer.task_id for answer in answers if not answer.is_new))
+async def _known_ids(service: Service, tasks: Sequence[NewTask]) -> dict[str, Task]:
+    """Tasks whose ids were chosen and stand for a task already.
+
+    One that the store has is not submitted to it: the store might forget it just before, and take it for new. It has
+    to look at those with a key as well, which may stand for another task.
+    """
+    ids = [task.task_id or "" for task in tasks]
     present = dict(zip(ids, await service.engine.queue.read_many(ids) if ids else (), strict=True))
-    found = {task_id: task for task_id, task in present.items() if task is not None}
-    forgotten = [task_id for task_id in ids if task_id not in found]
-    if forgotten and service.history:
-        found |= await service.history.history.find_many(forgotten)
-    return found
+    absent = [task_id for task_id, task in present.items() if task is None]
+    known = await service.history.recall.forgotten(absent) if absent and service.history else {}
+    plain = {task.task_id for task in tasks if task.idempotency_key is None}
+    return known | {task_id: task for task_id, task in present.items() if task is not None and task_id in plain}
+
+
+class KnownTasks(NamedTuple):
+    """Tasks that were known before they were submitted, as they are by now, by where they were found."""
+
+    in_store: Mapping[str, Task]
+    in_history: Mapping[str, Task]
+
+    def get(self, task_id: str) -> Task | None:
+        return self.in_store.get(task_id) or self.in_history.get(task_id)
+
+    def still_in_store(self, answers: Sequence[Submitted]) -> list[str]:
+        """What history has instead is safer than any store, and what neither has is gone."""
+        return [answer.task_id for answer in answers if answer.is_new or answer.task_id in self.in_store]
+
+
+NONE_KNOWN = KnownTasks({}, {})
+
+
+async def known_tasks(service: Service, answers: Sequence[Submitted]) -> KnownTasks:
+    """Those of the answers that were known already, by their keys or ids."""
+    ids = list(dict.fromkeys(answer.task_id for answer in answers if not answer.is_new))
+    if not ids:
+        return NONE_KNOWN
+    present = dict(zip(ids, await service.engine.queue.read_many(ids), strict=True))
+    in_store = {task_id: task for task_id, task in present.items() if task is not None}
+    forgotten = [task_id for task_id in ids if task_id not in in_store]
+    found = await service.history.history.find_many(forgotten) if forgotten and service.history else {}
+    return KnownTasks(in_store, found)

@@ -37,7 +37,7 @@ class Archive:
         self.listing = Listing(database)
         self.timings = Timings(database)
         self.dead_letters = DeadLetters(database, queue.retention.dead_letter_ttl_ms)
-        self.recall = Recall(self.history, self.freshness, feed, queue.retention.result_ttl_ms)
+        self.recall = Recall(self.history, self.freshness, feed)
         self.replays = Replays(database, self.dead_letters, engine.queue, self.freshness)
         self.cleanup = Cleanup(database, self.listing, engine.queue, feed, self.freshness)
 

@@ -68,8 +68,9 @@ async def submit(request: Http, service: InjectedService) -> Response[bytes]:
     with sending:
         answer = await recall.submit(service, task)
         sending.sent([answer.task_id])
-    await service.durability.reach({submission.durability}, answer.task_id)
-    known = None if answer.is_new else (await recall.known_tasks(service, [answer])).get(answer.task_id)
+    found = await recall.known_tasks(service, [answer])
+    await service.durability.reach({submission.durability}, *found.still_in_store([answer]))
+    known = found.get(answer.task_id)
     wait_seconds = await service.pace.estimate(known.lane_position if known else answer.lane_position)
     document = schemas.submitted_out(answer, known, wait_seconds, submission.durability)
     return created(document, f"/api/v1/tasks/{answer.task_id}", rate_limit_headers(answer.bucket))
@@ -114,8 +115,8 @@ async def submit_batch(request: Http, service: InjectedService) -> Response[byte
     with sending:
         answers = await recall.submit_many(service, tasks, wants_position=batch.wants_positions)
         sending.sent([answer.task_id for answer in answers])
-    await service.durability.reach(levels, *(answer.task_id for answer in answers))
     known = await recall.known_tasks(service, answers)
+    await service.durability.reach(levels, *known.still_in_store(answers))
     rows = [
         schemas.submitted_out(answer, known.get(answer.task_id), None, asked.durability)
         for asked, answer in zip(batch.tasks, answers, strict=True)

@@ -1,5 +1,6 @@
 """Handing in tasks."""
 
+from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -123,11 +124,27 @@ class BatchIn(Request, kw_only=True):
     ] = False
 
 
+class SubmittedStatus(StrEnum):
+    """A task's state, or that neither the store nor history has it any more."""
+
+    QUEUED = TaskState.QUEUED
+    ASSIGNED = TaskState.ASSIGNED
+    EXECUTING = TaskState.EXECUTING
+    COMPLETED = TaskState.COMPLETED
+    FAILED = TaskState.FAILED
+    DEAD_LETTER = TaskState.DEAD_LETTER
+    CANCELLED = TaskState.CANCELLED
+    GONE = "gone"
+
+
 class SubmittedOut(Answer, kw_only=True):
     """A task that was taken, or that its idempotency key or id already stood for."""
 
     task_id: TaskId
-    status: Annotated[TaskState, about("Where it is.", "queued")] = TaskState.QUEUED
+    status: Annotated[
+        SubmittedStatus,
+        about("Where it is; `gone` for one that ended and was removed, which can be read no more.", "queued"),
+    ] = SubmittedStatus.QUEUED
     queue_score: Annotated[float | None, about("The priority's offset minus the age; lower runs first.", 0.0)]
     queue_position: Annotated[int | None, about("Tasks before it in its lane; null while hidden.", 3)]
     estimated_wait_seconds: Annotated[float | None, about("What is ahead by what finished lately.", None)] = None
@@ -151,12 +168,20 @@ def submitted_out(
     if known is not None:
         return SubmittedOut(
             task_id=known.task_id,
-            status=known.state,
+            status=SubmittedStatus(known.state),
             queue_score=shown_score(known.rank, known.now_ms) if known.state is TaskState.QUEUED else None,
             queue_position=known.lane_position,
             estimated_wait_seconds=estimated_wait_seconds,
             visible_at=maybe_rfc3339(known.visible_at_ms),
             durability=durability,
+        )
+    if not answer.is_new:
+        return SubmittedOut(
+            task_id=answer.task_id,
+            status=SubmittedStatus.GONE,
+            queue_score=None,
+            queue_position=None,
+            visible_at=None,
         )
     return SubmittedOut(
         task_id=answer.task_id,

@@ -4,7 +4,6 @@ Dead letters older than their time are not shown, also where history still has t
 """
 
 import functools
-import time
 import uuid
 from collections.abc import Sequence
 from typing import Any, LiteralString, NamedTuple
@@ -33,7 +32,8 @@ WANTED: LiteralString = """
         AND (%(reason)s::text IS NULL OR reason = %(reason)s)
     THEN true END IS NOT NULL"""
 WITHIN: LiteralString = """
-    ({columns}died_at, task_id) > ({values}%(after_at)s::timestamptz, %(after_id)s::uuid)
+    ({columns}died_at, task_id) > ({values}
+        coalesce(%(after_at)s::timestamptz, now() - %(ttl_ms)s * interval '1 millisecond'), %(after_id)s::uuid)
     AND ({columns}died_at, task_id) < ({values}%(below_at)s::timestamptz, %(below_id)s::uuid)"""
 """A way in along one index, whatever else is asked for: see `paths.py`."""
 
@@ -127,13 +127,10 @@ class DeadLetters:
         return [Death(died_ms, uuid.UUID(task_id)) for task_id, died_ms in rows]
 
     async def patterns(self) -> list[Pattern]:
-        parameters = {"first": timestamp_of(self._oldest_ms()), "new_within_ms": NEW_WITHIN_MS, "limit": MAX_PATTERNS}
+        parameters = {"ttl_ms": self._ttl_ms, "new_within_ms": NEW_WITHIN_MS, "limit": MAX_PATTERNS}
         async with self._database.reading() as connection:
             found = await connection.execute(statement("dead_letter_patterns"), parameters, prepare=True)
             return [Pattern(*row) for row in await found.fetchall()]
-
-    def _oldest_ms(self) -> int:
-        return time.time_ns() // 1_000_000 - self._ttl_ms
 
     async def _rows(
         self,
@@ -143,14 +140,14 @@ class DeadLetters:
         after: Death | None = None,
         below: Death | None = None,
     ) -> Sequence[tuple[Any, ...]]:
-        after = after or Death(self._oldest_ms(), FIRST_ID)
         below = below or Death(_end_ms(wanted), FIRST_ID)
         parameters: dict[str, Any] = {
             "pattern": wanted.pattern,
             "task_type": wanted.task_type,
             "reason": wanted.reason,
-            "after_at": timestamp_of(after.died_ms),
-            "after_id": after.task_id,
+            "after_at": timestamp_of(after.died_ms) if after else None,
+            "after_id": after.task_id if after else FIRST_ID,
+            "ttl_ms": self._ttl_ms,
             "below_at": timestamp_of(below.died_ms),
             "below_id": below.task_id,
             "small_bytes": SMALL_BYTES,

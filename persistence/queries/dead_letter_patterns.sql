@@ -1,5 +1,5 @@
 -- How tasks that are dead now died, the most frequent way first: the columns of Pattern.
---   first            deaths from then on, as a timestamp
+--   ttl_ms           deaths within this time
 --   new_within_ms    a pattern first seen within this time is new
 --   limit            the most rows
 SELECT seen.pattern, seen.task_type, seen.reason, seen.message, dead.count,
@@ -11,9 +11,9 @@ FROM dead_letter_patterns AS seen
 CROSS JOIN LATERAL (
     SELECT count(*) AS count, count(*) FILTER (WHERE retriable) AS retriable_count
     FROM dead_letter_tasks AS dead
-    WHERE (dead.pattern, dead.died_at) >= (seen.pattern, %(first)s::timestamptz)
+    WHERE (dead.pattern, dead.died_at) >= (seen.pattern, now() - %(ttl_ms)s * interval '1 millisecond')
       AND (dead.pattern, dead.died_at) <= (seen.pattern, 'infinity')
 ) AS dead
-WHERE seen.last_seen >= %(first)s::timestamptz AND dead.count > 0
+WHERE seen.last_seen >= now() - %(ttl_ms)s * interval '1 millisecond' AND dead.count > 0
 ORDER BY dead.count DESC, seen.last_seen DESC, seen.pattern
 LIMIT %(limit)s;

@@ -5,14 +5,11 @@ Before history's word is taken it must have caught up: it may still show a task 
 
 import asyncio
 import contextlib
-import time
-import uuid
 from collections.abc import AsyncGenerator, Sequence
 from typing import NamedTuple
 
 from tideq.persistence.reading.freshness import Fresh
 from tideq.persistence.reading.history import History, TransitionRow
-from tideq.persistence.schema.partitions import instant_of
 from tideq.queue_core.engine.feed import Feed
 from tideq.queue_core.engine.queue import KeptTask
 from tideq.queue_core.errors import HistoryUnavailable
@@ -32,11 +29,10 @@ class Way(NamedTuple):
 
 
 class Recall:
-    def __init__(self, history: History, freshness: Fresh, feed: Feed, result_ttl_ms: int) -> None:
+    def __init__(self, history: History, freshness: Fresh, feed: Feed) -> None:
         self._history = history
         self._freshness = freshness
         self._feed = feed
-        self._result_ttl_ms = result_ttl_ms
 
     async def find(self, task_id: str) -> Task | None:
         await self._freshness.catch_up(SOON_SECONDS)
@@ -62,23 +58,18 @@ class Recall:
             yield kept
 
     async def forgotten(self, task_ids: Sequence[str]) -> dict[str, Task]:
-        """Those of these tasks, whose ids their submitters chose, that were known once and are not in the store.
+        """Those of these tasks, whose ids their submitters chose and the store does not have, that were known once.
 
-        An id made a moment ago stands for nothing that could have ended and been forgotten since: history is not asked
-        for it, and need not be there.
+        The time inside an id says nothing: the clock it came from may be off. Nobody but history can tell that a task
+        ran already, so this raises HistoryUnavailable where it is away.
         """
-        task_ids = [task_id for task_id in task_ids if is_task_id(task_id) and not self._is_fresh(task_id)]
-        if not task_ids or not await self._absent(list(await self._history.find_many(task_ids))):
+        task_ids = [task_id for task_id in task_ids if is_task_id(task_id)]
+        if not task_ids or not await self._history.find_many(task_ids):
             return {}
         await self._must_catch_up()
         found = await self._history.find_many(task_ids)
         absent = await self._absent(list(found))
         return {task_id: task for task_id, task in found.items() if task_id in absent}
-
-    def _is_fresh(self, task_id: str) -> bool:
-        """Within half the time that finished tasks stay in the store: the rest is for clocks that differ."""
-        age_ms = time.time_ns() // 1_000_000 - instant_of(uuid.UUID(task_id))
-        return abs(age_ms) < self._result_ttl_ms // 2
 
     async def _absent(self, task_ids: Sequence[str]) -> set[str]:
         return {task_id.decode() for task_id in await self._feed.absent([each.encode() for each in task_ids])}

@@ -84,6 +84,7 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
 
     task_id: str
     status: str = "queued"
+    """`gone` for one that ended and was removed: it can be read no more, and the key makes no other."""
     queue_score: float | None = None
     queue_position: int | None = None
     """Tasks before it in its lane; None while hidden."""
