@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import socket
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from ipaddress import ip_address, ip_network
 from typing import Any
@@ -10,7 +12,8 @@ import pytest
 
 from tests.kit import Kit
 from tideq.queue_core.task import Worker
-from tideq.workers.monitor.addresses import NotAllowed, allowed_address
+from tideq.workers.monitor import addresses
+from tideq.workers.monitor.addresses import MAX_RESOLVING, NotAllowed, allowed_address
 from tideq.workers.monitor.probe import MAX_BYTES, is_well
 from tideq.workers.monitor.prober import Prober
 
@@ -62,10 +65,10 @@ async def test_a_hostile_address_is_never_contacted(host: str) -> None:
 
 
 async def test_a_name_that_resolves_to_something_else_as_well_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def two_faced(*_: Any, **__: Any) -> list[Any]:
+    def two_faced(*_: Any, **__: Any) -> list[Any]:
         return [(2, 1, 6, "", ("127.0.0.1", 0)), (2, 1, 6, "", ("169.254.169.254", 0))]
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", two_faced)
+    monkeypatch.setattr(socket, "getaddrinfo", two_faced)
 
     with pytest.raises(NotAllowed):
         await allowed_address("worker.example", [ip_network("127.0.0.1/32")])
@@ -74,12 +77,59 @@ async def test_a_name_that_resolves_to_something_else_as_well_is_refused(monkeyp
 async def test_a_name_is_resolved_once_and_what_was_checked_is_what_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter(["127.0.0.1", "10.0.0.9"])
 
-    async def flipping(*_: Any, **__: Any) -> list[Any]:
+    def flipping(*_: Any, **__: Any) -> list[Any]:
         return [(2, 1, 6, "", (next(answers), 0))]
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", flipping)
+    monkeypatch.setattr(socket, "getaddrinfo", flipping)
 
     assert await allowed_address("worker.example", [ip_network("127.0.0.1/32")]) == ip_address("127.0.0.1")
+
+
+async def test_names_that_are_not_resolved_hold_up_no_other_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is one asked for again while its first answer is still due."""
+    may_end, asked, ended = threading.Event(), list[str](), list[str]()
+    resolve = socket.getaddrinfo
+
+    def resolving(host: str, *rest: Any, **options: Any) -> Any:
+        asked.append(host)
+        if host.startswith("slow"):
+            may_end.wait(60)
+            ended.append(host)
+            raise OSError("no answer")
+        return resolve("127.0.0.1", *rest, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolving)
+    monkeypatch.setattr(addresses, "RESOLVE_SECONDS", 0.05)
+    allowed, slow = [ip_network("127.0.0.1/32")], [f"slow-{number}.example" for number in range(MAX_RESOLVING - 1)]
+    try:
+        for _ in range(2):
+            refused = await asyncio.gather(*(allowed_address(name, allowed) for name in slow), return_exceptions=True)
+            assert {type(each) for each in refused} == {NotAllowed}
+
+        monkeypatch.setattr(addresses, "RESOLVE_SECONDS", 30.0)
+        assert await allowed_address("quick.example", allowed) == ip_address("127.0.0.1")
+        assert asked == [*slow, "quick.example"]
+        assert await asyncio.to_thread(lambda: "the loop's own threads are free")
+    finally:
+        may_end.set()
+    async with asyncio.timeout(60):
+        while len(ended) < len(slow):
+            await asyncio.sleep(0.01)
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    asked = list[int]()
+
+    async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(1)
+        await _saying(OK)(reader, writer)
+
+    async with listening(note) as elsewhere:
+        redirect = b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:%d/health\r\nContent-Length: 0\r\n\r\n"
+        async with listening(_saying(redirect % elsewhere)) as port:
+            is_healthy = await is_well(ip_address("127.0.0.1"), port)
+
+    assert (is_healthy, asked) == (False, [])
 
 
 @pytest.mark.parametrize(

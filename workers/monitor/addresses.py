@@ -5,16 +5,26 @@ goes to the very address that was checked.
 """
 
 import asyncio
+import contextlib
 import ipaddress
 import re
 import socket
+import threading
 from collections.abc import Sequence
+from typing import Any
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 HOST_NAME = re.compile(rf"(?=.{{1,253}}\Z)(?:{LABEL}\.)*(?=[a-z]){LABEL}", re.IGNORECASE)
 """Its last label begins with a letter: `2130706433`, `0x7f.1` and `127.1` are other spellings of addresses."""
+
+
+RESOLVE_SECONDS = 2.0
+MAX_RESOLVING = 64
+"""Names that may be under way at once: a resolver gives up after half a minute, and nothing ends it sooner."""
+
+_resolving: set[str] = set()
 
 
 class NotAllowed(Exception):
@@ -57,7 +67,37 @@ async def _resolved(host: str) -> list[Address]:
     if not HOST_NAME.fullmatch(host):
         raise NotAllowed(f"{host!r} is neither an address nor a host name")
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        async with asyncio.timeout(RESOLVE_SECONDS):
+            found = await _look_up(host)
+    except TimeoutError:
+        raise NotAllowed(f"{host} was not resolved within {RESOLVE_SECONDS:g} seconds") from None
     except OSError as error:
         raise NotAllowed(f"{host} cannot be resolved: {error}") from error
     return [ipaddress.ip_address(str(entry[4][0])) for entry in found]
+
+
+async def _look_up(host: str) -> list[Any]:
+    """In a thread of its own, which the loop's shared ones do not wait behind, nor the process at its end."""
+    if host in _resolving or len(_resolving) >= MAX_RESOLVING:
+        raise OSError("the resolver has not answered earlier questions yet")
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[list[Any]] = loop.create_future()
+
+    def answer(addresses: list[Any], error: OSError | None) -> None:
+        if not found.done():
+            found.set_result(addresses) if error is None else found.set_exception(error)
+
+    def ask() -> None:
+        addresses, failure = list[Any](), None
+        try:
+            addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            failure = OSError(str(error))
+        finally:
+            _resolving.discard(host)
+        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(answer, addresses, failure)
+
+    _resolving.add(host)
+    threading.Thread(target=ask, name=f"resolve {host}", daemon=True).start()
+    return await found
