@@ -4,11 +4,14 @@ Keys are read from the store and remembered for a few seconds, so a revoked key 
 no round trip.
 """
 
+import asyncio
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 import msgspec
+import structlog
 from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 from litestar.routes import HTTPRoute
@@ -17,10 +20,15 @@ from tideq.api.calls import PUBLIC, declared
 from tideq.api.neighbours import check_neighbour
 from tideq.api.problems import Forbidden, Unauthorized
 from tideq.api.worker_ids import is_made_for
-from tideq.queue_core.engine.access_keys import AccessKey, AccessKeys, matching
-from tideq.queue_core.errors import StoreUnavailable
+from tideq.queue_core.background import end
+from tideq.queue_core.engine.access_keys import ANY_CLIENT, AccessKey, AccessKeys, matching
+from tideq.queue_core.errors import QueueError, StoreUnavailable
 
 REMEMBER_SECONDS = 3.0
+LOOK_SECONDS = 1.0
+"""Between two looks at the keys of callers that wait; with the above less than the 5 s after which a key is out."""
+
+log = structlog.get_logger(__name__)
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -28,12 +36,15 @@ class Caller(msgspec.Struct, frozen=True):
     role: str
     key_digest: str = ""
     """Empty for whoever came without a key, which only an open service lets in."""
+    key_id: str = ""
+    client_ids: tuple[str, ...] = ()
+    """Clients it may submit as, besides the one of its own name."""
 
     def may_speak_for(self, worker_id: str) -> bool:
         return not self.key_digest or is_made_for(worker_id, self.key_digest)
 
 
-ANYONE = Caller("anonymous", "admin")
+ANYONE = Caller("anonymous", "admin", client_ids=(ANY_CLIENT,))
 """With authentication off, which is for loopback only, whoever asks may do everything."""
 
 
@@ -44,6 +55,8 @@ class Gate:
         self._allowed_hosts = allowed_hosts
         self._known: dict[str, AccessKey] = {}
         self._read_at = float("-inf")
+        self._waiting: dict[asyncio.Future[None], Caller] = {}
+        self._watch: asyncio.Task[None] | None = None
 
     async def caller(self, headers: Mapping[str, str]) -> Caller:
         if self._is_open:
@@ -55,10 +68,43 @@ class Gate:
         key = matching(key_text.strip(), await self._keys_now())
         if key is None:
             raise Unauthorized("the key is unknown or revoked")
-        return Caller(key.name, key.role, key.digest)
+        return _caller(key)
+
+    @contextlib.contextmanager
+    def watching(self, caller: Caller) -> Generator[asyncio.Future[None]]:
+        """A future that is done once the caller's key is revoked, or allows something else than it did."""
+        shut_out: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if caller.key_digest:
+            self._waiting[shut_out] = caller
+            if self._watch is None:
+                self._watch = asyncio.create_task(self._watch_keys())
+        try:
+            yield shut_out
+        finally:
+            self._waiting.pop(shut_out, None)
+            shut_out.cancel()
+
+    async def close(self) -> None:
+        if self._watch is not None:
+            await end(self._watch)
 
     async def has_keys(self) -> bool:
         return bool(await self._keys_now())
+
+    async def _watch_keys(self) -> None:
+        try:
+            while self._waiting:
+                await asyncio.sleep(LOOK_SECONDS)
+                try:
+                    known = {_caller(key) for key in (await self._keys_now()).values() if not key.is_revoked}
+                except QueueError as error:
+                    log.warning("keys of waiting callers unread", error=str(error))
+                    continue
+                for shut_out, caller in self._waiting.items():
+                    if caller not in known and not shut_out.done():
+                        shut_out.set_result(None)
+        finally:
+            self._watch = None
 
     async def _keys_now(self) -> dict[str, AccessKey]:
         """While the store is away nobody can revoke a key: those known last still say who asks, so /metrics answers."""
@@ -70,6 +116,10 @@ class Gate:
                     raise
             self._read_at = time.monotonic()
         return self._known
+
+
+def _caller(key: AccessKey) -> Caller:
+    return Caller(key.name, key.role, key.digest, key.key_id, key.client_ids)
 
 
 class MethodsAsked(Exception):
@@ -115,3 +165,13 @@ def require_role(caller: Caller, roles: frozenset[str]) -> None:
 def require_own_worker(caller: Caller, worker_id: str) -> None:
     if not caller.may_speak_for(worker_id):
         raise Forbidden(f"this key did not register worker {worker_id!r}: register with it")
+
+
+def require_client(caller: Caller, client_id: str, place: str = "") -> None:
+    """`place` is what comes before the field in the body."""
+    if client_id != caller.name and client_id not in caller.client_ids and ANY_CLIENT not in caller.client_ids:
+        raise Forbidden(
+            f"the key {caller.name!r} may not submit as client {client_id!r}: leave client_id out, or let it with "
+            f"`tideq keys allow {caller.key_id} --client-id {client_id}`",
+            pointer=f"/{place}client_id",
+        )

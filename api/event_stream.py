@@ -6,6 +6,7 @@ going on from its last event. What the server had written by then stays with the
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
@@ -27,7 +28,11 @@ from tideq.queue_core.errors import QueueError
 KEEP_ALIVE_SECONDS = 15.0
 PATIENCE_SECONDS = 2.0
 """For a listener that was cut off to take what is on its way, so that its answer ends as it should."""
+SHORT_PATIENCE_SECONDS = 0.5
+"""For one whose key is out."""
 RETRY_MS = 1_000
+
+Watching = Callable[[], AbstractContextManager[asyncio.Future[None]]]
 
 log = structlog.get_logger(__name__)
 
@@ -126,34 +131,39 @@ class Listener:
 
 
 class EventStream(Response[bytes]):
-    def __init__(self, listener: Listener, meters: Meters) -> None:
+    def __init__(self, listener: Listener, meters: Meters, watching: Watching) -> None:
+        """`watching` gives a future that is done once its caller is shut out."""
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         super().__init__(b"", media_type="text/event-stream", headers=headers)
         self._listener = listener
         self._meters = meters
+        self._watching = watching
 
     def to_asgi_response(self, *args: Any, **options: Any) -> Any:
         parent: Any = super()
-        return _Streaming(parent.to_asgi_response(*args, **options), self._listener, self._meters)
+        return _Streaming(parent.to_asgi_response(*args, **options), self._listener, self._meters, self._watching)
 
 
 class _Streaming:
-    def __init__(self, answer: ASGIResponse, listener: Listener, meters: Meters) -> None:
+    def __init__(self, answer: ASGIResponse, listener: Listener, meters: Meters, watching: Watching) -> None:
         self._answer = answer
         self._listener = listener
         self._meters = meters
+        self._watching = watching
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        with self._listener.reader.subscribe(lambda _: False) as live:
+        with self._listener.reader.subscribe(lambda _: False) as live, self._watching() as shut_out:
             leaving, ending = asyncio.ensure_future(gone(receive)), asyncio.ensure_future(live.cut_off.wait())
             telling = asyncio.ensure_future(self._tell(live, send))
             self._meters.listener_count += 1
             try:
-                await asyncio.wait((leaving, telling, ending), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((leaving, telling, ending, shut_out), return_when=asyncio.FIRST_COMPLETED)
+                if shut_out.done():
+                    live.end()
                 self._meters.cut_off_count += live.fell_behind
                 if not leaving.done():
                     await asyncio.wait(
-                        (leaving, telling), timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                        (leaving, telling), timeout=_patience(shut_out), return_when=asyncio.FIRST_COMPLETED
                     )
             finally:
                 self._meters.listener_count -= 1
@@ -168,6 +178,10 @@ class _Streaming:
         except QueueError as error:
             log.warning("event stream ended", error=str(error))
         await send(body_part(b"", more=False))
+
+
+def _patience(shut_out: asyncio.Future[None]) -> float:
+    return SHORT_PATIENCE_SECONDS if shut_out.done() else PATIENCE_SECONDS
 
 
 def _message(event: Event, places: Places) -> bytes:

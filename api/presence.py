@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 from litestar import Request
 from litestar.types import Receive
 
+from tideq.api.auth import Gate
+from tideq.api.problems import Unauthorized
 from tideq.queue_core.background import end
 
 T = TypeVar("T")
@@ -16,11 +18,14 @@ class CallerGone(Exception):
     """Nobody is there to hear the answer."""
 
 
-async def while_present(request: Request[Any, Any, Any], work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end, unless the caller goes first: then the work is cancelled and may clean up."""
+async def while_present(request: Request[Any, Any, Any], gate: Gate, work: Coroutine[Any, Any, T]) -> T:
+    """Run to the end, unless the caller goes first or is shut out: then the work is cancelled and may clean up."""
     working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(gone(request.receive))
     try:
-        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        with gate.watching(request.user) as shut_out:
+            await asyncio.wait((working, leaving, shut_out), return_when=asyncio.FIRST_COMPLETED)
+            if shut_out.done():
+                raise Unauthorized("the key was revoked or changed while this waited")
         if not working.done():
             raise CallerGone
         return await working

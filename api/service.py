@@ -197,6 +197,7 @@ async def open_service(settings: ServiceSettings, tracing: Tracing | None = None
                 yield service
         finally:
             await service.pace.close()
+            await service.gate.close()
 
 
 def offline_service(settings: ServiceSettings | None = None) -> Service:

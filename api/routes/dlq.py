@@ -118,7 +118,7 @@ async def replay_all(request: Http, service: InjectedService) -> Response[bytes]
     wanted = _filter(asked.filter)
     terms = Terms(keeps_budgets=not asked.reset_retry_count, priority=asked.new_priority)
     work = archive.replays.preview(wanted) if asked.dry_run else archive.replays.run(wanted, terms)
-    done = await while_present(request, work)
+    done = await while_present(request, service.gate, work)
     if not asked.dry_run:
         note_about(request, {telemetry.MESSAGING_BATCH_COUNT: done.replayed})
         told = f"{done.replayed} dead letters; {_in_words(asked.filter)}"

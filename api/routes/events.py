@@ -57,7 +57,8 @@ async def events(
         raise ServiceClosing("draining")
     after = _places(request.headers.get("last-event-id") or last_event_id, len(service.outboxes))
     chosen = EventFilter(*map(_set, (task_id, status, task_type, priority, worker_id)))
-    return EventStream(Listener(service.outboxes, service.outbox_reader, chosen.wants, after), service.meters)
+    listener = Listener(service.outboxes, service.outbox_reader, chosen.wants, after)
+    return EventStream(listener, service.meters, lambda: service.gate.watching(request.user))
 
 
 def _set(values: Iterable[str] | None) -> frozenset[str]:

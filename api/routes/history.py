@@ -142,7 +142,7 @@ async def clean_up(
     if live := LIVE.intersection(status or ()):
         raise BadRequest(f"{min(live)} tasks are not finished; cancel them first")
     ended_below_ms = await _instant(service, older_than)
-    deleted = await while_present(request, archive.cleanup.run(ended_below_ms, status or (), task_type))
+    deleted = await while_present(request, service.gate, archive.cleanup.run(ended_below_ms, status or (), task_type))
     told = f"{deleted} tasks ({', '.join(status or ('finished',))}) older than {older_than}"
     await service.audit.note(request.user.name, "clean up", task_type or "", told)
     return json_answer(schemas.DeletedOut(deleted=deleted))

@@ -9,7 +9,7 @@ from litestar.params import FromPath, QueryParameter
 
 from tideq.api import recall, schemas
 from tideq.api.answers import created, json_answer
-from tideq.api.auth import Caller
+from tideq.api.auth import Caller, require_client
 from tideq.api.calls import (
     ADMISSION,
     BATCH_KEY,
@@ -166,7 +166,7 @@ async def wait(
     ] = 30.0,
 ) -> Response[bytes]:
     """The task once it is finished, or as it is when the time is up."""
-    task = await while_present(request, recall.wait(service, task_id, timeout_seconds))
+    task = await while_present(request, service.gate, recall.wait(service, task_id, timeout_seconds))
     return json_answer(schemas.task_out(task, await service.pace.estimate(task.lane_position)))
 
 
@@ -241,6 +241,8 @@ def _new_task(
     parameters = check_document("parameters", bytes(submission.parameters), place)
     if not parameters.startswith(b"{"):
         raise UnprocessableContent("parameters must be an object", pointer=f"/{place}parameters")
+    if submission.client_id is not None:
+        require_client(request.user, submission.client_id, place)
     task = submission.to_domain(parameters, request.user.name, header_key, trace, batch_size)
     names = service.history.searchable.get(task.task_type) if service.history else None
     return msgspec.structs.replace(task, searchable=searchable_in(parameters, names)) if names else task

@@ -274,7 +274,7 @@ async def _poll(
         capabilities,
         starts=asked.start_claimed,
     )
-    return await while_present(request, polling) if asked.wait_seconds else await polling
+    return await while_present(request, service.gate, polling) if asked.wait_seconds else await polling
 
 
 def _hand_over(

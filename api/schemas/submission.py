@@ -75,7 +75,10 @@ class SubmitIn(Request, kw_only=True):
     head_start_seconds: Annotated[
         float, msgspec.Meta(ge=-4e9, le=4e9), about("Finer priority: ranks as if submitted that much earlier.")
     ] = 0
-    client_id: Annotated[CheckedName, about("Whose limits count; the key's own name by default.")] | None = None
+    client_id: (
+        Annotated[CheckedName, about("Whose limits count: the key's own name, or a client the key may submit as.")]
+        | None
+    ) = None
     task_id: Annotated[str, about("The id it shall have, a UUIDv7.", pattern=UUID7_PATTERN)] | None = None
 
     durability: Annotated[Durability, about("How safe it must be before it is answered.", "store")] = Durability.STORE

@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import re
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.store import store_errors
 from tideq.queue_core.errors import InvalidRequest
 
+ANY_CLIENT = "*"
 ROLES = ("producer", "worker", "viewer", "admin")
 KEY = re.compile(r"tq_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 NOBODY = hashlib.sha256(secrets.token_bytes(32)).hexdigest()
@@ -31,6 +33,8 @@ class AccessKey(msgspec.Struct, frozen=True):
     digest: str
     created_ms: int
     is_revoked: bool = False
+    client_ids: tuple[str, ...] = ()
+    """Clients it may submit as, besides the one of its own name; `*` is any."""
 
 
 class AccessKeys:
@@ -38,25 +42,29 @@ class AccessKeys:
         self._client = client
         self._hash = keys.key("access_keys")
 
-    async def create(self, name: str, role: str, now_ms: int) -> str:
+    async def create(self, name: str, role: str, now_ms: int, client_ids: Sequence[str] = ()) -> str:
         """The new key, whole: the only time anyone sees it."""
-        _check(name, role)
+        _check(name, role, client_ids)
         key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-        await self._store(AccessKey(key_id, name, role, _digest(secret), now_ms))
+        await self._store(AccessKey(key_id, name, role, _digest(secret), now_ms, client_ids=tuple(client_ids)))
         return f"tq_{key_id}_{secret}"
 
-    async def adopt(self, key_text: str, name: str, role: str, now_ms: int) -> AccessKey:
-        """Let a key in that was made elsewhere. What is known already stays as it is, revoked or not."""
-        _check(name, role)
+    async def adopt(
+        self, key_text: str, name: str, role: str, now_ms: int, client_ids: Sequence[str] = ()
+    ) -> AccessKey:
+        """Let a key in that was made elsewhere. A known one stays as it is, revoked or not, but for its clients."""
+        _check(name, role, client_ids)
         match = KEY.fullmatch(key_text)
         if match is None:
             raise InvalidRequest("key", f"the key of {name!r} is not tq_<12 hex digits>_<43 letters, digits, - or _>")
-        key = AccessKey(match[1], name, role, _digest(match[2]), now_ms)
+        key = AccessKey(match[1], name, role, _digest(match[2]), now_ms, client_ids=tuple(client_ids))
         known = {each.key_id: each for each in await self.all()}.get(key.key_id)
         if known is None:
             await self._store(key)
         elif (known.digest, known.role) != (key.digest, role):
             raise InvalidRequest("key", f"there is another key {key.key_id!r}, or it has another role: {known.role}")
+        elif client_ids and known.client_ids != key.client_ids:
+            return await self.allow(key.key_id, client_ids)
         return known or key
 
     async def all(self) -> list[AccessKey]:
@@ -65,24 +73,39 @@ class AccessKeys:
         return sorted((msgspec.json.decode(value, type=AccessKey) for value in stored), key=lambda key: key.created_ms)
 
     async def revoke(self, key_id: str) -> AccessKey:
+        return await self._change(key_id, is_revoked=True)
+
+    async def allow(self, key_id: str, client_ids: Sequence[str]) -> AccessKey:
+        """To submit as these clients, and no longer as any it had before."""
+        _check_clients(client_ids)
+        return await self._change(key_id, client_ids=tuple(client_ids))
+
+    async def _change(self, key_id: str, **fields: Any) -> AccessKey:
         with store_errors():
             stored = await self._client.hget(self._hash, key_id)
         if stored is None:
             raise InvalidRequest("key_id", f"there is no key {key_id!r}")
-        revoked = msgspec.structs.replace(msgspec.json.decode(stored, type=AccessKey), is_revoked=True)
-        await self._store(revoked)
-        return revoked
+        changed = msgspec.structs.replace(msgspec.json.decode(stored, type=AccessKey), **fields)
+        await self._store(changed)
+        return changed
 
     async def _store(self, key: AccessKey) -> None:
         with store_errors():
             await self._client.hset(self._hash, key.key_id, msgspec.json.encode(key))
 
 
-def _check(name: str, role: str) -> None:
+def _check(name: str, role: str, client_ids: Sequence[str]) -> None:
     if role not in ROLES:
         raise InvalidRequest("role", f"{role!r} is not one of {', '.join(ROLES)}")
     if not NAME.fullmatch(name):
         raise InvalidRequest("name", f"{name!r} is not a name: letters, digits, '_', '.', '-', at most 64")
+    _check_clients(client_ids)
+
+
+def _check_clients(client_ids: Sequence[str]) -> None:
+    for client_id in client_ids:
+        if client_id != ANY_CLIENT and not NAME.fullmatch(client_id):
+            raise InvalidRequest("client_id", f"{client_id!r} is neither a client's name nor {ANY_CLIENT}")
 
 
 def matching(key_text: str, known: dict[str, AccessKey]) -> AccessKey | None:

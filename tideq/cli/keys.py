@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -19,6 +19,7 @@ from tideq.queue_core.engine.store import StoreUrlError, connect
 from tideq.queue_core.errors import InvalidRequest, Unavailable
 
 T = TypeVar("T")
+ClientIds = Annotated[list[str] | None, cyclopts.Parameter(name="--client-id", negative=())]
 RETRY_SECONDS = 0.5
 
 
@@ -29,9 +30,10 @@ class Listed(msgspec.Struct, frozen=True):
     name: str
     role: str
     is_revoked: bool
+    client_ids: tuple[str, ...]
 
 
-def create(name: str, *, role: Literal["producer", "worker", "viewer", "admin"]) -> None:
+def create(name: str, *, role: Literal["producer", "worker", "viewer", "admin"], client_ids: ClientIds = None) -> None:
     """Make a key and show it. Only its digest is kept, so this is the only time.
 
     Parameters
@@ -40,11 +42,26 @@ def create(name: str, *, role: Literal["producer", "worker", "viewer", "admin"])
         Whose key it is; limits and audits go by it.
     role
         producer submits, worker takes and finishes, viewer looks, admin does everything.
+    client_ids
+        A client it may submit as besides its own name, or `*` for any. May be given more than once.
     """
-    say(_with_keys(lambda keys: keys.create(name, role, time.time_ns() // 1_000_000)))
+    say(_with_keys(lambda keys: keys.create(name, role, time.time_ns() // 1_000_000, client_ids or ())))
 
 
-def adopt(folder: Path, *, wait: float = 0) -> None:
+def allow(key_id: str, *, client_ids: ClientIds = None) -> None:
+    """Say as which clients a key may submit, besides its own name. Without any it may as none any more.
+
+    Parameters
+    ----------
+    key_id
+        The part between the underscores: tq_<id>_….
+    client_ids
+        The client, or `*` for any. May be given more than once.
+    """
+    say(_line(_with_keys(lambda keys: keys.allow(key_id, client_ids or ()))))
+
+
+def adopt(folder: Path, *, wait: float = 0, client_ids: ClientIds = None) -> None:
     """Let keys in that were made elsewhere, for example a Secret that is mounted as files. Safe to repeat.
 
     Parameters
@@ -53,15 +70,21 @@ def adopt(folder: Path, *, wait: float = 0) -> None:
         A key in each file, whose name is a role (`admin`) or a name and a role (`billing.producer`).
     wait
         Seconds to wait for a store that is still starting.
+    client_ids
+        `<file>=<client>`: a client that the key in that file may submit as, besides its own name. May be given more
+        than once.
     """
     files = sorted(file for file in folder.glob("*") if file.is_file() and not file.name.startswith("."))
     if not files:
         stop(f"there is no key in {folder}", NOT_FOUND)
     now_ms = time.time_ns() // 1_000_000
+    clients = _clients_of(client_ids or (), {file.name for file in files})
 
     async def adopt_all(keys: AccessKeys) -> list[AccessKey]:
         return [
-            await keys.adopt(file.read_text().strip(), file.name, file.name.rpartition(".")[2], now_ms)
+            await keys.adopt(
+                file.read_text().strip(), file.name, file.name.rpartition(".")[2], now_ms, clients.get(file.name, ())
+            )
             for file in files
         ]
 
@@ -70,7 +93,7 @@ def adopt(folder: Path, *, wait: float = 0) -> None:
 
 
 def show(*, output: Annotated[Format, cyclopts.Parameter(alias="-o")] = "table") -> None:
-    """List every key: id, name, role, and whether it is revoked.
+    """List every key: id, name, role, the clients it may submit as, and whether it is revoked.
 
     Parameters
     ----------
@@ -82,7 +105,7 @@ def show(*, output: Annotated[Format, cyclopts.Parameter(alias="-o")] = "table")
         for key in keys:
             say(_line(key))
     else:
-        show_items([Listed(key.key_id, key.name, key.role, key.is_revoked) for key in keys], {}, output)
+        show_items([Listed(key.key_id, key.name, key.role, key.is_revoked, key.client_ids) for key in keys], {}, output)
 
 
 def revoke(key_id: str) -> None:
@@ -107,8 +130,19 @@ async def _when_reachable(act: Callable[[], Awaitable[T]], seconds: float) -> T:
             await asyncio.sleep(RETRY_SECONDS)
 
 
+def _clients_of(named: Sequence[str], files: set[str]) -> dict[str, list[str]]:
+    clients = dict[str, list[str]]()
+    for each in named:
+        file, _, client_id = each.partition("=")
+        if file not in files or not client_id:
+            stop(f"--client-id {each!r} is not <file>=<client> of a file in the folder", USAGE)
+        clients.setdefault(file, []).append(client_id)
+    return clients
+
+
 def _line(key: AccessKey) -> str:
-    return f"{key.key_id}  {key.role:<9} {key.name}{'  (revoked)' if key.is_revoked else ''}"
+    clients = f"  as {', '.join(key.client_ids)}" if key.client_ids else ""
+    return f"{key.key_id}  {key.role:<9} {key.name}{clients}{'  (revoked)' if key.is_revoked else ''}"
 
 
 def _with_keys(act: Callable[[AccessKeys], Awaitable[T]]) -> T:
