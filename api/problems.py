@@ -129,6 +129,7 @@ STATUSES: dict[type[errors.QueueError], tuple[int, str]] = {
     errors.WorkerExists: (409, "The worker exists already"),
     errors.StoreReplaced: (503, "The store is being replaced"),
     errors.StoreTooNew: (503, "The store is written in a later format"),
+    errors.TaskUnreadable: (503, "This version cannot read the task"),
     errors.StoreUnavailable: (503, "The store cannot be reached"),
     errors.StoreRefused: (503, "The store will not do it"),
     errors.HistoryUnavailable: (503, "History cannot be reached"),

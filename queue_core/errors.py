@@ -15,6 +15,7 @@
         ├── StoreReplaced · StoreTooNew
         ├── StoreUnavailable     StoreRefused: it answers, and will not do what it is asked
         ├── HistoryUnavailable   HistoryRefused, likewise
+        ├── TaskUnreadable       a later version may read it
         └── DurabilityNotReached  the task stands, less safe than was asked for
 
 Errors are named after the fact, carry their facts as fields and a stable `code`. What status each becomes
@@ -250,6 +251,14 @@ class HistoryRefused(HistoryUnavailable):
         super().__init__(message)
         self.is_login = is_login
         """Whether it does not let this process in at all, which waiting does not mend."""
+
+
+class TaskUnreadable(Unavailable):
+    code = "task-unreadable"
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"task {task_id} is there, in a form that this version of tideq cannot read")
+        self.task_id = task_id
 
 
 class DurabilityNotReached(Unavailable):

@@ -106,10 +106,11 @@ class DeadLetters:
             rows = await self._rows(connection, query, wanted, below=below)
             tasks = [TaskRow(*row[DEATH_COLUMNS:]) for row in rows[:limit]]
             whole = await whole_rows(connection, tasks, MAX_PAGE_BYTES)
-        found = [DeadLetter(task.task(), *row[:DEATH_COLUMNS]) for task, row in zip(whole, rows, strict=False)]
+        deaths = [(each.task(), *row[:DEATH_COLUMNS]) for each, row in zip(whole, rows, strict=False)]
+        found = [DeadLetter(task, *death) for task, *death in deaths if task is not None]
         if len(whole) == len(rows):
             return DeadLetterPage(found, None)
-        last = Death(found[-1].died_ms, uuid.UUID(found[-1].task.task_id))
+        last = Death(rows[len(whole) - 1][0], uuid.UUID(whole[-1].task_id))
         return DeadLetterPage(found, make_cursor(wanted.scope(), last.packed()))
 
     async def count(self, wanted: DeadLetterFilter) -> tuple[int, int | None]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from tideq.persistence.database import Connection, Database, statement, stay_in_transaction
 from tideq.persistence.reading.task_rows import TaskRow
 from tideq.queue_core.engine.queue import KeptTask
+from tideq.queue_core.errors import TaskUnreadable
 from tideq.queue_core.task import Task
 from tideq.queue_core.task_id import is_task_id
 
@@ -31,7 +32,7 @@ class History:
         self._database = database
 
     async def find(self, task_id: str) -> Task | None:
-        """With the errors of its last attempts."""
+        """With the errors of its last attempts. Raises TaskUnreadable for a row that this version cannot read."""
         if not is_task_id(task_id):
             return None
         async with self._database.reading() as connection:
@@ -42,7 +43,7 @@ class History:
         """Those of these tasks that history has, by id, each with its latest error."""
         async with self._database.reading() as connection:
             rows = await _fetch(connection, "find_tasks", (list(task_ids),))
-        return {row[0]: TaskRow(*row).task() for row in rows}
+        return {row[0]: task for row in rows if (task := TaskRow(*row).task()) is not None}
 
     async def transitions(self, task_id: str) -> list[TransitionRow]:
         """In the order they happened."""
@@ -68,7 +69,10 @@ async def hold(connection: Connection, task_ids: Sequence[str]) -> dict[str, Kep
 
 
 def _with_errors(errors: list[str] | None, *row: Any) -> Task:
-    return TaskRow(*row).task(tuple(error.encode() for error in errors or ()))
+    task = TaskRow(*row).task(tuple(error.encode() for error in errors or ()))
+    if task is None:
+        raise TaskUnreadable(row[0])
+    return task
 
 
 async def _fetch(connection: Connection, name: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:

@@ -48,7 +48,8 @@ class Listing:
             whole = await whole_rows(connection, rows[:limit], MAX_PAGE_BYTES)
         if len(whole) < len(rows):
             rest = uuid.UUID(whole[-1].task_id)
-        return Page([row.task() for row in whole], make_cursor(wanted.scope(), rest.bytes) if rest else None)
+        tasks = [task for row in whole if (task := row.task()) is not None]
+        return Page(tasks, make_cursor(wanted.scope(), rest.bytes) if rest else None)
 
     async def count(self, wanted: TaskFilter) -> Count:
         """Exact if no more than ten thousand had to be looked at: history is never read from end to end for it."""

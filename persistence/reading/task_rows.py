@@ -3,12 +3,16 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import structlog
+
 from tideq.persistence.database import Connection, statement
 from tideq.persistence.definitions import NOTHING, joined, packed, packed_record
 from tideq.queue_core.engine.queue import KeptTask
 from tideq.queue_core.engine.record import record_fields
 from tideq.queue_core.engine.views import task_of
 from tideq.queue_core.task import Definition, Task
+
+log = structlog.get_logger(__name__)
 
 SMALL_BYTES = 16 * 1024
 """Tasks that are larger come into a page one by one."""
@@ -32,8 +36,15 @@ class TaskRow(NamedTuple):
     def size(self) -> int:
         return sum(len(text) for text in (self.parameters, self.result, self.error) if text is not None)
 
-    def task(self, errors: tuple[bytes, ...] | None = None) -> Task:
-        """With the latest error only, unless all are given."""
+    def task(self, errors: tuple[bytes, ...] | None = None) -> Task | None:
+        """With the latest error only, unless all are given; None where this version cannot read the row."""
+        try:
+            return self._task(errors)
+        except ValueError as error:
+            log.warning("task not read from history", task_id=self.task_id, problem=str(error))
+            return None
+
+    def _task(self, errors: tuple[bytes, ...] | None) -> Task:
         known = (self.error.encode(),) if self.error else ()
         return task_of(
             self.task_id,

@@ -14,16 +14,18 @@ from typing import Any
 import msgspec
 import structlog
 
-from tideq.persistence.database import Database, check_url
+from tideq.persistence.database import Database, check_url, statement
 from tideq.persistence.recovery.custodians import Custodians, custody_of
 from tideq.persistence.recovery.custody import Custodian
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.duties import CUSTODY, Duties, Duty
+from tideq.queue_core.engine.belongings import decode_number, read_format
 from tideq.queue_core.engine.engine import Engine, assemble_engine
 from tideq.queue_core.engine.identity import StoreIdentity
 from tideq.queue_core.engine.restoring import SEAL
 from tideq.queue_core.engine.store import connect
-from tideq.queue_core.errors import HistoryRefused, HistoryUnavailable, StoreRefused, Unavailable
+from tideq.queue_core.engine.store_format import check_formats
+from tideq.queue_core.errors import HistoryRefused, HistoryUnavailable, StoreRefused, StoreTooNew, Unavailable
 from tideq.queue_core.settings import QueueSettings, SettingsError
 
 LONGEST_PAUSE_SECONDS = 1.0
@@ -83,6 +85,7 @@ async def _open_with_history(
         contextlib.aclosing(plain),
         Database(history.database_url, queue.queue_name) as database,
     ):
+        await _refuse_later_formats(plain, engine, database)
         custodian = custody_of(database, plain, queue, engine, identity, on_progress)
         await _settle_or_stay_closed(custodian, identity)
         aligning = [] if await _align(engine) else [duties.start("alignment", partial(_align_later, engine))]
@@ -91,6 +94,20 @@ async def _open_with_history(
             yield KeptStore(client, engine, database, custodian, plain)
         finally:
             await duties.stop(watching, *aligning)
+
+
+async def _refuse_later_formats(client: Any, engine: Engine, database: Database | None = None) -> None:
+    """Raises SettingsError. What cannot be asked just now is left to the scripts, which look at every call."""
+    try:
+        check_formats([await read_format(client, part.keys) for part in engine.parts])
+        if database is not None:
+            async with database.session() as connection:
+                rows = await (await connection.execute(statement("recorded_formats"))).fetchall()
+            check_formats(decode_number(content) for (content,) in rows)
+    except StoreTooNew as error:
+        raise SettingsError(str(error)) from error
+    except Unavailable as error:
+        log.info("format not compared", error=str(error))
 
 
 async def _align(engine: Engine) -> bool:
@@ -138,6 +155,7 @@ async def _open_without(redis_url: str, queue: QueueSettings, duties: Duties) ->
     for part in engine.parts:
         part.scripts.on_replaced = doubt.set
     async with contextlib.aclosing(client):
+        await _refuse_later_formats(client, engine)
         try:
             await _open(engine)
         except Unavailable as error:

@@ -14,7 +14,8 @@ INCLUDES = sorted(path.name.removesuffix(".lua") for path in (LUA / "include").i
 
 FREEING = {
     "acknowledge", "cancel", "claim", "complete", "dismiss", "enter_epoch", "extend", "fail", "follow", "forget",
-    "grant", "heartbeat", "judge", "peek", "pressure", "purge", "read_clock", "redeem", "release", "set_aside", "start",
+    "grant", "heartbeat", "judge", "peek", "pressure", "purge", "raise_format",
+    "read_clock", "redeem", "release", "set_aside", "start",
     "survey", "sweep", "wipe", "withdraw",
 }  # fmt: skip
 READING = {

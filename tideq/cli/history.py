@@ -27,7 +27,9 @@ from tideq.queue_core.background import run, together
 from tideq.queue_core.duties import Duties, DutiesEnded
 from tideq.queue_core.engine.engine import assemble_engine
 from tideq.queue_core.engine.identity import StoreIdentity
+from tideq.queue_core.engine.replies import accepted
 from tideq.queue_core.engine.store import StoreUrlError, connect
+from tideq.queue_core.engine.store_format import NEWEST_FORMAT
 from tideq.queue_core.errors import QueueError
 from tideq.queue_core.settings import SettingsError
 from tideq.telemetry.metrics import push_counters
@@ -37,19 +39,24 @@ T = TypeVar("T")
 OnProgress = Callable[[int, int], None]
 
 
-def migrate(action: Literal["run", "status"] = "run", *, wait: float = 0, allow_newer: bool = False) -> None:
+def migrate(action: Literal["run", "status", "finish"] = "run", *, wait: float = 0, allow_newer: bool = False) -> None:
     """Bring the database's schema up to date; safe to run from many places at once.
 
     Parameters
     ----------
     action
-        `status` only says what is missing, and fails if anything is.
+        `status` only says what is missing, and fails if anything is. `finish` is for after an upgrade, when no process
+        of an earlier version runs or shall run again: from then on the store is written in this version's format.
     wait
         Seconds to wait for a database that is still starting and, with `status`, for somebody else to migrate it.
     allow_newer
         A database that a later version has migrated will do: migrations only ever add, so this version can be gone
         back to without undoing them.
     """
+    if action == "finish":
+        run_command(_finish(_store_settings(settings_from(environ_with()))))
+        say(f"the store is written in format {NEWEST_FORMAT} from now on")
+        return
     settings = history_settings(needs_store=False)
     missing = run_command(_migrate(settings, action, wait, allow_newer=allow_newer))
     for migration in missing:
@@ -107,6 +114,13 @@ def reconcile(*, dry_run: bool = False) -> None:
 def prune() -> None:
     """Make partitions ahead, and drop those older than TIDEQ_HISTORY_RETENTION_DAYS."""
     run_command(_prune(history_settings(needs_store=False)))
+
+
+async def _finish(settings: ServiceSettings) -> None:
+    """Also without history."""
+    async with open_kept_store(settings.redis_url, settings.queue, settings.history) as store:
+        for part in store.engine.parts:
+            accepted(await part.scripts.call("raise_format", number=NEWEST_FORMAT))
 
 
 async def _migrate(settings: ServiceSettings, action: str, wait: float, *, allow_newer: bool) -> Any:
@@ -220,7 +234,11 @@ def history_settings(*, needs_store: bool = True) -> ServiceSettings:
     settings = settings_from(environ_with())
     if not settings.history.database_url:
         stop("set DATABASE_URL, for example DATABASE_URL=postgresql://tideq@127.0.0.1/tideq", USAGE)
-    if needs_store and not settings.redis_url:
+    return _store_settings(settings) if needs_store else settings
+
+
+def _store_settings(settings: ServiceSettings) -> ServiceSettings:
+    if not settings.redis_url:
         stop("set REDIS_URL to the service's store", USAGE)
     return settings
 

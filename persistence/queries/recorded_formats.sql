@@ -1,0 +1,2 @@
+-- In which formats the stores of all partitions were last written, packed.
+SELECT content FROM belongings WHERE name = 'format';

@@ -1,0 +1,138 @@
+"""The store's format: raised by hand once every process is new, kept by history, refused by what does not know it."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.api.running import environ, tideq
+from tests.history.situations import execute, forget_everything, replicate_all, rows, until_open
+from tests.kit import Kit
+from tests.stores import StoreUnderTest
+from tideq.persistence.archive import Archive
+from tideq.persistence.database import Database
+from tideq.persistence.reading.filters import TaskFilter
+from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
+from tideq.persistence.settings import HistorySettings
+from tideq.queue_core.engine.outbox import Outbox
+from tideq.queue_core.errors import TaskUnreadable
+from tideq.queue_core.settings import QueueSettings, SettingsError
+
+
+@pytest.fixture
+async def kept(
+    store: StoreUnderTest, migrated: Database, queue_settings: QueueSettings, history_settings: HistorySettings
+) -> AsyncIterator[KeptStore]:
+    async with open_kept_store(store.url, queue_settings, history_settings) as kept:
+        yield kept
+
+
+async def format_of(kit: Kit) -> bytes | None:
+    return await kit.client.hget(kit.keys.key("meta"), "format")
+
+
+async def test_a_new_store_is_written_as_the_version_before_reads_it(kit: Kit) -> None:
+    task_id = await kit.submit()
+
+    assert await format_of(kit) is None
+    assert (await kit.client.hget(kit.keys.key("records"), task_id)).startswith(b"queued\0")
+
+
+async def test_migrate_finish_raises_the_format_and_a_rebuild_keeps_it(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, history_settings: HistorySettings
+) -> None:
+    early = await kit.submit()
+    settings = environ(store.url, kit.settings.queue_name, DATABASE_URL=history_settings.database_url)
+
+    said = tideq(settings, "migrate", "finish")
+    late = await kit.submit()
+    await replicate_all(kept, store.url, kit, migrated)
+    await forget_everything(kit)
+    await until_open(kit)
+
+    assert said.returncode == 0, said.stderr
+    assert await format_of(kit) == b"2"
+    assert [task and task.state for task in await kit.queue.read_many([early, late])] == [
+        "queued",
+        "queued",
+    ]
+    records = await rows(migrated, "SELECT record FROM tasks ORDER BY task_id")
+    assert [record.startswith("2\x1fqueued\x1f") for (record,) in records] == [False, True]
+
+
+async def test_a_store_or_history_of_a_later_format_is_refused_at_start_with_one_sentence(
+    kit: Kit,
+    kept: KeptStore,
+    migrated: Database,
+    store: StoreUnderTest,
+    queue_settings: QueueSettings,
+    history_settings: HistorySettings,
+) -> None:
+    async def refusal(history: HistorySettings) -> str:
+        with pytest.raises(SettingsError) as refused:
+            async with open_kept_store(store.url, queue_settings, history):
+                pass
+        return str(refused.value)
+
+    await kit.client.hset(kit.keys.key("meta"), "format", 99)
+    assert "format 99" in await refusal(HistorySettings())
+    assert "format 99" in await refusal(history_settings)
+    said = tideq(environ(store.url, queue_settings.queue_name), "serve", "--port", "0")
+    await kit.client.hdel(kit.keys.key("meta"), "format")
+    await execute(migrated, "INSERT INTO belongings (partition, name, content) VALUES (0, 'format', '\\x63')")
+
+    assert "format 99" in await refusal(history_settings)
+    assert (said.returncode, said.stderr.count("\n")) == (2, 1), said.stderr
+
+
+async def test_an_event_that_cannot_be_read_is_parked_and_skipped_and_the_rest_goes_on(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+) -> None:
+    first = await kit.submit()
+    outbox, key = Outbox(kit.client, kit.keys), kit.keys.key("outbox")
+    now_ms = await kit.client.hget(kit.keys.key("meta"), "now_ms")
+    bad = "01a1f00a-29bc-7772-b799-005281ba876e"
+    await kit.client.xadd(key, {"now_ms": now_ms, "epoch": "1", bad: b"99\0of a later version"})
+    await kit.client.xadd(key, {"moment": now_ms, bad: b"an entry of a later version"})
+    last = await kit.submit()
+
+    page = await outbox.first_page()
+    await replicate_all(kept, store.url, kit, migrated)
+
+    assert page is not None
+    assert [event.task_id for event in page.events] == [first, last]
+    assert outbox.skipped_count == 2
+    assert await rows(migrated, "SELECT task_id::text FROM tasks ORDER BY task_id") == [(first,), (last,)]
+    assert await rows(migrated, "SELECT task_id::text, count(*) FROM parked_events GROUP BY 1") == [(bad, 2)]
+
+
+async def test_a_rebuild_leaves_out_and_names_what_it_cannot_read(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+) -> None:
+    bad, good = await kit.submit(), await kit.submit()
+    await replicate_all(kept, store.url, kit, migrated)
+    await execute(migrated, "UPDATE tasks SET record = '99' || chr(31) || record WHERE task_id = %s", bad)
+
+    with capture_logs() as logs:
+        await forget_everything(kit)
+        await until_open(kit)
+
+    assert [task and task.task_id for task in await kit.queue.read_many([bad, good])] == [None, good]
+    named = [each["task_id"] for each in logs if each["event"].startswith("task not restored")]
+    assert named == [bad]
+
+
+async def test_a_page_of_history_leaves_out_a_row_that_cannot_be_read(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, history_settings: HistorySettings
+) -> None:
+    bad, good = await kit.submit(), await kit.submit()
+    await replicate_all(kept, store.url, kit, migrated)
+    await execute(migrated, "UPDATE tasks SET record = 'garbage' WHERE task_id = %s", bad)
+    archive = Archive(migrated, kept.engine, kept.client, kit.settings, history_settings)
+
+    page = await archive.listing.page(TaskFilter(), 10)
+
+    assert [task.task_id for task in page.tasks] == [good]
+    with pytest.raises(TaskUnreadable):
+        await archive.history.find(bad)
+    assert list(await archive.history.find_many([bad, good])) == [good]
