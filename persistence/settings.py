@@ -2,6 +2,7 @@
 
 import msgspec
 
+from tideq.queue_core.names import NAME
 from tideq.queue_core.settings import Setting
 
 DAY_MS = 86_400_000
@@ -38,7 +39,7 @@ def _searchable(text: str) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         task_type, colon, parameter = entry.partition(":")
-        if not (task_type and colon and parameter):
+        if not (NAME.fullmatch(task_type) and colon and parameter):
             raise ValueError(f"{entry!r} is not task_type:parameter")
         found[task_type] = (*found.get(task_type, ()), parameter)
     return found

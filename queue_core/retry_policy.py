@@ -17,6 +17,7 @@ MORE_TIME_CODES = frozenset({"TIMEOUT", "OUT_OF_MEMORY"})
 """The attempt was cut short: the next one gets half as much time again."""
 
 MAX_RAISED_TIMEOUT_MS = 3_600_000
+MAX_RETRIES = 1_000
 
 
 class Backoff(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,8 +35,8 @@ def delay_ms(backoff: Backoff, retry: int, code: str = "", jitter: float = 0.0) 
     return math.floor(min(delay, backoff.cap_ms) * (1 + JITTER * jitter))
 
 
-def next_timeout_ms(timeout_ms: int, code: str) -> int:
+def next_timeout_ms(timeout_ms: int, code: str, max_execution_ms: int = MAX_RAISED_TIMEOUT_MS) -> int:
     """The next attempt's timeout. It is never lowered, even where it was longer than the ceiling before."""
     if code not in MORE_TIME_CODES:
         return timeout_ms
-    return max(timeout_ms, min(timeout_ms * 3 // 2, MAX_RAISED_TIMEOUT_MS))
+    return max(timeout_ms, min(timeout_ms * 3 // 2, MAX_RAISED_TIMEOUT_MS, max_execution_ms))

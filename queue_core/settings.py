@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tideq.queue_core.retry_policy import Backoff
+from tideq.queue_core.names import NAME, QUEUE_NAME
+from tideq.queue_core.retry_policy import MAX_RETRIES, Backoff
 
 MAX_PARTITIONS = 256
 """As many as eight bits of a task's id tell apart."""
@@ -171,6 +172,22 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
+def _queue_name(text: str) -> str:
+    if not QUEUE_NAME.fullmatch(text):
+        raise ValueError("must be a name: letters, digits, '_', '.', '-', at most 50")
+    return text
+
+
+def _name(text: str) -> str:
+    if not NAME.fullmatch(text):
+        raise ValueError(f"{text!r} is not a name: letters, digits, '_', '.', '-', at most 64")
+    return text
+
+
+def _clients(text: str) -> tuple[str, ...]:
+    return tuple(map(_name, _names(text)))
+
+
 def _partitions(text: str) -> tuple[int, ...]:
     numbers = tuple(int(number) for number in _names(text))
     if not numbers or not all(1 <= number <= MAX_PARTITIONS for number in numbers):
@@ -187,13 +204,28 @@ def _priorities(text: str) -> dict[str, Priority]:
     levels = dict(DEFAULT_PRIORITIES)
     for entry in _names(text):
         name, _, numbers = entry.partition("=")
+        if numbers.count(":") != 2:
+            raise ValueError(f"{entry!r} is not name=offset_seconds:max_retries:timeout_seconds")
         offset, retries, timeout = numbers.split(":")
-        levels[name] = Priority(round(float(offset) * 1000), _count(retries), _seconds(timeout))
+        levels[_name(name)] = Priority(_offset_ms(offset), _retries(retries), _seconds(timeout))
     return levels
 
 
+def _offset_ms(text: str) -> int:
+    seconds = float(text)
+    if not abs(seconds) < 1e9:
+        raise ValueError(f"an offset of {text} seconds lies outside -10^9 … 10^9")
+    return round(seconds * 1000)
+
+
+def _retries(text: str) -> int:
+    if (retries := _count(text)) > MAX_RETRIES:
+        raise ValueError(f"{retries} retries are more than {MAX_RETRIES}")
+    return retries
+
+
 QUEUE_SETTINGS: dict[str, Setting] = {
-    "TIDEQ_QUEUE": Setting("", "queue_name", str),
+    "TIDEQ_QUEUE": Setting("", "queue_name", _queue_name),
     "TIDEQ_PARTITIONS": Setting("", "partitions", _partitions),
     "TIDEQ_DEFAULT_PRIORITY": Setting("", "default_priority", str),
     "TIDEQ_PRIORITIES": Setting("", "priorities", _priorities),
@@ -205,7 +237,7 @@ QUEUE_SETTINGS: dict[str, Setting] = {
     "TIDEQ_SOFT_DEPTH": Setting("admission", "soft_depth", _count),
     "TIDEQ_HIGH_ONLY_DEPTH": Setting("admission", "high_only_depth", _count),
     "TIDEQ_MAX_DEPTH": Setting("admission", "max_depth", _count),
-    "TIDEQ_LISTED_CLIENTS": Setting("admission", "listed_clients", _names),
+    "TIDEQ_LISTED_CLIENTS": Setting("admission", "listed_clients", _clients),
     "TIDEQ_CLIENT_RATE_PER_SECOND": Setting("admission", "client_rate_per_second", _rate),
     "TIDEQ_CLIENT_BURST": Setting("admission", "client_burst", _count),
     "TIDEQ_MAX_OUTBOX_ENTRIES": Setting("admission", "max_outbox_entries", _count),
@@ -269,4 +301,19 @@ def _checked(settings: QueueSettings) -> QueueSettings:
         raise SettingsError("TIDEQ_SOFT_DEPTH, TIDEQ_HIGH_ONLY_DEPTH and TIDEQ_MAX_DEPTH must rise in this order")
     if settings.default_priority not in settings.priorities:
         raise SettingsError(f"TIDEQ_DEFAULT_PRIORITY={settings.default_priority!r} is not a priority level")
-    return settings
+    return msgspec.structs.replace(settings, priorities=_within_execution(settings))
+
+
+def _within_execution(settings: QueueSettings) -> dict[str, Priority]:
+    """The levels as they are, the defaults' timeouts lowered to the limit; one that was set above it is refused."""
+    limit_ms, levels = settings.leases.max_execution_ms, dict(settings.priorities)
+    for name, level in settings.priorities.items():
+        if level.timeout_ms <= limit_ms:
+            continue
+        if level != DEFAULT_PRIORITIES.get(name):
+            raise SettingsError(
+                f"TIDEQ_PRIORITIES: the timeout of {name!r}, {level.timeout_ms / 1000:g} s, is longer than "
+                f"TIDEQ_MAX_EXECUTION_SECONDS, {limit_ms / 1000:g} s"
+            )
+        levels[name] = msgspec.structs.replace(level, timeout_ms=limit_ms)
+    return levels

@@ -14,9 +14,9 @@ from tideq.api.calls import call, leads_to
 from tideq.api.paging import LINK, next_link
 from tideq.api.problems import UnprocessableContent
 from tideq.api.service import InjectedService
-from tideq.queue_core.engine.checks import NAME
 from tideq.queue_core.engine.fleet import MAX_PAGE
 from tideq.queue_core.errors import UnknownWorker
+from tideq.queue_core.names import NAME
 
 Http = Request[Caller, Any, Any]
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from tideq.queue_core.engine.checks import NAME
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.store import store_errors
 from tideq.queue_core.errors import InvalidRequest
+from tideq.queue_core.names import NAME
 
 ANY_CLIENT = "*"
 ROLES = ("producer", "worker", "viewer", "admin")

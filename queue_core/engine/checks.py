@@ -4,18 +4,16 @@ Tasks are checked in two parts: what makes their kind, which a batch shares and 
 own.
 """
 
-import re
 from collections.abc import Sequence
 
 from tideq.queue_core.errors import InvalidRequest, InvalidTask, PayloadTooLarge
-from tideq.queue_core.retry_policy import Backoff
+from tideq.queue_core.names import NAME
+from tideq.queue_core.retry_policy import MAX_RETRIES, Backoff
 from tideq.queue_core.task import NewTask, TraceContext
 from tideq.queue_core.task_id import is_task_id
 
 MAX_BATCH = 1_000
-NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}")
 MAX_CAPABILITIES = 16
-MAX_RETRIES = 1_000
 MAX_TAGS = 32
 MAX_TAG_LENGTH = 256
 MAX_KEY_LENGTH = 255

@@ -48,7 +48,8 @@ class StoreClock:
         for meta in self._metas:
             await self._client.hincrby(meta, "clock_offset_ms", milliseconds)
 
-    async def stop_at(self, now_ms: int) -> None:
-        """It is this instant from now on."""
+    async def stop(self, at_ms: int | None = None) -> None:
+        """Time stands still from now on, at the last instant written or at this one."""
+        instant = {} if at_ms is None else {"now_ms": at_ms}
         for meta in self._metas:
-            await self._client.hset(meta, mapping={"clock_offset_ms": BEFORE_ALL_TIME_MS, "now_ms": now_ms})
+            await self._client.hset(meta, mapping={"clock_offset_ms": BEFORE_ALL_TIME_MS, **instant})

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tideq.queue_core.engine.checks import NAME
 from tideq.queue_core.engine.replies import accepted, pairs
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.errors import InvalidRequest
+from tideq.queue_core.names import NAME
 
 WHOLE_QUEUE = "*"
 MAX_REASON_LENGTH = 200

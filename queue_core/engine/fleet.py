@@ -9,12 +9,12 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from tideq.queue_core.circuits import HeldBack, circuit_word, parse_circuits
-from tideq.queue_core.engine.checks import NAME
 from tideq.queue_core.engine.queue import parse_stops
 from tideq.queue_core.engine.replies import accepted, instant, number, text
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.errors import InvalidRequest
 from tideq.queue_core.lanes import worker_profile
+from tideq.queue_core.names import NAME
 from tideq.queue_core.task import Stop, Worker
 
 DISMISS_LIMIT = 200

@@ -37,9 +37,14 @@ class Refusal(NamedTuple):
         return self.error(*(read(detail) for read, detail in zip(self.readers, details, strict=True)))
 
 
+def _unreadable_kind(line: str) -> errors.InvalidTask:
+    return errors.InvalidTask("priority", f"{line!r} is no kind of task: a priority must be a name, its numbers whole")
+
+
 REFUSALS = {
     "EPOCH_MISMATCH": Refusal(errors.StoreReplaced, (text,)),
     "NEWER_FORMAT": Refusal(errors.StoreTooNew, (text,)),
+    "UNREADABLE_KIND": Refusal(_unreadable_kind, (text,)),
     "IDEMPOTENCY_CONFLICT": Refusal(errors.IdempotencyConflict, (text,)),
     "RANK_OUT_OF_RANGE": Refusal(errors.RankOutOfRange, (text, number)),
     "QUEUE_FULL": Refusal(errors.QueueFull, (number, number, number)),

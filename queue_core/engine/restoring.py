@@ -4,6 +4,7 @@ The store is closed by an epoch that no one else has, and opened by the last ste
 it closed, and the next one begins anew.
 """
 
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -132,7 +133,7 @@ class Restoration:
 
     async def wipe(self) -> None:
         """Everything but the seal; the outbox first, which has been written to history by now."""
-        pattern, meta = self._keys.tag.replace("{", "[{]") + "*", self._keys.key("meta")
+        pattern, meta = re.sub(r"([*?\[\]\\{}])", r"\\\1", self._keys.tag) + "*", self._keys.key("meta")
         with store_errors():
             keys = [text(key) async for key in self._client.scan_iter(match=pattern, count=WIPE_COUNT)]
         outbox = self._keys.key("outbox")

@@ -16,6 +16,7 @@ from tideq.queue_core.errors import (
     UnknownPriority,
 )
 from tideq.queue_core.retry_policy import Backoff
+from tideq.queue_core.settings import DEFAULT_PRIORITIES, Priority, QueueSettings
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import NewTask
 
@@ -191,3 +192,24 @@ async def test_a_lease_of_hostile_text_is_only_stale(kit: Kit) -> None:
         assert outcome.error is not None
 
     assert await kit.dump() == before
+
+
+class TestOfAPriorityThatIsNoName:
+    """Settings refuse it at start; should another way be found, no record has its numbers shifted."""
+
+    @pytest.fixture(params=["very high", "high\nlow"])
+    def settings(self, request: pytest.FixtureRequest) -> QueueSettings:
+        level = Priority(offset_ms=0, max_retries=3, timeout_ms=60_000)
+        return QueueSettings(default_priority="medium", priorities=DEFAULT_PRIORITIES | {request.param: level})
+
+    async def test_a_submission_with_it_is_refused_and_the_queue_goes_on(self, kit: Kit) -> None:
+        (priority,) = kit.settings.priorities.keys() - DEFAULT_PRIORITIES.keys()
+        await kit.worker()
+        task_id = await kit.submit()
+        before = await kit.dump()
+
+        with pytest.raises(InvalidTask):
+            await kit.queue.submit_many([NewTask(task_type="resize", priority=priority)])
+
+        assert await kit.dump() == before
+        assert (await kit.claimed()).task_id == task_id

@@ -78,7 +78,7 @@ class TestARateThatRoundsBadly:
 
     async def test_as_many_fit_into_one_instant_as_the_bucket_is_large(self, kit: Kit) -> None:
         first = await bucket_after(kit)
-        await kit.clock.advance(-60_000)  # The store's time never runs backwards, so it stands still.
+        await kit.clock.stop()
 
         assert [first.left] + [(await bucket_after(kit)).left for _ in range(5)] == [5, 4, 3, 2, 1, 0]
         await refusal(kit)

@@ -8,6 +8,7 @@ from tests.contract.situations import held, task_in
 from tests.kit import Kit, make_kit
 from tests.stores import StoreUnderTest
 from tideq.queue_core.engine.attempts import Extension, ProgressReport
+from tideq.queue_core.engine.restoring import Restoration
 from tideq.queue_core.engine.store import is_cluster
 from tideq.queue_core.engine.tide import Tide
 from tideq.queue_core.errors import StoreReplaced, StoreUnavailable
@@ -124,3 +125,20 @@ async def test_a_script_that_is_forgotten_as_soon_as_it_is_loaded_is_loaded_a_fe
     else:
         with pytest.raises(StoreUnavailable):
             await kit.submit()
+
+
+@pytest.mark.parametrize("pattern", ["{}?", "{}*", "{}[0-9a-f]", "\\{}*", "[^-]*"])
+async def test_a_wipe_empties_no_other_queue_whatever_its_name(kit: Kit, store: StoreUnderTest, pattern: str) -> None:
+    """Settings refuse such a name at start."""
+    name = pattern.format(kit.settings.queue_name[:-1])
+    other = await make_kit(kit.client, name, kit.settings, sends_flags=store.sends_flags)
+    await kit.submit()
+    await other.submit()
+    before = await kit.dump()
+    restoration = Restoration(kit.client, other.settings, sends_flags=store.sends_flags)
+    restoration._scripts.epoch = other.engine.scripts.epoch  # pyright: ignore[reportPrivateUsage]
+
+    await restoration.wipe()
+
+    assert await kit.dump() == before
+    assert not await kit.client.exists(other.keys.key("records"))

@@ -9,7 +9,7 @@ from tests.kit import Kit
 from tideq.queue_core.engine.attempts import Failure
 from tideq.queue_core.errors import PayloadTooLarge, StaleLease, TaskNotFound, WrongState
 from tideq.queue_core.retry_policy import Backoff, delay_ms, next_timeout_ms
-from tideq.queue_core.settings import Circuit, QueueSettings
+from tideq.queue_core.settings import Circuit, Leases, QueueSettings
 from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.task import NewTask
 
@@ -135,6 +135,23 @@ async def test_fail_raises_the_timeout_only_of_what_was_cut_short(
     await kit.fail(started, code=code)
 
     assert (await kit.read(started.task_id)).timeout_ms == raised_ms == next_timeout_ms(timeout_ms, code)
+
+
+class TestOfAServiceWithALongestExecution:
+    @pytest.fixture
+    def settings(self) -> QueueSettings:
+        return QueueSettings(leases=Leases(max_execution_ms=700_000))
+
+    @pytest.mark.parametrize(("timeout_ms", "raised_ms"), [(600_000, 700_000), (400_000, 600_000), (700_000, 700_000)])
+    async def test_fail_raises_no_timeout_above_it(self, kit: Kit, timeout_ms: int, raised_ms: int) -> None:
+        await kit.worker()
+        (started,) = await started_count(kit, 1, timeout_ms=timeout_ms)
+
+        await kit.fail(started, code="TIMEOUT")
+
+        assert (
+            (await kit.read(started.task_id)).timeout_ms == raised_ms == next_timeout_ms(timeout_ms, "TIMEOUT", 700_000)
+        )
 
 
 async def test_fail_with_no_retries_left_makes_a_dead_letter(kit: Kit) -> None:

@@ -139,7 +139,7 @@ async def test_a_call_whose_end_is_unknown_is_not_repeated() -> None:
 
 async def test_positions_are_told_rightly_where_tasks_of_one_instant_lie_between_each_other(kit: Kit) -> None:
     """Their scores are equal, so their order is that of their ids."""
-    await kit.clock.stop_at(time.time_ns() // 1_000_000)
+    await kit.clock.stop(time.time_ns() // 1_000_000)
     lowest, low, high, highest = (f"01a1e2cc-e046-749a-8653-00ecf330ac9{digit}" for digit in range(4))
 
     await kit.queue.submit_many([resize(task_id=low), resize(task_id=highest)])

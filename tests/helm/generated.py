@@ -13,12 +13,26 @@ from tests.architecture.maps import drawn
 from tests.helm.chart import CHART
 from tideq.api.settings import SERVICE_SETTINGS
 from tideq.persistence.settings import HISTORY_SETTINGS
+from tideq.queue_core.names import NAME_FORM, QUEUE_NAME_FORM
 from tideq.queue_core.settings import QUEUE_SETTINGS
 
 VALUES, SCHEMA, README = CHART / "values.yaml", CHART / "values.schema.json", CHART / "README.md"
 OTHERWISE = {"REDIS_URL", "DATABASE_URL", "TIDEQ_HOST", "TIDEQ_PORT", "TIDEQ_AUTH", "TIDEQ_PROBE_ALLOWED_CIDRS"}
 """The chart has values of its own for these; without keys it never listens."""
 MARK = "# -- "
+
+
+def _listed(form: str) -> str:
+    return rf"\s*({form}(\s*,\s*{form})*)?\s*"
+
+
+NUMBER = r"[0-9]+(\.[0-9]*)?"
+FORMS = {
+    "TIDEQ_QUEUE": QUEUE_NAME_FORM,
+    "TIDEQ_DEFAULT_PRIORITY": NAME_FORM,
+    "TIDEQ_LISTED_CLIENTS": _listed(NAME_FORM),
+    "TIDEQ_PRIORITIES": _listed(f"{NAME_FORM}=-?{NUMBER}:[0-9]+:{NUMBER}"),
+}
 
 
 class Entry(NamedTuple):
@@ -71,9 +85,14 @@ def setting_names() -> list[str]:
     return sorted({*QUEUE_SETTINGS, *HISTORY_SETTINGS, *SERVICE_SETTINGS} - OTHERWISE)
 
 
+def _form(name: str) -> dict[str, Any]:
+    """Names are checked before anything is installed: the service would refuse them at its start."""
+    return {"type": "string", "pattern": f"^{FORMS[name]}$"} if name in FORMS else {"$ref": "#/$defs/setting"}
+
+
 def schema() -> str:
     known = json.loads(SCHEMA.read_text())
-    known["properties"]["settings"]["properties"] = {name: {"$ref": "#/$defs/setting"} for name in setting_names()}
+    known["properties"]["settings"]["properties"] = {name: _form(name) for name in setting_names()}
     return json.dumps(known, indent=2) + "\n"
 
 

@@ -75,7 +75,7 @@ class ComparedQueue(RuleBasedStateMachine):
         self.known_ids: list[str] = []
         self.step_count = -1
         self.kit: Kit = self.wait(make_kit(bench.client, f"model-{uuid.uuid4().hex[:12]}", SETTINGS))
-        self.wait(self.kit.clock.stop_at(FIRST_MS))
+        self.wait(self.kit.clock.stop(FIRST_MS))
 
     def teardown(self) -> None:
         self.bench.fired += self.model.fired

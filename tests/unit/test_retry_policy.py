@@ -35,3 +35,8 @@ def test_jitter_spreads_by_a_fifth_either_way() -> None:
 )
 def test_a_cut_short_attempt_gets_half_as_much_time_again_up_to_an_hour(timeout: int, code: str, expected: int) -> None:
     assert next_timeout_ms(timeout, code) == expected
+
+
+def test_a_timeout_is_not_raised_above_the_longest_execution() -> None:
+    assert next_timeout_ms(600_000, "TIMEOUT", 700_000) == 700_000
+    assert next_timeout_ms(600_000, "TIMEOUT", 500_000) == 600_000

@@ -35,12 +35,37 @@ def test_a_priority_level_can_be_added() -> None:
         ("TIDEQ_MAX_MEMORY_RATIO", "1.5", "between 0 and 1"),
         ("TIDEQ_DEFAULT_PRIORITY", "urgent", "not a priority level"),
         ("TIDEQ_PRIORITIES", "urgent", "TIDEQ_PRIORITIES"),
+        ("TIDEQ_PRIORITIES", "very high=0:3:60", "'very high' is not a name"),
+        ("TIDEQ_PRIORITIES", "a:b=0:3:60", "'a:b' is not a name"),
+        ("TIDEQ_PRIORITIES", "a=0:3", "is not name="),
+        ("TIDEQ_PRIORITIES", "=0:3:60", "'' is not a name"),
+        ("TIDEQ_PRIORITIES", "urgent=inf:3:60", "an offset of inf seconds"),
+        ("TIDEQ_PRIORITIES", "urgent=nan:3:60", "an offset of nan seconds"),
+        ("TIDEQ_PRIORITIES", "urgent=0:1001:60", "1001 retries"),
+        ("TIDEQ_PRIORITIES", "urgent=0:3:1e9", "positive number of seconds"),
+        ("TIDEQ_PRIORITIES", "urgent=0:3:90000", "longer than TIDEQ_MAX_EXECUTION_SECONDS"),
+        ("TIDEQ_LISTED_CLIENTS", "billing,two words", "'two words' is not a name"),
+        ("TIDEQ_QUEUE", "q?", "TIDEQ_QUEUE='q\\?'"),
+        ("TIDEQ_QUEUE", "", "at most 50"),
+        ("TIDEQ_QUEUE", "a" * 51, "at most 50"),
+        ("TIDEQ_QUEUE", "queue\n", "at most 50"),
         ("TIDEQ_MAX_DEPTH", "10", "must rise"),
     ],
 )
 def test_a_wrong_setting_is_named(name: str, value: str, words: str) -> None:
     with pytest.raises(SettingsError, match=words):
         read_settings({name: value})
+
+
+def test_the_default_timeouts_are_no_longer_than_the_longest_execution() -> None:
+    settings = read_settings({"TIDEQ_MAX_EXECUTION_SECONDS": "400", "TIDEQ_PRIORITIES": "urgent=0:3:399"})
+
+    assert {name: level.timeout_ms for name, level in settings.priorities.items()} == {
+        "high": 300_000,
+        "medium": 400_000,
+        "low": 400_000,
+        "urgent": 399_000,
+    }
 
 
 def test_every_setting_names_a_field_that_exists() -> None:

@@ -31,14 +31,16 @@
 -- @row   about       its kind's number; if there is more to say, behind it the schedule (empty for now, +milliseconds for
 --                    a delay, else an instant) and idempotency (empty, or the key's name and the fingerprint)
 -- @row   definition
--- @reply OK IDEMPOTENCY_CONFLICT RANK_OUT_OF_RANGE QUEUE_FULL TOO_MANY_SUBMISSIONS OUTBOX_FULL STORE_FULL
+-- @reply OK UNREADABLE_KIND IDEMPOTENCY_CONFLICT RANK_OUT_OF_RANGE QUEUE_FULL TOO_MANY_SUBMISSIONS OUTBOX_FULL STORE_FULL
 -- @use   lane_for, move, place, position, commit
 local RETRY_AFTER_MS = 5000
 local kinds_by_number, known, planned_keys, planned_ids = {}, {}, {}, {}
 local new_count, least_urgent, kind_count = 0, 0, 0
 
-local KIND = '(%S+) (%S+) (%d+) (%-?%d+) (%d+) (%d+) ?([^\n]*)'
-for signature, priority, urgency, offset_ms, max_retries, timeout_ms, backoff in string.gmatch(kinds, KIND) do
+local KIND = '^(%S+) (%S+) (%d+) (%-?%d+) (%d+) (%d+) ?(%S*)$'
+for line in string.gmatch(kinds .. '\n', '([^\n]*)\n') do
+  local signature, priority, urgency, offset_ms, max_retries, timeout_ms, backoff = string.match(line, KIND)
+  if not signature then return {'UNREADABLE_KIND', line} end
   kind_count = kind_count + 1
   kinds_by_number[tostring(kind_count)] = {
     signature = signature, age_bucket = priority .. ':' .. math.floor(now / 60000), urgency = tonumber(urgency),

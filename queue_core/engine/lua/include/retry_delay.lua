@@ -3,6 +3,7 @@
 -- @arg   backoff_base_ms     int
 -- @arg   backoff_multiplier  number
 -- @arg   backoff_cap_ms      int
+-- @arg   max_execution_ms    int  no timeout is raised above it
 local SLOW_DOWN = {RATE_LIMIT = true, TEMPORARY_UNAVAILABLE = true}
 local MORE_TIME = {TIMEOUT = true, OUT_OF_MEMORY = true}
 local MAX_RAISED_TIMEOUT_MS = 3600000
@@ -16,5 +17,6 @@ end
 
 local function next_timeout(task, code)
   if not MORE_TIME[code] then return task.timeout_ms end
-  return math.max(task.timeout_ms, math.min(math.floor(task.timeout_ms * 3 / 2), MAX_RAISED_TIMEOUT_MS))
+  local raised = math.min(math.floor(task.timeout_ms * 3 / 2), MAX_RAISED_TIMEOUT_MS, max_execution_ms)
+  return math.max(task.timeout_ms, raised)
 end
