@@ -4,7 +4,9 @@ A document is checked as it came and kept as it came. What is accepted here Post
 never choke on it later.
 """
 
+import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -18,6 +20,7 @@ MAX_NESTING = 32
 T = TypeVar("T")
 
 _decode_any = msgspec.json.Decoder().decode
+_decode_rows = msgspec.json.Decoder(list[msgspec.Raw]).decode
 decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
@@ -32,13 +35,45 @@ def decode(body: bytes, kind: type[T]) -> T:
     check_nesting(body)
     check_no_nul("the body", body)
     try:
-        return msgspec.json.decode(body, type=kind)
+        decoded = msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         raise UnprocessableContent.at(str(error)) from error
     except UnicodeDecodeError as error:
         raise BadRequest("the body is not UTF-8") from error
     except msgspec.DecodeError as error:
         raise BadRequest(f"the body is not JSON: {error}") from error
+    check_names(body)
+    return decoded
+
+
+def check_names(body: bytes, place: str = "") -> None:
+    """No field of an object that was decoded as a struct is there twice: of two values the last would count, unseen.
+
+    Every pair of it has one colon that is neither in a value that was kept nor in a name: a struct's have none.
+    """
+    kept = decode_object(body)
+    if body.count(b":") - b"".join(kept.values()).count(b":") != len(kept):
+        name = _repeated_name(body)
+        raise UnprocessableContent(f"{name!r} is there twice", pointer=f"/{place}{name}")
+
+
+def check_names_of_rows(body: bytes, field: str, plain_names: int, plain_values: Sequence[msgspec.Raw]) -> None:
+    """The same of a list of objects.
+
+    `plain_names` are those that are certainly there, with these values: where the colons are no more than theirs, no
+    row is looked at, which spares a batch a twentieth of its time.
+    """
+    rows = bytes(decode_object(body)[field])
+    if rows.count(b":") != plain_names + b"".join(plain_values).count(b":"):
+        for number, row in enumerate(_decode_rows(rows)):
+            check_names(bytes(row), f"{field}/{number}/")
+
+
+def _repeated_name(body: bytes) -> str:
+    """The outermost object ends last."""
+    objects = list[list[str]]()
+    json.loads(body, parse_int=str, object_pairs_hook=lambda pairs: objects.append([name for name, _ in pairs]))
+    return next(name for name, count in Counter(objects[-1]).items() if count > 1)
 
 
 def check_document(field: str, document: bytes, place: str = "") -> bytes:

@@ -22,11 +22,12 @@ from tideq.api.calls import (
     leads_to,
 )
 from tideq.api.explanations import explanation_out, forgotten_out
-from tideq.api.payloads import check_document, decode, searchable_in
+from tideq.api.payloads import check_document, check_names_of_rows, decode, searchable_in
 from tideq.api.presence import while_present
 from tideq.api.problems import RequestError, UnprocessableContent
 from tideq.api.rate_limits import rate_limit_headers
 from tideq.api.routes import history
+from tideq.api.schemas.base import EMPTY_OBJECT
 from tideq.api.service import InjectedService, Service
 from tideq.api.settings import MAX_BULK_BODY_BYTES
 from tideq.api.tracing import Sending
@@ -96,7 +97,10 @@ async def submit_batch(request: Http, service: InjectedService) -> Response[byte
     An `Idempotency-Key` stands for the whole batch, but for tasks that have a key of their own. The same batch again is
     answered with the same tasks; another one, longer or shorter, is refused.
     """
-    batch, key = decode(await request.body(), schemas.BatchIn), _header_key(request, MAX_BATCH_KEY_LENGTH)
+    body, key = await request.body(), _header_key(request, MAX_BATCH_KEY_LENGTH)
+    batch = decode(body, schemas.BatchIn)
+    given = [task.parameters for task in batch.tasks if task.parameters is not EMPTY_OBJECT]
+    check_names_of_rows(body, "tasks", len(batch.tasks) + len(given), given)
     sending = _sending(request, service)
     trace = sending.trace
     keys, size = _places_of(key, batch.tasks), len(batch.tasks) if key else 0

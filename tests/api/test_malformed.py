@@ -334,6 +334,22 @@ async def test_a_refused_sync_has_done_none_of_its_parts(
         (BATCH, body(tasks=[{"task_type": "a"}, {"task_type": "a", "max_retries": -1}]), "/tasks/1/max_retries"),
         (BATCH, body(tasks=[{"task_type": "a"}, {"task_type": "a", "parameters": []}]), "/tasks/1/parameters"),
         (BATCH, body(tasks=[{"task_type": "a"}, {"task_type": "a b"}]), "/tasks/1/task_type"),
+        (TASKS, b'{"task_type":"a","task_type":"b"}', "/task_type"),
+        (TASKS, b'{"task_type":"a","parameters":{},"parameters":{}}', "/parameters"),
+        (TASKS, b'{"task_type":"a", "priority" : null, "\\u0070riority":null}', "/priority"),
+        (TASKS, b'{"task_type":"a","run_at":null,"idempotency_key":"a:b","idempotency_key":"c"}', "/idempotency_key"),
+        (BATCH, b'{"tasks":[{"task_type":"a"}],"tasks":[{"task_type":"b"}]}', "/tasks"),
+        (
+            BATCH,
+            b'{"tasks":[{"task_type":"a"},{"task_type":"a","parameters":{},"parameters":{}}]}',
+            "/tasks/1/parameters",
+        ),
+        (
+            BATCH,
+            b'{"tasks":[{"task_type":"a","parameters":{"a":1}},{"task_type":"a","task_type":"b"}]}',
+            "/tasks/1/task_type",
+        ),
+        (WORKER + "poll", b'{"wait_seconds":0,"wait_seconds":0}', "/wait_seconds"),
     ],
 )
 async def test_a_problem_points_at_the_field_as_the_caller_wrote_it(
@@ -342,6 +358,20 @@ async def test_a_problem_points_at_the_field_as_the_caller_wrote_it(
     answer = await send(http, Case(path, content, 422), executing)
 
     assert [error["pointer"] for error in assert_problem(answer, 422)["errors"]] == [pointer]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"task_type":"a","parameters":{"a":1,"a":{"b":":"}},"idempotency_key":"a:\\u003a","tags":{"a":"b:c"}}',
+        b'{ "task_type" : "a" , "run_at" : "2026-01-01T00:00:00Z" , "priority" : null }',
+    ],
+)
+async def test_colons_and_names_inside_values_are_no_repeated_fields(http: httpx.AsyncClient, content: bytes) -> None:
+    alone = await http.post(TASKS, content=content)
+    batch = await http.post(BATCH, content=b'{"wants_positions":true,"tasks":[{"task_type":"x"},%b]}' % content)
+
+    assert (alone.status_code, batch.status_code) == (201, 201), (alone.text, batch.text)
 
 
 async def test_a_body_beyond_the_limit_is_refused_by_its_length(http: httpx.AsyncClient, kit: Kit) -> None:
