@@ -1,5 +1,6 @@
 """The outbox as watchers read it: every event has a place of its own, and reading can go on from any."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -9,6 +10,7 @@ from tests.kit import Kit
 from tideq.queue_core.engine import outbox_reader
 from tideq.queue_core.engine.outbox import BEGINNING, Event, Outbox, Position, end_of, parse_position
 from tideq.queue_core.engine.outbox_reader import OutboxReader, Subscription
+from tideq.queue_core.task import NewTask
 
 
 @pytest.fixture
@@ -197,3 +199,12 @@ async def test_listeners_of_a_reader_that_keeps_up_need_nothing_old(kit: Kit, re
         task_id = await kit.submit()
 
         assert [event.task_id for event in await heard(subscription, 1)] == [task_id]
+
+
+async def test_the_outbox_keeps_every_entry_until_history_has_it(kit: Kit) -> None:
+    """More than any cap on a stream that its writer might set, and than what such a cap leaves standing."""
+    count = 1_300
+
+    await asyncio.gather(*(kit.queue.submit_many([NewTask("resize")]) for _ in range(count)))
+
+    assert await kit.client.xlen(kit.keys.key("outbox")) == count
