@@ -14,6 +14,7 @@ from tideq.persistence.reading.filters import TaskFilter
 from tideq.persistence.reading.freshness import Fresh
 from tideq.persistence.reading.listing import Listing
 from tideq.persistence.schema.partitions import TABLES, remove_from
+from tideq.persistence.tombstones import Tombstone, add_tombstones
 from tideq.queue_core.engine.feed import Feed
 from tideq.queue_core.engine.queue import Queue
 from tideq.queue_core.errors import TaskNotFound
@@ -71,7 +72,9 @@ class Cleanup:
         """All or, where the store has any of them, none: ids and idempotency of what was deleted."""
         async with connection.transaction() as deletion:
             found = await connection.execute(statement("delete_ended"), (list(task_ids), sorted(TERMINAL)))
-            removed = [(task_id, idempotency) for task_id, idempotency in await found.fetchall()]
+            rows = await found.fetchall()
+            removed = [(task_id, idempotency) for task_id, idempotency, *_ in rows]
+            await add_tombstones(connection, [Tombstone(task_id, *life) for task_id, _, *life in rows])
             for table in DEPENDENTS:
                 await connection.execute(remove_from(table), ([task_id for task_id, _ in removed],))
             if len(await self._absent(task_ids)) < len(task_ids):

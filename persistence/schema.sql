@@ -159,6 +159,14 @@ CREATE TABLE tasks_default (
     error text
 );
 
+CREATE TABLE tombstones (
+    task_id uuid NOT NULL,
+    epoch integer NOT NULL,
+    version integer NOT NULL,
+    created_ms bigint NOT NULL,
+    purged_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
 ALTER TABLE ONLY dead_letter_tasks ATTACH PARTITION dead_letter_tasks_default DEFAULT;
 
 ALTER TABLE ONLY task_events ATTACH PARTITION task_events_default DEFAULT;
@@ -206,6 +214,9 @@ ALTER TABLE ONLY tasks
 ALTER TABLE ONLY tasks_default
     ADD CONSTRAINT tasks_default_pkey PRIMARY KEY (task_id);
 
+ALTER TABLE ONLY tombstones
+    ADD CONSTRAINT tombstones_pkey PRIMARY KEY (task_id);
+
 CREATE INDEX dead_letters_by_death ON ONLY dead_letter_tasks USING btree (died_at, task_id);
 
 CREATE INDEX dead_letter_tasks_default_died_at_task_id_idx ON dead_letter_tasks_default USING btree (died_at, task_id);
@@ -251,6 +262,8 @@ CREATE INDEX tasks_default_task_type_task_id_idx ON tasks_default USING btree (t
 CREATE INDEX tasks_default_trace_id_task_id_idx ON tasks_default USING btree (trace_id, task_id) WHERE (trace_id IS NOT NULL);
 
 CREATE INDEX tasks_default_worker_id_task_id_idx ON tasks_default USING btree (worker_id, task_id) WHERE (worker_id IS NOT NULL);
+
+CREATE INDEX tombstones_by_purge ON tombstones USING btree (purged_at);
 
 ALTER INDEX dead_letters_by_death ATTACH PARTITION dead_letter_tasks_default_died_at_task_id_idx;
 

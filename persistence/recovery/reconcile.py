@@ -2,7 +2,7 @@
 
 History has everything such a store ever told, and more. So where the two differ history wins: a task that ended there
 leaves the queue, one that the store never heard of comes back, one that went on goes on from there. What history could
-not write but keeps parked counts as known.
+not write but keeps parked counts as known, and what was purged has ended.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -13,8 +13,12 @@ from tideq.persistence.database import statement
 from tideq.persistence.recovery.ground import Ground
 from tideq.persistence.recovery.parked import ParkedTask, parked_tasks
 from tideq.persistence.recovery.rebuild import FETCH_COUNT, LIVE, put_back, put_keys_and_dead_letters
+from tideq.persistence.tombstones import purged_lives
 from tideq.queue_core.engine.feed import FIRST_ID, entry_order
 from tideq.queue_core.engine.restoring import StoreFacts
+
+PURGED = "purged"
+"""Where a task is that history has nothing of but a tombstone."""
 
 
 class Standing(NamedTuple):
@@ -55,7 +59,7 @@ class Reconciliation:
         async for batch in self._batches():
             for difference in batch:
                 on_difference(difference)
-            await self._mend([difference.task_id for difference in batch])
+            await self._mend(batch)
         for difference, task in await self._parked():
             on_difference(difference)
             await self._restoration.put_tasks([task.restored])
@@ -63,7 +67,10 @@ class Reconciliation:
         await self._restoration.enter(sealed, str(epoch), checkpoint.now_ms, gives_workers_time=True)
         return str(epoch)
 
-    async def _mend(self, task_ids: Sequence[str]) -> None:
+    async def _mend(self, differences: Sequence[Difference]) -> None:
+        purged = [each.task_id for each in differences if each.in_history.state == PURGED]
+        task_ids = [each.task_id for each in differences if each.in_history.state != PURGED]
+        await self._restoration.remove(purged)
         if not task_ids:
             return
         rows = await (await self._connection.execute(statement("some_tasks"), (task_ids,))).fetchall()
@@ -74,14 +81,28 @@ class Reconciliation:
         known = await self._restoration.known_ids()
         for start in range(0, len(known), FETCH_COUNT):
             ids = known[start : start + FETCH_COUNT]
-            rows = await (await self._connection.execute(statement("standings"), (ids,))).fetchall()
-            yield [each for each in await self._compare(rows) if each.in_store is not None]
+            purged = await self._purged(ids)
+            rest = [task_id for task_id in ids if task_id not in {each.task_id for each in purged}]
+            rows = await (await self._connection.execute(statement("standings"), (rest,))).fetchall()
+            yield [*purged, *(each for each in await self._compare(rows) if each.in_store is not None)]
         narrowed = (self._belonging.bytes,) * 2
         rows = await (await self._connection.execute(statement("live_standings"), (LIVE, *narrowed))).fetchall()
         for start in range(0, len(rows), FETCH_COUNT):
             missing = [each for each in await self._compare(rows[start : start + FETCH_COUNT]) if each.in_store is None]
             own = await self._belonging.own([each.task_id for each in missing])
             yield [each for each in missing if each.task_id in own]
+
+    async def _purged(self, task_ids: Sequence[str]) -> list[Difference]:
+        """Lives of tasks that the store has and that were purged; a later life of such an id comes back by itself."""
+        lives = await purged_lives(self._connection, task_ids)
+        records = await self._restoration.records(list(lives)) if lives else {}
+        return [
+            Difference(
+                task_id, Standing(record.text("state"), record.number("version")), Standing(PURGED, life.version)
+            )
+            for task_id, life in lives.items()
+            if (record := records.get(task_id)) and record.number("created_ms") <= life.created_ms
+        ]
 
     async def _parked(self) -> list[tuple[Difference, ParkedTask]]:
         """Of tasks with parked events, those that the store has an older version of, or should have and has not."""

@@ -88,7 +88,7 @@ class Rows:
         self.latest: dict[bytes, Change] = {}
         self.errors: dict[bytes, list[bytes]] = {}
         self.born: set[bytes] = set()
-        self.purged: set[bytes] = set()
+        self.purged: dict[bytes, Change] = {}
         self.revived: set[bytes] = set()
         self.deaths: list[Change] = []
         self._ids: dict[bytes, bytes] = {}
@@ -143,7 +143,7 @@ class Rows:
         if effects & REVIVAL:
             self.revived.add(change.task_id)
         if effects & PURGE:
-            self._purge(change.task_id)
+            self._purge(change.task_id, change)
 
     def _error(self, change: Change) -> bytes:
         body = change.body or b""
@@ -154,9 +154,9 @@ class Rows:
         self._ids[task_id] = raw_id = uuid_field(task_id)
         return raw_id
 
-    def _purge(self, task_id: bytes) -> None:
+    def _purge(self, task_id: bytes, change: Change) -> None:
         """Whatever came before is gone with it; the same id may be submitted anew."""
-        self.purged.add(task_id)
+        self.purged[task_id] = change
         self.born.discard(task_id)
         self.revived.discard(task_id)
         self.events.pop(task_id, None)

@@ -14,12 +14,14 @@ import structlog
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Connection, statement
 from tideq.persistence.definitions import unpack
-from tideq.persistence.replication.changes import Change
+from tideq.persistence.replication.changes import CREATED, Change
 from tideq.persistence.replication.copying import END, SIGNATURE
 from tideq.persistence.replication.deaths import by_pattern
-from tideq.persistence.replication.rows import EVENT_COLUMNS, TASK_COLUMNS, MissingDefinition, Rows
+from tideq.persistence.replication.rows import EVENT_COLUMNS, PURGED, TASK_COLUMNS, MissingDefinition, Rows
 from tideq.persistence.schema.partitions import TABLES, remove_from
+from tideq.persistence.tombstones import Tombstone, add_tombstones, purged_lives
 from tideq.queue_core.errors import HistoryUnavailable
+from tideq.queue_core.task_id import is_task_id
 
 REFUSALS = (
     psycopg.DataError,
@@ -87,6 +89,7 @@ class Writer:
     async def _write(self, batch: Batch) -> None:
         async with self._connection.transaction():
             await self._checkpoints.move(self._connection, batch.before, batch.after)
+            batch = await self._without_purged(batch)
             behind = await self._behind(batch.changes) if self.parked else []
             for change in behind:
                 await self._park(change, batch.definitions, "an earlier event of this task is parked")
@@ -95,6 +98,23 @@ class Writer:
                 await self._write_or_halve(rest, batch.definitions)
             else:
                 await self._write_or_halve(batch.changes, batch.definitions, batch.rows)
+
+    async def _without_purged(self, batch: Batch) -> Batch:
+        """An entry of an older epoch may tell what an old primary did with a task after it was purged elsewhere.
+
+        Entries are in the order of their epochs, so the first speaks for all.
+        """
+        if not batch.changes or batch.changes[0].epoch == batch.before.epoch:
+            return batch
+        purged = await self._purged(batch.changes)
+        kept = [each for each in batch.changes if each.task_id not in purged or each.reason == PURGED]
+        return batch if len(kept) == len(batch.changes) else batch._replace(changes=kept, rows=None)
+
+    async def _purged(self, changes: Iterable[Change]) -> set[bytes]:
+        """Tasks that these changes tell of a purged life of."""
+        by_id = {change.task_id.decode(errors="replace"): change for change in changes}
+        known = await purged_lives(self._connection, [task_id for task_id in by_id if is_task_id(task_id)])
+        return {by_id[each].task_id for each, life in known.items() if _created_ms(by_id[each]) <= life.created_ms}
 
     async def write_again(self, changes: Sequence[Change], definitions: Mapping[bytes, bytes]) -> None:
         """Events of a task that were parked, in the transaction that took them out. What fails again is parked anew."""
@@ -197,8 +217,9 @@ class Writer:
     async def _purge(self, rows: Rows) -> None:
         if rows.purged:
             await self._remove(rows.purged, *TABLES)
+            await add_tombstones(self._connection, [_tombstone(change) for change in rows.purged.values()])
 
-    async def _remove(self, task_ids: set[bytes], *tables: str) -> None:
+    async def _remove(self, task_ids: Iterable[bytes], *tables: str) -> None:
         ids = [task_id.decode() for task_id in task_ids]
         for table in tables:
             await self._connection.execute(remove_from(table), (ids,))
@@ -226,7 +247,10 @@ class Writer:
         One that the store does not have either was purged; the event of that is on its way.
         """
         found = await self._connection.execute(statement("staged_without_task"))
-        definitions = await self._find_definitions([task_id.encode() for (task_id,) in await found.fetchall()])
+        missing = {task_id.encode() for (task_id,) in await found.fetchall()}
+        purged = await self._purged(rows.latest[task_id] for task_id in missing)
+        await self._remove(purged, *TABLES)
+        definitions = await self._find_definitions([task_id for task_id in missing if task_id not in purged])
         if definitions:
             await self._copy_binary(COPY_TASKS, [rows.task_rows(definitions)])
 
@@ -249,6 +273,14 @@ class Writer:
             for block in blocks:
                 await sink.write(block)
             await sink.write(END)
+
+
+def _created_ms(change: Change) -> int:
+    return int(change.fields[CREATED])
+
+
+def _tombstone(purge: Change) -> Tombstone:
+    return Tombstone(purge.task_id.decode(), purge.epoch, int(purge.version), _created_ms(purge))
 
 
 def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:

@@ -105,7 +105,14 @@ class Partitions:
             if await self._locked(partial(_drop, old=each, died_after_ms=died_after_ms)):
                 dropped.append(each)
                 log.info("partition dropped", start_ms=each.start_ms, end_ms=each.end_ms)
+        await self._forget(max(self._settings.retention_ms, dead_letter_ttl_ms))
         return dropped
+
+    async def _forget(self, pattern_ttl_ms: int) -> None:
+        """What lies in no partition and would only grow."""
+        async with self._session() as connection:
+            await connection.execute(statement("forget_tombstones"))
+            await connection.execute(statement("forget_patterns"), (pattern_ttl_ms,))
 
     async def clocks(self, process_ms: int, store: StoreInstants | None = None) -> Clocks:
         store_ms = tuple(await store()) if store else ()

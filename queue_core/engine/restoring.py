@@ -21,8 +21,10 @@ from tideq.queue_core.engine.reconnecting import connect_anew
 from tideq.queue_core.engine.record import Record, UnreadableRecord, parse_record
 from tideq.queue_core.engine.replies import accepted, text
 from tideq.queue_core.engine.store import node_of, store_errors
+from tideq.queue_core.engine.submission import unpack_definition
 from tideq.queue_core.errors import StoreUnavailable
 from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.states import TaskState
 
 log = structlog.get_logger(__name__)
 
@@ -149,6 +151,21 @@ class Restoration:
         )
         for task_id in accepted(reply)[1]:
             log.error("task not restored: its record cannot be read; history keeps it", task_id=text(task_id))
+
+    async def remove(self, task_ids: Sequence[str]) -> None:
+        """Tasks that were purged: as if they had ended, and their idempotency keys are free."""
+        records = await self.records(task_ids) if task_ids else {}
+        definitions = await self.feed.definitions([task_id.encode() for task_id in task_ids])
+        rows, keys = list[RestoredTask](), list[str]()
+        for task_id, record in records.items():
+            if record is None or (definition := definitions.get(task_id.encode())) is None:
+                continue
+            ended = Record({**record.values, "state": TaskState.CANCELLED}).packed()
+            rows.append(RestoredTask(task_id, ended, definition, unpack_definition(definition).signature))
+            keys += (task_id, record.text("idempotency"))
+        if rows:
+            await self.put_tasks(rows)
+            accepted(await self._scripts.call("forget", rows=keys))
 
     async def put_errors(self, errors: Mapping[str, Mapping[int, bytes]]) -> None:
         """What earlier attempts failed with, by task and attempt."""

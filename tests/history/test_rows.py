@@ -101,14 +101,14 @@ def test_a_task_that_died_twice_in_one_batch_is_dead_with_its_last_error() -> No
 def test_a_purge_leaves_nothing_of_what_came_before_it_in_the_batch() -> None:
     batch = Rows().add([BIRTH, CLAIM, START, DEATH, PURGE, change(1, "queued", task_id=OTHER)])
 
-    assert batch.purged == {ID}
+    assert batch.purged == {ID: PURGE}
     assert (set(batch.born), batch.deaths, batch.errors, versions(batch)) == ({OTHER}, [], {}, [])
 
 
 def test_an_id_submitted_again_after_its_purge_is_born_again() -> None:
     batch = Rows().add([START, DEATH, PURGE, BIRTH])
 
-    assert (batch.purged, set(batch.born), versions(batch)) == ({ID}, {ID}, [1])
+    assert (batch.purged, set(batch.born), versions(batch)) == ({ID: PURGE}, {ID}, [1])
     assert not batch.is_dead(ID.decode())
 
 

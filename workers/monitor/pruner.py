@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 async def prune_for_ever(
     partitions: Partitions,
     dead_letter_ttl_ms: int,
-    duties: Duties,
+    duties: Duties | None = None,
     store: StoreInstants | None = None,
     on_clocks: Callable[[Clocks], None] = lambda _: None,
 ) -> None:
@@ -46,4 +46,4 @@ async def prune_for_ever(
                 log.warning("pruning postponed", error=str(error))
                 await asyncio.sleep(BUSY_SECONDS)
 
-    await duties.keep("prune", work, INTERVAL_SECONDS, RETRY_SECONDS)
+    await (duties or Duties()).keep("prune", work, INTERVAL_SECONDS, RETRY_SECONDS)
