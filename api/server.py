@@ -15,7 +15,7 @@ import uvicorn
 
 from tideq.api.app import create_app
 from tideq.api.http.bounds import PATIENCE_SECONDS
-from tideq.api.http.connection import patient
+from tideq.api.http.connection import HttpConnection, patient
 from tideq.api.service import Service, open_service
 from tideq.api.settings import ServiceSettings
 from tideq.queue_core.background import end, together
@@ -23,6 +23,9 @@ from tideq.queue_core.duties import DutiesEnded
 from tideq.queue_core.tracing import Tracing
 
 GRACE_SECONDS = 5
+LEAVE_SECONDS, MAX_LEAVE_SECONDS = 1.0, 2.0
+"""How long a connection that was in use may stay for its caller to learn that it ends; new ones may come all along."""
+LOOK_SECONDS = 0.02
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2_048
 MAX_UNSENT_BYTES = 131_072
@@ -38,6 +41,26 @@ class Server(uvicorn.Server):
     def capture_signals(self) -> Generator[None]:
         """Signals are handled by whoever runs the service."""
         yield
+
+    async def take_leave(self) -> None:
+        """Every answer from now on ends its connection; those that were in use just now get time for one more request.
+
+        A request that is on its way to a connection that is closed meanwhile is reset, and its caller cannot know
+        whether it was heard.
+        """
+        farewell = (b"connection", b"close")
+        # The one is made anew of the other every second.
+        self.config.encoded_headers.append(farewell)
+        self.server_state.default_headers = [*self.server_state.default_headers, farewell]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(MAX_LEAVE_SECONDS):
+                # Time alone changes it: there is no event to wait for.
+                while any(each.may_ask_within(LEAVE_SECONDS) for each in self._connections):  # noqa: ASYNC110
+                    await asyncio.sleep(LOOK_SECONDS)
+
+    @property
+    def _connections(self) -> list[HttpConnection]:
+        return list(self.server_state.connections)  # pyright: ignore[reportReturnType] - all are made by `patient`
 
 
 async def serve(
@@ -94,8 +117,10 @@ async def serve_app(
     stopping: list[asyncio.Task[None]] = []
 
     async def stop_in_order() -> None:
+        leaving = asyncio.ensure_future(server.take_leave())
         try:
             await close()
+            await leaving
         finally:
             server.should_exit = True
 

@@ -103,6 +103,11 @@ class Bounded(asyncio.Protocol, ABC):
         """Everything asked has been answered."""
         self._idle_since = self.loop.time()
 
+    def may_ask_within(self, seconds: float) -> bool:
+        """Whether it has been without a request, or in the middle of one, for less than that."""
+        since = self._unfinished_since if self._idle_since is None else self._idle_since
+        return since is not None and self.loop.time() - since < seconds
+
     def _begin(self) -> None:
         if self._unfinished_since is None:
             self._unfinished_since, self._idle_since = self.loop.time(), None

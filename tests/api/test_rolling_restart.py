@@ -1,12 +1,14 @@
 """Two services on one queue, restarted in turn under load: nothing is lost, and nothing fails but with a 503."""
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.api.bench import until
@@ -15,8 +17,10 @@ from tests.api.traffic import Traffic
 from tests.kit import make_kit
 from tests.races.outbox import audit
 from tests.stores import free_port
+from tideq.queue_core.background import running
 
 RESTARTS = 6
+KEEPERS = 4
 CARRIED_BETWEEN = 50
 
 
@@ -77,3 +81,38 @@ async def test_a_rolling_restart_under_load_loses_nothing(site: Site, client: An
 
 async def _have_completed(traffic: Traffic, count: int) -> bool:
     return len(traffic.completed) >= count
+
+
+async def test_submitters_that_keep_their_connections_are_never_reset_by_a_restart(site: Site) -> None:
+    urls, counts = [service.url for service in site.services.values()], [0] * KEEPERS
+
+    async def keep_submitting(number: int) -> None:
+        """As through a balancer that knows who leaves: told to close, the next connection is made elsewhere.
+
+        So is one that was never made. Whatever else fails, fails the test.
+        """
+        for url in itertools.cycle(urls):
+            with contextlib.suppress(httpx.ConnectError):
+                async with httpx.AsyncClient(base_url=url, timeout=40) as http:
+                    keeps = True
+                    while keeps:
+                        answer = await http.post("/api/v1/tasks", json={"task_type": "kept"})
+                        counts[number] += answer.raise_for_status().is_success
+                        keeps = answer.headers.get("connection") != "close"
+                        await asyncio.sleep(0.005)
+
+    async with contextlib.AsyncExitStack() as running_now:
+        keepers = [await running_now.enter_async_context(running(keep_submitting(number))) for number in range(KEEPERS)]
+        for port in list(site.services):
+            enough = [count + 20 for count in counts]
+            await until(lambda enough=enough: _reached(counts, enough, keepers))
+            assert await asyncio.to_thread(site.restart, port) == 0
+        enough = [count + 20 for count in counts]
+        await until(lambda: _reached(counts, enough, keepers))
+
+
+async def _reached(counts: list[int], enough: list[int], keepers: list[asyncio.Task[None]]) -> bool:
+    for keeper in keepers:
+        if keeper.done():
+            keeper.result()
+    return all(count >= wanted for count, wanted in zip(counts, enough, strict=True))

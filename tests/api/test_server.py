@@ -147,3 +147,42 @@ async def test_a_killed_service_loses_nothing(
     assert len(states) >= 100
     assert set(states.values()) == {"queued"}
     assert finished == ["completed", "completed"]
+
+
+async def test_a_connection_in_use_is_told_to_close_before_it_is_closed(
+    server: Running, remote: Bench, kit: Kit
+) -> None:
+    """What a caller sends to a connection that is being closed is reset, and it cannot know whether it was heard."""
+    kept = await asyncio.open_connection("127.0.0.1", server.port)
+    first = await _asked(*kept)
+    worker_id = await remote.register(task_types=["other"])
+    before = await _due(kit)
+    await asyncio.sleep(0.01)
+    poll = await asyncio.open_connection(sock=_open_poll(server.port, worker_id))
+    await _heard(kit, before)
+
+    server.process.send_signal(signal.SIGTERM)
+    stopped = await poll[0].readuntil(b"\r\n\r\n")
+    last = await _asked(*kept)
+    rest = await kept[0].read()
+    status = await asyncio.to_thread(server.process.wait, 60)
+
+    assert b"connection: close" not in first
+    assert b"connection: close" in stopped
+    assert last.startswith(b"HTTP/1.1 201")
+    assert last.count(b"connection: close") == 1
+    assert rest.startswith(b"{")
+    assert status == 0
+    for _, writer in (poll, kept):
+        writer.close()
+
+
+async def _asked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    """The head of the answer to a submission; of one that is to be followed by more, the body is read too."""
+    body = b'{"task_type": "resize"}'
+    writer.write(b"POST /api/v1/tasks HTTP/1.1\r\nHost: tideq\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+    head = (await reader.readuntil(b"\r\n\r\n")).lower().replace(b"http/1.1", b"HTTP/1.1")
+    if b"connection: close" not in head:
+        length = next(line for line in head.splitlines() if line.startswith(b"content-length:"))
+        await reader.readexactly(int(length.partition(b":")[2]))
+    return head
