@@ -512,3 +512,18 @@ async def test_claim_recovers_a_bounded_number(kit: Kit) -> None:
 
     assert len(taken) == 50
     assert (await kit.insight.stats()).due_count == 70
+
+
+async def test_claim_of_large_tasks_hands_out_a_few_megabytes_and_the_rest_to_whoever_asks_again(kit: Kit) -> None:
+    await kit.worker(capacity=100)
+    large = b'{"pad":"' + b"x" * 250_000 + b'"}'
+    for _ in range(2):
+        await kit.queue.submit_many([NewTask(task_type=f"t{number % 3}", parameters=large) for number in range(12)])
+    await kit.controls.limit(tasks_per_second=24)
+
+    answers = [(await kit.queue.claim("w1", 100)).tasks for _ in range(2)]
+
+    assert all(sum(len(task.definition.parameters) for task in tasks) <= 5_000_000 for tasks in answers)
+    assert all(answers)
+    assert len({task.task_id for tasks in answers for task in tasks}) == 24
+    await kit.assert_sound()

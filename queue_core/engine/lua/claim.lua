@@ -74,10 +74,17 @@ local function assign(task_id, task, number)
   return move(task_id, task, 'assigned', 'claimed', visible_text)
 end
 
+local function definitions_of(ids)
+  if bytes_left == math.huge then return redis.call('HMGET', definitions_key, unpack(ids)) end
+  local definitions = {}
+  for number, task_id in ipairs(ids) do definitions[number] = definition_of[task_id] end
+  return definitions
+end
+
 local function assign_all(ids)
   if #ids == 0 then return end
   fetch_tasks(ids)
-  local definitions, packed = redis.call('HMGET', definitions_key, unpack(ids)), {}
+  local definitions, packed = definitions_of(ids), {}
   for number, task_id in ipairs(ids) do
     local task = tasks[task_id]
     if task and task.state == 'queued' and definitions[number] then

@@ -4,11 +4,15 @@
 --
 -- @key   queue  zset
 -- @key   heads  zset
+-- @key   definitions  hash
 -- @use   band, serving, limits, trials
 local PAGE = 64
 local frontier, page_start, page_bound, lane_map = {}, nil, nil, nil
 local changed_heads, empty_lanes, allowances, held_until = {}, {}, {}, math.huge
 local rank_limit, may_spend = math.huge, true
+-- How much one answer may hold: a larger one would keep everybody else waiting. A few tasks are never too many.
+local MAX_ANSWER_BYTES, FEW_TASKS = 4194304, 4
+local bytes_left, definition_of = math.huge, {}
 
 -- Kept in descending order, so that the best is the last and comes off without shifting the rest.
 local function insert(entry)
@@ -89,9 +93,14 @@ local function take_run(entry, taken, wanted)
   local limit, before = math.min(next_bound(), rank_limit), #taken
   while #taken < wanted do
     if not look(entry, wanted - #taken) then return #taken - before, false end
-    if entry.bound > limit then break end
-    taken[#taken + 1] = entry.items[entry.at]
+    if entry.bound > limit or bytes_left <= 0 then break end
+    local task_id = entry.items[entry.at]
+    taken[#taken + 1] = task_id
     entry.at = entry.at + 2
+    if bytes_left < math.huge then
+      definition_of[task_id] = redis.call('HGET', definitions_key, task_id)
+      bytes_left = bytes_left - #(definition_of[task_id] or '')
+    end
   end
   return #taken - before, true
 end
@@ -126,10 +135,11 @@ end
 local function take_best(profile, wanted)
   local taken = {}
   open_frontier(profile)
+  if may_spend and wanted > FEW_TASKS then bytes_left = MAX_ANSWER_BYTES end
   local entry = best_entry()
   while entry and entry.bound <= rank_limit do
     take_from(entry, taken, wanted)
-    entry = #taken < wanted and best_entry() or nil
+    entry = #taken < wanted and bytes_left > 0 and best_entry() or nil
   end
   return taken, held_until < math.huge and held_until or nil
 end
