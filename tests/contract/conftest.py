@@ -17,6 +17,7 @@ PARTITIONED = {
     )
 }
 LEFT_OUT = {
+    "test_claim_of_large_tasks_hands_out_a_few_megabytes_and_the_rest_to_whoever_asks_again": "each gives so much",
     "test_claim_held_back_by_a_rate_says_when_it_refills": "the ledger lets out before the partition claims",
     "test_claim_assigns_the_task_and_hides_it_for_the_assignment_timeout": "a claim speaks of several instants",
     "test_sweep_moves_a_bounded_number_a_script": "speaks to one partition's script",
