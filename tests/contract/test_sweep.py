@@ -250,3 +250,16 @@ async def test_sweep_forgets_dead_workers_after_an_hour(kit: Kit) -> None:
 
     assert (await kit.insight.stats()).workers.dead == 0
     assert await task_content(kit) == {}
+
+
+async def test_timeouts_of_one_sweep_come_back_earlier_and_later_than_their_base_delay(kit: Kit) -> None:
+    await kit.worker(capacity=200)
+    started = await started_count(kit, 100, timeout_ms=1_000)
+    await kit.clock.advance(2_000)
+
+    await kit.queue.sweep()
+
+    tasks = [await kit.read(each.task_id) for each in started]
+    delays = [(task.visible_at_ms or 0) - task.state_since_ms for task in tasks]
+    assert min(delays) < 9_500
+    assert max(delays) > 10_500
