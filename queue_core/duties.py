@@ -55,7 +55,8 @@ class Duty:
         self._good_at = clock()
         self._has_succeeded = False
         self._failing_since: float | None = None
-        self._error = ""
+        self.error = ""
+        """Why it fails just now."""
         self._is_waiting = False
         self._pause = FIRST_PAUSE_SECONDS
         self._told = Repeats(TELL_AGAIN_SECONDS, clock)
@@ -66,21 +67,21 @@ class Duty:
         self._has_succeeded = True
         if self._failing_since is not None:
             log.info("duty recovered", duty=self.name, after_seconds=round(self._good_at - self._failing_since, 1))
-            self._failing_since, self._error, self._pause = None, "", FIRST_PAUSE_SECONDS
+            self._failing_since, self.error, self._pause = None, "", FIRST_PAUSE_SECONDS
             self._told.forget()
 
     def failed(self, error: Exception) -> None:
         """Also for a part of it, where it goes on with the rest."""
         if self._failing_since is None:
             self._failing_since = self._clock()
-        self._error = str(error) or type(error).__name__
+        self.error = str(error) or type(error).__name__
         if self._told.is_news(f"{type(error).__name__} {getattr(error, 'code', '')}"):
             # Of a server that is away everything is known; else it matters where it happened.
             is_plain = isinstance(error, Unavailable) and not isinstance(error, StoreRefused | HistoryRefused)
             if is_plain:
-                log.warning("duty failed", duty=self.name, error=self._error)
+                log.warning("duty failed", duty=self.name, error=self.error)
             else:
-                log.error("duty failed", duty=self.name, error=self._error, exc_info=error)
+                log.error("duty failed", duty=self.name, error=self.error, exc_info=error)
 
     @contextlib.contextmanager
     def waiting(self) -> Generator[None]:
@@ -111,7 +112,7 @@ class Duty:
 
     @property
     def stale(self) -> Stale | None:
-        return Stale(self.name, round(self.last_success_age, 1), self._error) if self.is_stale else None
+        return Stale(self.name, round(self.last_success_age, 1), self.error) if self.is_stale else None
 
 
 Work = Callable[[Duty], Awaitable[None]]
@@ -195,7 +196,7 @@ class Duties:
 
     def error_of(self, name: str) -> str:
         """Why a duty fails just now; empty where it does not."""
-        return next((duty.stale.error for duty in self._all if duty.name == name and duty.stale), "")
+        return next((duty.error for duty in self._all if duty.name == name and duty.error), "")
 
     def _worst(self, of: Callable[[Duty], float]) -> dict[Labels, float]:
         found: dict[Labels, float] = {}

@@ -7,6 +7,8 @@ from tideq.api.answers import json_answer
 from tideq.api.calls import PUBLIC, call
 from tideq.api.problems import ServiceClosing
 from tideq.api.service import InjectedService
+from tideq.queue_core.duties import CUSTODY
+from tideq.queue_core.errors import StoreUnavailable, Unavailable
 
 
 @get("/livez", opt=call(PUBLIC, answer=schemas.HealthOut))
@@ -15,13 +17,22 @@ async def livez() -> Response[bytes]:
     return json_answer(schemas.HealthOut(status="alive"))
 
 
-@get("/readyz", opt=call(PUBLIC, answer=schemas.HealthOut, refuses=(ServiceClosing,)))
+@get("/readyz", opt=call(PUBLIC, answer=schemas.ReadyOut, refuses=(ServiceClosing,)))
 async def readyz(service: InjectedService) -> Response[bytes]:
-    """The store answers and is ours, and the service is not stopping."""
+    """The store answers and is ours, and the service is not stopping.
+
+    It is ready with a stale duty too: it takes work, and with every process refusing nobody would.
+    """
     if service.is_closing:
         raise ServiceClosing("draining")
-    await service.engine.insight.stats()
-    return json_answer(schemas.HealthOut(status="ready"))
+    try:
+        await service.engine.insight.stats()
+    except Unavailable as error:
+        if why := service.duties.error_of(CUSTODY):
+            raise StoreUnavailable(f"closed, and waiting: {why}") from error
+        raise
+    stale = tuple(schemas.StaleDutyOut(duty=each.duty, seconds=each.seconds) for each in service.duties.stale)
+    return json_answer(schemas.ReadyOut(status="ready", stale_duties=stale))
 
 
 router = Router("/", route_handlers=[livez, readyz])

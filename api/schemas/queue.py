@@ -124,7 +124,24 @@ class BacklogOut(Answer, kw_only=True):
     backlog: Annotated[Count, about("Both together; by `ready` alone busy workers would be ended.", 128)]
 
 
+class StaleDutyOut(Answer, kw_only=True):
+    """A background duty of this process that is not done; its log says why."""
+
+    duty: Annotated[str, about("Which one: docs/runbook.md says what is missing meanwhile.", "sweep")]
+    seconds: Annotated[float, about("Since it was last done.", 62.5)]
+
+
+class ReadyOut(Answer, kw_only=True):
+    """The process takes work; what it does beside may fail all the same."""
+
+    status: Annotated[str, about("In one word.", "ready", enum=["ready"])]
+    stale_duties: Annotated[
+        tuple[StaleDutyOut, ...],
+        about("Background duties of this process that have not been done for longer than they should."),
+    ]
+
+
 class HealthOut(Answer, kw_only=True):
     """The answer of a probe."""
 
-    status: Annotated[str, about("In one word.", "ready", enum=["alive", "ready"])]
+    status: Annotated[str, about("In one word.", "alive", enum=["alive"])]

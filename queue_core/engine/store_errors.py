@@ -53,7 +53,8 @@ def translated(error: Exception) -> QueueError:
     word = _word(text) if isinstance(error, driver.ResponseError) else ""
     if isinstance(error, driver.OutOfMemoryError) or word == "OOM":
         return StoreFull(OOM_RETRY_AFTER_MS)
-    if isinstance(error, LOGIN):
+    # While it makes a connection the driver wraps it in a lost one.
+    if isinstance(error, LOGIN) or isinstance(error.__cause__, LOGIN):
         return StoreRefused(text, is_login=True)
     if isinstance(error, PASSING) or word in PASSING_WORDS:
         return StoreUnavailable(text, is_untouched=True)

@@ -20,6 +20,7 @@ MAX_SKEW_SECONDS = 5.0
 OLD_SECONDS = 3_600.0
 MANY_DUE = 100
 LONG_OUTBOX = 100_000
+STALE_ADVICE = "look for `duty failed` in its log: it goes on by itself once that is mended"
 NOBODYS_TYPE = "tideq-doctor-asks"
 TRY_UP = "start one with `tideq up`, or say where it is: --url, TIDEQ_URL, `tideq context add`"
 SAY_KEY = "`tideq keys create NAME --role ROLE` makes one; hand it over as --api-key or TIDEQ_API_KEY"
@@ -29,6 +30,16 @@ class Health(msgspec.Struct):
     """By this a TideQ service is known."""
 
     status: Literal["alive"]
+
+
+class StaleDuty(msgspec.Struct):
+    duty: str
+    seconds: float
+
+
+class Readiness(msgspec.Struct):
+    stale_duties: list[StaleDuty] = []
+    """An earlier version names none."""
 
 
 def check_service(client: Client, *, is_expected: bool) -> Iterator[Finding]:
@@ -45,7 +56,7 @@ def check_service(client: Client, *, is_expected: bool) -> Iterator[Finding]:
     yield from check_clock(skew)
     readiness = _check_ready(client)
     yield readiness
-    if readiness.status == "ok":
+    if readiness.status != "fail":
         yield from _check_key(client)
 
 
@@ -75,6 +86,10 @@ def _check_ready(client: Client) -> Finding:
     if not answer.is_success:
         error = refusal(answer.status, answer.body, None)
         return fail("ready", f"it takes no work: {error}", "look at its log, and run the doctor where REDIS_URL is set")
+    stale = msgspec.json.decode(answer.body, type=Readiness).stale_duties
+    if stale:
+        names = ", ".join(f"{each.duty} ({each.seconds:.0f} s)" for each in stale)
+        return warn("ready", f"takes work, and does not do its {names}", STALE_ADVICE)
     return ok("ready", "takes work")
 
 

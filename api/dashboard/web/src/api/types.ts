@@ -8,6 +8,7 @@ export type RecordedTask = Schemas['RecordedTaskOut'];
 export type Transition = Schemas['TransitionOut'];
 export type Tasks = Schemas['TasksOut'];
 export type Stats = Schemas['StatsOut'];
+export type Ready = Schemas['ReadyOut'];
 export type Tide = Schemas['TideOut'];
 export type Lane = Schemas['LaneOut'];
 export type ShownTask = Schemas['ShownTaskOut'];

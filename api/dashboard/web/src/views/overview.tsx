@@ -1,7 +1,7 @@
 // The queue at a glance: numbers, the tide, the last minutes, what went wrong.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { get } from '../api/client';
-import type { Stats, Task, TaskError, Tasks, Trends } from '../api/types';
+import type { Ready, Stats, Task, TaskError, Tasks, Trends } from '../api/types';
 import { useFresh, useNow } from '../hooks';
 import { Link, searchLink, taskLink } from '../router';
 import { mayAdminister, session } from '../session';
@@ -30,6 +30,7 @@ export function Overview() {
         {mayAdminister(who) && <Button onClick={() => setCleaning(true)}>Clean up…</Button>}
       </header>
       <Problem error={stats.error} />
+      <StaleDuties />
       <Tiles stats={stats.data} hour={hour.data} />
       <TideCard />
       <Charts stats={stats.data} />
@@ -45,6 +46,19 @@ export function Overview() {
       {who?.has_history && <Failures />}
       {isCleaning && <CleanUp onClose={() => setCleaning(false)} />}
     </>
+  );
+}
+
+// Where it is not ready at all the numbers cannot be had either, and say so.
+function StaleDuties() {
+  const ready = useFresh(() => get<Ready>('/readyz'), [], { minMs: 10_000, everyMs: 15_000 });
+  const stale = ready.data?.stale_duties ?? [];
+  if (ready.error || !stale.length) return null;
+  const told = stale.map((each) => `${each.duty} (not done for ${duration(each.seconds)})`).join(', ');
+  return (
+    <p class="problem" role="alert">
+      The service takes work, and background duties fail: {told}. Its log says why.
+    </p>
   );
 }
 

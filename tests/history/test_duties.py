@@ -1,0 +1,210 @@
+"""What a process does beside answering survives whatever a store or a database may say, each duty by itself."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from structlog.testing import capture_logs
+
+from tests.history.situations import rows, until
+from tests.kit import Kit
+from tests.stores import StoreUnderTest, free_port
+from tideq.api.app import create_app
+from tideq.api.server import listen, serve
+from tideq.api.service import Service, open_service
+from tideq.api.settings import ServiceSettings
+from tideq.cli.housekeeping import do_everything
+from tideq.persistence.database import Database
+from tideq.persistence.settings import HistorySettings
+from tideq.queue_core.background import running
+from tideq.queue_core.duties import PATIENCE_SECONDS, DutiesEnded
+from tideq.queue_core.engine.clock import StoreClock
+from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.engine.store import connect
+from tideq.queue_core.errors import Unavailable
+from tideq.queue_core.settings import QueueSettings, SettingsError
+
+Change = Callable[[], Awaitable[object]]
+
+
+class Shaky:
+    """A service with all its duties, whose store and database know it by a user and a role of its own."""
+
+    def __init__(self, service: Service, plain: Any, database: Database, role: str, user: str) -> None:
+        self.service = service
+        self.keys = Keys(service.settings.queue.queue_name)
+        self.database, self.plain = database, plain
+        clock = StoreClock(plain, self.keys)
+        self.kit = Kit(service.client, service.settings.queue, self.keys, service.engine, clock)
+        self._role, self._user = role, user
+
+    async def allow(self, *rules: str) -> None:
+        await self.plain.execute_command("ACL", "SETUSER", self._user, *rules)
+
+    async def tell_role(self, change: str) -> None:
+        """For the sessions to come; those that are there end."""
+        role = sql.Identifier(self._role)
+        async with self.database.session() as connection:
+            await connection.execute(sql.SQL(change).format(role=role))  # pyright: ignore[reportArgumentType]
+            await connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", (self._role,)
+            )
+
+    async def is_in_history(self, task_id: str) -> bool:
+        return bool(await rows(self.database, "SELECT FROM tasks WHERE task_id = %s", task_id))
+
+
+@pytest.fixture
+async def shaky(
+    store: StoreUnderTest, migrated: Database, queue_settings: QueueSettings, database_url: str, queue_name: str
+) -> AsyncIterator[Shaky]:
+    if store.name != "valkey":
+        pytest.skip("only a real server knows users")
+    user = role = f"shaky_{queue_name}"
+    plain = connect(store.url)
+    await plain.execute_command("ACL", "SETUSER", user, "on", "nopass", "~*", "&*", "+@all")
+    async with migrated.session() as connection:
+        names = {"role": sql.Identifier(role)}
+        await connection.execute(sql.SQL("CREATE ROLE {role} SUPERUSER LOGIN").format(**names))
+    path = urlsplit(store.url).path
+    settings = ServiceSettings(
+        auth="off",
+        redis_url=f"unix://{user}:any@{path}",
+        queue=queue_settings,
+        history=HistorySettings(database_url=make_conninfo(database_url, user=role)),
+    )
+    try:
+        async with open_service(settings) as service:
+            shaky = Shaky(service, plain, migrated, role, user)
+            async with running(do_everything(service.store, settings, service.duties)):
+                first = await shaky.kit.submit()
+                await until(lambda: shaky.is_in_history(first))
+                yield shaky
+    finally:
+        await plain.execute_command("ACL", "DELUSER", user)
+        await plain.aclose()
+        async with migrated.session() as connection:
+            await connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
+
+
+FAULTS = {
+    "a permission for a command": ("sweep", "journal"),
+    "a permission for some keys": ("sweep", "replication"),
+    "a key of another kind": ("sweep",),
+    "a database that may only be read": ("replication",),
+}
+"""What goes wrong for a while, and some of the duties that it meets."""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_duties_go_on_by_themselves_once_a_fault_is_over(shaky: Shaky, fault: str) -> None:
+    workers = shaky.keys.key("workers")
+    hits, ends = {
+        "a permission for a command": (lambda: shaky.allow("-hkeys", "-hget"), lambda: shaky.allow("+hkeys", "+hget")),
+        "a permission for some keys": (lambda: shaky.allow("resetkeys", "~other*"), lambda: shaky.allow("~*")),
+        "a key of another kind": (
+            lambda: shaky.plain.set(workers, "x"),
+            lambda: shaky.plain.delete(workers),
+        ),
+        "a database that may only be read": (
+            lambda: shaky.tell_role("ALTER ROLE {role} SET default_transaction_read_only = on"),
+            lambda: shaky.tell_role("ALTER ROLE {role} RESET default_transaction_read_only"),
+        ),
+    }[fault]
+
+    with capture_logs() as logs:
+        await hits()
+        with contextlib.suppress(Unavailable):
+            await shaky.kit.submit()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not all(map(shaky.service.duties.error_of, FAULTS[fault])):
+                await asyncio.sleep(0.02)
+        await ends()
+        task_id = await shaky.kit.submit()
+        await until(lambda: shaky.is_in_history(task_id))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while shaky.service.duties.stale or any(map(shaky.service.duties.error_of, FAULTS[fault])):
+                await asyncio.sleep(0.02)
+
+    told = [each["duty"] for each in logs if each["event"] == "duty failed"]
+    assert set(FAULTS[fault]) <= set(told)
+
+
+async def test_a_service_that_starts_without_its_store_waits_and_opens_when_it_is_back(
+    store: StoreUnderTest, queue_settings: QueueSettings, unused_user: str
+) -> None:
+    """It is alive, says what it waits for, and ends at once where the store does not let it in."""
+    plain = connect(store.url)
+    path = urlsplit(store.url).path
+    settings = ServiceSettings(auth="off", redis_url=f"unix://{unused_user}:any@{path}", queue=queue_settings)
+    try:
+        with pytest.raises(SettingsError, match="REDIS_URL"):
+            async with open_service(settings):
+                pass
+
+        await plain.execute_command("ACL", "SETUSER", unused_user, "on", "nopass", "~*", "&*", "+@all", "-evalsha")
+        async with open_service(settings) as service:
+            app: Any = create_app(service)
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://tideq") as http:
+                alive, closed = await http.get("/livez"), await http.get("/readyz")
+                await plain.execute_command("ACL", "SETUSER", unused_user, "+evalsha")
+
+                async def is_ready() -> bool:
+                    return (await http.get("/readyz")).status_code == 200
+
+                await until(is_ready)
+                ready = await http.get("/readyz")
+    finally:
+        await plain.execute_command("ACL", "DELUSER", unused_user)
+        await plain.aclose()
+
+    assert (alive.status_code, closed.status_code) == (200, 503)
+    assert "evalsha" in closed.json()["detail"]
+    assert ready.json() == {"status": "ready", "stale_duties": []}
+
+
+@pytest.fixture
+def unused_user(store: StoreUnderTest, queue_name: str) -> str:
+    if store.name != "valkey":
+        pytest.skip("only a real server knows users")
+    return f"waits_{queue_name}"
+
+
+async def test_a_database_url_that_cannot_be_read_ends_the_start_without_its_password(
+    store: StoreUnderTest, queue_settings: QueueSettings
+) -> None:
+    history = HistorySettings(database_url="postgresql//tideq:secret@127.0.0.1/tideq")
+    settings = ServiceSettings(auth="off", redis_url=store.url, queue=queue_settings, history=history)
+
+    with pytest.raises(SettingsError) as caught:
+        async with open_service(settings):
+            pass
+
+    assert "DATABASE_URL" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_service_whose_duties_end_for_good_ends_too(
+    store: StoreUnderTest, queue_settings: QueueSettings
+) -> None:
+    settings = ServiceSettings(auth="off", redis_url=store.url, queue=queue_settings, port=free_port())
+    helping: list[asyncio.Task[Any]] = []
+
+    async def beside(_service: Service) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        helping.append(task)
+        await asyncio.Event().wait()
+
+    def cancel(_address: str) -> None:
+        asyncio.get_running_loop().call_later(0.1, lambda: helping[0].cancel())
+
+    with pytest.raises(DutiesEnded):
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await serve(settings, cancel, beside, listen("127.0.0.1", settings.port))
