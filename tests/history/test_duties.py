@@ -156,7 +156,8 @@ async def test_a_service_that_starts_without_its_store_waits_and_opens_when_it_i
                 await plain.execute_command("ACL", "SETUSER", unused_user, "+evalsha")
 
                 async def is_ready() -> bool:
-                    return (await http.get("/readyz")).status_code == 200
+                    answer = await http.get("/readyz")
+                    return answer.status_code == 200 and not answer.json()["stale_duties"]
 
                 await until(is_ready)
                 ready = await http.get("/readyz")
