@@ -9,6 +9,7 @@ from tideq.queue_core.engine.fleet import Fleet
 from tideq.queue_core.engine.insight import Insight
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.partitions.attempts import PartitionedAttempts
+from tideq.queue_core.engine.partitions.circuits import Circuits
 from tideq.queue_core.engine.partitions.claiming import Claiming
 from tideq.queue_core.engine.partitions.controls import PartitionedControls
 from tideq.queue_core.engine.partitions.fleet import PartitionedFleet
@@ -80,7 +81,8 @@ def _joined(members: tuple[Engine, ...], settings: QueueSettings) -> Engine:
     sampling = Sampling(settings.leases.heartbeat_timeout_ms / 6_000)
     controls = PartitionedControls([each.controls for each in members])
     ledger = Ledger(scripts)
-    claiming = Claiming(queues, health, membership, sampling, ledger)
+    circuits = Circuits(queues, health, settings.circuit)
+    claiming = Claiming(queues, health, membership, sampling, ledger, circuits)
     return Engine(
         scripts=scripts,
         keys=members[0].keys,

@@ -32,7 +32,7 @@ class Head(NamedTuple):
     rank: int
     task_id: str
     task_type: str = ""
-    """Told where pauses or limits are in force."""
+    """Told where pauses, limits or circuits are in force."""
 
 
 class Use(NamedTuple):
@@ -45,6 +45,19 @@ class Use(NamedTuple):
     running: int
     taken: int
     refunded: int
+
+
+class Standing(NamedTuple):
+    """How one partition has one of the worker's circuits, as `standing.lua` tells it."""
+
+    task_type: str
+    kind: str
+    """`open`, `trial`, or `failing` where a task of the type failed lately."""
+    amount: int
+    """Until when it is open; how many trials ended well."""
+    held: int
+    good: int
+    bad: int
 
 
 class Peek(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +74,7 @@ class Peek(msgspec.Struct, frozen=True, kw_only=True):
     """How many tasks of that answer are still assigned under its lease."""
     heads: tuple[Head, ...]
     uses: tuple[Use, ...] = ()
+    standings: tuple[Standing, ...] = ()
 
 
 def make_poll(
@@ -88,3 +102,8 @@ def parse_head(written: str) -> Head:
 def parse_use(written: str) -> Use:
     scope, rate, most, *counts = written.split(" ")
     return Use(scope, rate, most, *map(int, counts))
+
+
+def parse_standing(written: str) -> Standing:
+    task_type, kind, *counts = written.split(" ")
+    return Standing(task_type, kind, *map(int, counts))

@@ -14,7 +14,7 @@ from tideq.queue_core.circuits import parse_circuits
 from tideq.queue_core.engine.checks import check_batch
 from tideq.queue_core.engine.clock import settled_time
 from tideq.queue_core.engine.gathering import Gathering
-from tideq.queue_core.engine.polls import Peek, Poll, Use, make_poll, parse_head, parse_use
+from tideq.queue_core.engine.polls import Peek, Poll, Use, make_poll, parse_head, parse_standing, parse_use
 from tideq.queue_core.engine.record import NAMES, without_number
 from tideq.queue_core.engine.replies import Outcome, accepted, instant, number, outcomes, text
 from tideq.queue_core.engine.scripts import Scripts
@@ -194,7 +194,7 @@ class Queue:
             left=left,
             circuit_shares=poll.circuit_shares,
         )
-        now, again, state, serves, stops, answer, live, heads, uses = accepted(reply)
+        now, again, state, serves, stops, answer, live, heads, uses, standings = accepted(reply)
         return Peek(
             now_ms=number(now),
             retry_at_ms=instant(again),
@@ -205,12 +205,23 @@ class Queue:
             live_count=number(live),
             heads=tuple(parse_head(text(head)) for head in heads),
             uses=tuple(parse_use(text(use)) for use in uses),
+            standings=tuple(parse_standing(text(each)) for each in standings),
         )
 
     async def usage(self) -> tuple[int, tuple[Use, ...]]:
         """This instant, and how much of each limit is in use here."""
         now, uses = accepted(await self._scripts.call("usage"))
         return number(now), tuple(parse_use(text(use)) for use in uses)
+
+    async def results(self, worker_id: str, task_types: Sequence[str]) -> list[tuple[int, int]]:
+        """How many of the worker's latest results of each type here were good, and how many bad."""
+        counts = list(map(number, accepted(await self._scripts.call("results", worker_id=worker_id, rows=task_types))))
+        return list(zip(counts[::2], counts[1::2], strict=True))
+
+    async def decide(self, worker_id: str, decisions: Sequence[tuple[str, str, int]], *, counts: bool) -> None:
+        """Open or close circuits of a worker here; `counts` where this partition's statistics tell of it."""
+        rows = _flat(decisions)
+        accepted(await self._scripts.call("decide", worker_id=worker_id, counts=int(counts), rows=rows))
 
     async def known(self, rows: Sequence[tuple[str, str]]) -> list[bool]:
         """Which of these, each the name of an idempotency key or an id or both, stand for a task already."""

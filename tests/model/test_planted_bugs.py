@@ -85,7 +85,7 @@ MISTAKES = {
     "a pause is ignored": Mistake(("claim",), "then return 0, resume_at end", "then end"),
     "an open circuit is ignored": Mistake(("claim",), "bars_any = next(bars) ~= nil", "bars_any = false"),
     "a circuit never closes": Mistake(("complete",), "return not is_passed and", "return true and"),
-    "a trial has no end": Mistake(("claim",), " - held_in(scope)", ""),
+    "a trial has no end": Mistake(("claim",), " - held_in(barred_worker, scope)", ""),
     "a broken type holds back the others": Mistake(
         ("claim",), "local bar = bars[lane_type(lane)]", "local _, bar = next(bars)"
     ),

@@ -14,7 +14,7 @@
 -- @arg   capabilities          text  what the worker has just now; '*' for what it declared
 -- @arg   left                  text  what limits have left as far as it is known: `scope=count scope=count`
 -- @reply OK UNKNOWN_WORKER
--- @use   recover, frontier, may_take, given, next_instant, commit, stops, usage
+-- @use   recover, frontier, may_take, given, next_instant, commit, stops, usage, standing
 local RECOVER_LIMIT = 50
 local worker = redis.call('HMGET', worker_keys .. worker_id, 'state', 'profile', 'circuits')
 if not worker[1] or worker[1] == 'dead' then return {'UNKNOWN_WORKER', worker_id} end
@@ -42,7 +42,7 @@ local function heads_of(ids)
   for i, task_id in ipairs(ids) do
     found[i] = string.format('%.0f', tonumber(scores[i]) % BAND_WIDTH) .. ' ' .. task_id
   end
-  if controls().any then
+  if controls().any or bars_any then
     for i in ipairs(ids) do found[i] = found[i] .. ' ' .. lane_type(math.ceil(-tonumber(scores[i]) / BAND_WIDTH) - 1) end
   end
   return found
@@ -60,4 +60,5 @@ if allowed > 0 then
 end
 if #ids == 0 then expect_wakes() end
 commit()
-return {'OK', now, next_instant(again_at), worker[1], serves, stops_of(worker_id), answer, live, heads_of(ids), usages()}
+return {'OK', now, next_instant(again_at), worker[1], serves, stops_of(worker_id), answer, live, heads_of(ids), usages(),
+  standings(worker_id, judged[worker_id] or worker[3])}

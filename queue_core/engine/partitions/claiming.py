@@ -15,7 +15,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from tideq.queue_core.circuits import HeldBack
 from tideq.queue_core.engine.controls import WHOLE_QUEUE
+from tideq.queue_core.engine.partitions.circuits import CLOSED, Circuits, Verdict
 from tideq.queue_core.engine.partitions.heads import Found, Share, best_of, depth_for, scopes_of, shares, within
 from tideq.queue_core.engine.partitions.health import Health
 from tideq.queue_core.engine.partitions.ledger import PERMIT_MS, Grant, Ledger, Uses, written
@@ -38,17 +40,25 @@ class Taken(NamedTuple):
     now_ms: int
     refills_in_ms: int | None = None
     """When a limit may let out more, where it held something back."""
+    held_back: tuple[HeldBack, ...] = ()
 
 
 class Claiming:
     def __init__(
-        self, parts: Sequence[Queue], health: Health, membership: Membership, sampling: Sampling, ledger: Ledger
+        self,
+        parts: Sequence[Queue],
+        health: Health,
+        membership: Membership,
+        sampling: Sampling,
+        ledger: Ledger,
+        circuits: Circuits,
     ) -> None:
         self._parts = parts
         self._health = health
         self._membership = membership
         self._sampling = sampling
         self._ledger = ledger
+        self._circuits = circuits
         self._last_uses: dict[int, tuple[Use, ...]] = {}
         """By partition. One that is away goes on running what it ran."""
 
@@ -84,16 +94,18 @@ class Claiming:
 
     async def _take(self, poll: Poll, peeks: dict[int, Peek], wanted: int, answer: int) -> Taken:
         tasks: list[ClaimedTask] = []
-        is_repeat, now_ms, grant = False, 0, NO_LIMITS
+        is_repeat, now_ms, grant, verdict = False, 0, NO_LIMITS, CLOSED
         depth = depth_for(wanted, len(self._parts))
         for _ in range(MAX_ROUNDS):
             heads = {partition: peek.heads for partition, peek in peeks.items()}
-            best = best_of(heads, wanted - len(tasks), depth)
+            found = best_of(heads, wanted - len(tasks), depth)
+            verdict = await self._circuits.verdict(poll.worker_id, peeks)
+            best = within(found, verdict.left)
             uses = self._uses(peeks)
             grant = await self._grant(uses, best, peeks) if uses else NO_LIMITS
             allowed = within(best, {scope: permit.granted for scope, permit in grant.permits.items()})
             chosen = shares(allowed)
-            got = await self._claim_shares(poll, peeks, chosen, answer, grant) if chosen else []
+            got = await self._claim_shares(poll, peeks, chosen, answer, grant, verdict) if chosen else []
             if len(got) == len(chosen):
                 await self._redeem(grant, uses, chosen, got)
             tasks += [task for claim in got for task in claim.tasks]
@@ -101,13 +113,14 @@ class Claiming:
             now_ms = max((claim.now_ms for claim in got), default=now_ms)
             is_short = sum(len(claim.tasks) for claim in got) < sum(share.wanted for share in chosen)
             has_more = any(len(found) >= depth for found in heads.values())
-            is_cut = len(allowed) < len(best)
+            is_cut = len(allowed) < len(found)
             if len(tasks) >= wanted or is_repeat or not (is_short or has_more or is_cut):
                 break
-            fresh = await self._peek(poll, wanted, list(peeks), grant.left)
+            looking = msgspec.structs.replace(poll, circuit_shares=verdict.shares())
+            fresh = await self._peek(looking, wanted, list(peeks), grant.left)
             peeks.clear()
             peeks.update(fresh)
-        return Taken(tasks, is_repeat, now_ms, grant.refills_in_ms)
+        return Taken(tasks, is_repeat, now_ms, grant.refills_in_ms, verdict.held_back)
 
     async def _grant(self, uses: Uses, best: Found, peeks: Mapping[int, Peek]) -> Grant:
         """Without a look at partition 0 the ledger is away too."""
@@ -119,7 +132,13 @@ class Claiming:
         return dict(self._last_uses) if any(peek.uses for peek in peeks.values()) else {}
 
     async def _claim_shares(
-        self, poll: Poll, peeks: Mapping[int, Peek], chosen: Sequence[Share], answer: int, grant: Grant
+        self,
+        poll: Poll,
+        peeks: Mapping[int, Peek],
+        chosen: Sequence[Share],
+        answer: int,
+        grant: Grant,
+        verdict: Verdict,
     ) -> list[Claim]:
         by_partition = {share.partition: share for share in chosen}
 
@@ -127,9 +146,8 @@ class Claiming:
             share = by_partition[partition]
             permits = written({scope: share.counts.get(scope, 0) for scope in grant.permits})
             not_after = peeks[partition].now_ms + PERMIT_MS
-            return await self._parts[partition].claim_for(
-                _own(poll, partition), share.wanted, share.max_rank, answer, permits, not_after
-            )
+            own = msgspec.structs.replace(_own(poll, partition), circuit_shares=verdict.shares(share.counts))
+            return await self._parts[partition].claim_for(own, share.wanted, share.max_rank, answer, permits, not_after)
 
         return await self._claims(list(by_partition), take)
 
@@ -154,7 +172,9 @@ class Claiming:
             )
 
         got = await self._claims([each for each, peek in peeks.items() if peek.live_count], again)
-        return Taken([task for claim in got for task in claim.tasks], True, max(claim.now_ms for claim in got))
+        tasks, now_ms = [task for claim in got for task in claim.tasks], max(claim.now_ms for claim in got)
+        verdict = await self._circuits.verdict(poll.worker_id, peeks)
+        return Taken(tasks, True, now_ms, held_back=verdict.held_back)
 
     async def _claims(self, partitions: Sequence[int], call: Callable[[int], Awaitable[Claim]]) -> list[Claim]:
         """What one could not give is left there; tasks it gave without saying so come back when their time is up."""
@@ -184,6 +204,7 @@ def _claim(taken: Taken, peeks: Mapping[int, Peek], answer: int) -> Claim:
     state = next(each for each in ("draining", "unhealthy", "active", *states) if each in states)
     now_ms = max(taken.now_ms, *(peek.now_ms for peek in peeks.values()))
     instants = [peek.retry_at_ms for peek in peeks.values()]
+    instants += [each.until_ms for each in taken.held_back]
     instants.append(None if taken.refills_in_ms is None else now_ms + taken.refills_in_ms)
     stops: dict[Stop, None] = dict.fromkeys(stop for peek in peeks.values() for stop in peek.stops)
     return Claim(
@@ -194,5 +215,6 @@ def _claim(taken: Taken, peeks: Mapping[int, Peek], answer: int) -> Claim:
         stops=tuple(stops),
         worker_state=state,
         profile=next(iter(peeks.values())).profile,
+        held_back=taken.held_back,
         is_repeat=taken.is_repeat,
     )

@@ -14,9 +14,9 @@ local function hold_back(worker, known, shares)
   bars_any = next(bars) ~= nil
 end
 
-local function held_in(scope)
-  if scope == '*' then return redis.call('SCARD', held_keys .. barred_worker) end
-  local ids, count = redis.call('SMEMBERS', held_keys .. barred_worker), 0
+local function held_in(worker, scope)
+  if scope == '*' then return redis.call('SCARD', held_keys .. worker) end
+  local ids, count = redis.call('SMEMBERS', held_keys .. worker), 0
   for first = 1, #ids, SLICE do fetch_tasks({unpack(ids, first, math.min(first + SLICE - 1, #ids))}) end
   for _, task_id in ipairs(ids) do
     if tasks[task_id] and lane_type(tasks[task_id].lane) == scope then count = count + 1 end
@@ -30,7 +30,7 @@ local function trials_left(scope)
   if not bar or bar.kind == 'failing' then return math.huge end
   if bar.kind == 'open' then return 0, bar.amount end
   if bar.kind == 'share' then return bar.amount end
-  return math.max(0, circuit_trials - bar.amount - held_in(scope))
+  return math.max(0, circuit_trials - bar.amount - held_in(barred_worker, scope))
 end
 
 -- Until when nothing of this lane is given, or nil if something may be.

@@ -1,0 +1,120 @@
+"""A worker's circuits count its results wherever in the queue's partitions they fell."""
+
+import pytest
+
+from tests.kit import Kit
+from tideq.queue_core.circuits import HeldBack
+from tideq.queue_core.engine.attempts import Verdict
+from tideq.queue_core.engine.fleet import Member
+from tideq.queue_core.task import ClaimedTask, NewTask
+from tideq.queue_core.task_id import partition_of
+
+OPEN_MS = 60_000
+
+
+@pytest.fixture
+def partitions() -> tuple[int, ...]:
+    return (4,)
+
+
+async def submit_in(kit: Kit, partition: int, task_type: str = "resize") -> None:
+    await kit.engine.parts[partition].queue.submit_many([NewTask(task_type=task_type, max_retries=0)])
+
+
+async def attempts_in(kit: Kit, *partitions: int, verdict: Verdict | None = None, task_type: str = "resize") -> None:
+    """One after the other, each of a task in one of the partitions."""
+    for partition in partitions:
+        await submit_in(kit, partition, task_type)
+        await end(kit, await kit.claimed(), verdict)
+
+
+async def end(kit: Kit, task: ClaimedTask, verdict: Verdict | None = None) -> None:
+    await kit.start(task)
+    await (kit.fail(task, verdict=verdict) if verdict else kit.complete(task))
+
+
+async def given(kit: Kit, wanted: int = 9) -> list[ClaimedTask]:
+    return list((await kit.queue.claim("w1", wanted)).tasks)
+
+
+async def member(kit: Kit) -> Member:
+    return (await kit.fleet.members()).members[0]
+
+
+@pytest.fixture
+async def shut(kit: Kit) -> Kit:
+    await kit.worker("w1", capacity=20)
+    await attempts_in(kit, 0, 1, 2, 3, 0, verdict="retry")
+    assert not await given(kit)
+    return kit
+
+
+async def test_five_failures_open_a_circuit_wherever_they_fell(shut: Kit) -> None:
+    for partition in range(4):
+        await submit_in(shut, partition)
+    await submit_in(shut, 3, "crawl")
+
+    claim = await shut.queue.claim("w1", 9)
+
+    assert [task.definition.task_type for task in claim.tasks] == ["crawl"]
+    assert claim.held_back == (await member(shut)).held_back
+    assert [each.task_type for each in claim.held_back] == ["resize"]
+    stats = await shut.insight.stats()
+    assert (stats.workers.open_circuits, stats.totals["circuits_opened"]) == (1, 1)
+
+
+async def test_a_claim_that_finds_nothing_says_when_the_trial_begins(shut: Kit) -> None:
+    await submit_in(shut, 2)
+
+    claim = await shut.queue.claim("w1", 1)
+
+    assert claim.retry_at_ms is not None
+    assert claim.retry_at_ms <= (claim.held_back[0].until_ms or 0)
+
+
+async def test_good_results_elsewhere_count(kit: Kit) -> None:
+    await kit.worker("w1", capacity=20)
+
+    await attempts_in(kit, *[1] * 6)
+    await attempts_in(kit, *[0] * 6, verdict="retry")
+    await submit_in(kit, 0)
+
+    assert await given(kit), "half of all is not more than half"
+
+
+async def test_three_trials_are_for_all_partitions_together(shut: Kit) -> None:
+    await shut.clock.advance(OPEN_MS)
+    for partition in range(4):
+        await submit_in(shut, partition)
+        await submit_in(shut, partition)
+
+    trials = await given(shut)
+
+    assert len(trials) == 3
+    assert not await given(shut)
+    await end(shut, trials[0])
+    assert not await given(shut), "two in hand and one that ended well"
+
+
+async def test_three_that_end_well_anywhere_close_it_everywhere(shut: Kit) -> None:
+    await shut.clock.advance(OPEN_MS)
+
+    await attempts_in(shut, 1, 2, 3)
+    for partition in range(4):
+        await submit_in(shut, partition)
+
+    assert len({partition_of(task.task_id) for task in await given(shut)}) == 4
+    assert (await member(shut)).held_back == ()
+
+
+async def test_one_bad_trial_opens_it_everywhere_again(shut: Kit) -> None:
+    await shut.clock.advance(OPEN_MS)
+
+    await attempts_in(shut, 1)
+    assert (await shut.queue.claim("w1", 1)).held_back == (HeldBack("resize", None),)
+    await attempts_in(shut, 2, verdict="retry")
+    for partition in range(4):
+        await submit_in(shut, partition)
+
+    assert not await given(shut)
+    assert all([(await part.fleet.members()).members[0].circuit == "open" for part in shut.engine.parts])
