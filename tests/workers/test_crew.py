@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -12,6 +13,8 @@ import pytest
 from tests.workers.scripted import PROBLEMS, Json, Reply, ScriptedService, obliging, problem, scripted_service
 from tests.workers.waiting import until
 from tideq.queue_core.background import running
+from tideq.workers.runtime import http as http_module
+from tideq.workers.runtime import pulse as pulse_module
 from tideq.workers.runtime.claimer import RegistrationRefused
 from tideq.workers.runtime.context import TaskContext
 from tideq.workers.runtime.crew import Crew
@@ -340,3 +343,37 @@ async def test_the_pulse_takes_the_rhythm_it_is_told_and_nothing_stops_it(servic
 
     assert asked >= 5
     assert pulse.failure_count <= 1
+
+
+async def test_a_crew_whose_heartbeat_is_refused_does_not_silence_the_others(service: ScriptedService) -> None:
+    beaten = list[str]()
+
+    def beats() -> list[Beat]:
+        # The first one cannot even be written; the second is heard of all the same.
+        return [Beat("w1", 0, "active", {"load": object()}), Beat("w2", 0, "active", {})]
+
+    pulse = Pulse(service.url, None, beats, lambda: 0.05, lambda name, _: beaten.append(name), lambda _: None)
+    pulse.start()
+    try:
+        await until(lambda: len(beaten) >= 2)
+    finally:
+        pulse.end()
+
+    assert set(beaten) == {"w2"}
+    assert pulse.failure_count >= 2
+
+
+def test_worker_and_client_believe_the_same_authorities(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[bool]()
+
+    def trusting(verify: bool) -> ssl.SSLContext:
+        asked.append(verify)
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    monkeypatch.setattr(pulse_module, "trust", trusting)
+    monkeypatch.setattr(http_module, "trust", trusting)
+
+    Pulse("https://127.0.0.1:1", None, list, lambda: 1.0, lambda _, __: None, lambda _: None)._connect()  # pyright: ignore[reportPrivateUsage]
+    http_module.Http("https://127.0.0.1:1", {})._pool._trust()  # pyright: ignore[reportPrivateUsage]
+
+    assert asked == [True, True]

@@ -20,7 +20,7 @@ def encode(value: Any) -> bytes:
     """Also takes dataclasses, msgspec structs, datetimes, UUIDs. Raises TypeError or ValueError for what JSON lacks."""
     body = _encode(value)
     # msgspec writes NaN and infinities as null. To look for them costs time, and most bodies hold no null.
-    if b"null" in body and _is_lossy(value):
+    if b"null" in body and is_lossy(value):
         raise ValueError("JSON has no number for NaN or infinity")
     return body
 
@@ -43,11 +43,12 @@ def _number(digits: str) -> float | Decimal:
     return number if Decimal(repr(number)) == exact else exact
 
 
-def _is_lossy(value: Any) -> bool:
+def is_lossy(value: Any) -> bool:
+    """Whether it holds a number that JSON has not."""
     if isinstance(value, (float, Decimal)):
         return not math.isfinite(value)
     if isinstance(value, dict):
-        return any(map(_is_lossy, value.values()))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return any(map(is_lossy, value.values()))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if isinstance(value, (list, tuple, set, frozenset)):
-        return any(map(_is_lossy, value))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return isinstance(value, msgspec.Struct) and any(map(_is_lossy, msgspec.structs.astuple(value)))
+        return any(map(is_lossy, value))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return isinstance(value, msgspec.Struct) and any(map(is_lossy, msgspec.structs.astuple(value)))

@@ -6,7 +6,6 @@ bytes each way, with and without uvloop): with ten tasks a request the client wa
 
 import asyncio
 import contextlib
-import ssl
 from collections.abc import Mapping
 
 from tideq.client.http.address import address_of
@@ -14,6 +13,7 @@ from tideq.client.http.answers import Answer
 from tideq.client.http.asynchronous import AsyncPool
 from tideq.client.http.failures import Stale
 from tideq.client.http.timeouts import Timeouts
+from tideq.client.http.trust import trust
 
 CONNECT_SECONDS = 5.0
 MAX_IDLE = 8
@@ -31,7 +31,7 @@ class Http:
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         self._address = address_of(url, headers)
         self._pool = AsyncPool(
-            self._address, ssl.create_default_context, MANY, max_idle=MAX_IDLE, idle_seconds=float("inf")
+            self._address, lambda: trust(verify=True), MANY, max_idle=MAX_IDLE, idle_seconds=float("inf")
         )
 
     async def request(self, method: str, path: str, body: bytes, seconds: float) -> Answer:

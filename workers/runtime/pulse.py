@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 import structlog
 
+from tideq.client.http.trust import trust
 from tideq.workers.runtime.protocol import UNKNOWN_WORKER, Answer, decode_answer, encode, headers, problem_in
 
 TIMEOUT_SECONDS = 10.0
@@ -65,13 +66,20 @@ class Pulse(threading.Thread):
     def _beat(self) -> None:
         """Whatever goes wrong, the next one comes: a worker without a pulse is given up, and all it runs."""
         try:
-            for beat in self._beats():
-                self._send(beat)
-            self.failure_count = 0
+            failures = [error for beat in self._beats() if (error := self._failure_of(beat))]
         except Exception as error:
-            self.failure_count += 1
-            if not self._stop.is_set():
-                log.warning("heartbeat failed", error=f"{type(error).__name__}: {error}", in_a_row=self.failure_count)
+            failures = [error]
+        self.failure_count = self.failure_count + 1 if failures else 0
+        for error in failures if not self._stop.is_set() else ():
+            log.warning("heartbeat failed", error=f"{type(error).__name__}: {error}", in_a_row=self.failure_count)
+
+    def _failure_of(self, beat: Beat) -> Exception | None:
+        """One crew's failure says nothing about the others: each is heard of by itself."""
+        try:
+            self._send(beat)
+        except Exception as error:
+            return error
+        return None
 
     def _send(self, beat: Beat) -> None:
         """A connection each: a heartbeat is rare, and must not meet one that died since."""
@@ -91,5 +99,7 @@ class Pulse(threading.Thread):
         return f"{self._url.path.rstrip('/')}/internal/workers/{worker_id}/heartbeat"
 
     def _connect(self) -> http.client.HTTPConnection:
-        kind = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
-        return kind(self._url.hostname or "", self._url.port, timeout=TIMEOUT_SECONDS)
+        host, port = self._url.hostname or "", self._url.port
+        if self._url.scheme != "https":
+            return http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+        return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_SECONDS, context=trust(verify=True))

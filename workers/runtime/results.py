@@ -4,13 +4,20 @@ from typing import Any
 
 import msgspec
 
+from tideq.client.encoding import is_lossy
 from tideq.workers.runtime.failures import Fail
+
+MAYBE_LOST = b"null"
+"""What the encoder writes for NaN and infinities, for which JSON has no number."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 def encode_result(value: Any) -> bytes:
     try:
-        return _encode(value)
+        body = _encode(value)
+        if MAYBE_LOST in body and is_lossy(value):
+            raise ValueError("JSON has no number for NaN or infinity")
+        return body
     except Exception as error:
         raise Fail(f"the result cannot be written as JSON: {error}", code="INVALID_RESULT") from error
