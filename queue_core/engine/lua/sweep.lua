@@ -71,7 +71,7 @@ local function put_back_readable()
   fetch_tasks(ids)
   for _, task_id in ipairs(ids) do
     local task = load_whole(task_id)
-    local is_live = task and LIVE[task.state] and redis.call('HEXISTS', definitions_key, task_id) == 1
+    local is_live = task and LIVE[task.state] and redis.call('HGET', definitions_key, task_id)
     if is_live then put(task_id, task, 0) end
     if is_live or not task or ENDED[task.state] then
       redis.call('ZREM', unreadable_key, task_id)

@@ -14,7 +14,8 @@
 -- @arg   max_new_lanes  int
 -- @reply LANES_EXHAUSTED TOO_MANY_NEW_LANES
 -- @use   band
-local IDLE_MS, DAY_MS, MAX_RETIRED = 3600000, 86400000, 16384
+local IDLE_MS, DAY_MS = 3600000, 86400000
+local KEPT_MS = 31 * DAY_MS
 local lane_of, opening = {}, {}
 
 local function find_lane(signature)
@@ -71,7 +72,9 @@ end
 local function retire(lane, signature)
   redis.call('HDEL', lanes_key, signature)
   redis.call('ZADD', retired_lanes_key, now, lane .. ' ' .. now_text .. ' ' .. signature)
-  redis.call('ZREMRANGEBYRANK', retired_lanes_key, 0, -MAX_RETIRED - 1)
+  for _, old in ipairs(redis.call('ZRANGEBYSCORE', retired_lanes_key, '-inf', now - KEPT_MS, 'LIMIT', 0, 10)) do
+    redis.call('ZREM', retired_lanes_key, old)
+  end
 end
 
 local function open_lanes()
