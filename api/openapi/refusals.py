@@ -48,6 +48,8 @@ SHOWN: tuple[Exception, ...] = (
     errors.UnknownWorker("resizer-3f9c51d2a7b8"),
     errors.WorkerExists("resizer-3f9c51d2a7b8"),
     errors.StoreReplaced("7"),
+    errors.StoreTooNew("3"),
+    errors.TaskUnreadable(TASK_ID),
     errors.StoreUnavailable("the store does not answer"),
     errors.StoreRefused("this user has no permissions to access one of the keys"),
     errors.HistoryUnavailable("history does not answer"),
