@@ -25,6 +25,8 @@ ADMISSION: tuple[type[Exception], ...] = (
     errors.IdempotencyConflict,
     errors.TooManyNewLanes,
     errors.TooManySubmissions,
+    errors.BatchAboveBurst,
+    errors.KeyPending,
     errors.QueueFull,
     errors.LanesExhausted,
     errors.OutboxFull,

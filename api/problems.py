@@ -118,6 +118,8 @@ STATUSES: dict[type[errors.QueueError], tuple[int, str]] = {
     errors.IdempotencyConflict: (422, "The idempotency key stands for something else"),
     errors.LanesExhausted: (503, "No lane is free"),
     errors.TooManyNewLanes: (429, "Too many new lanes"),
+    errors.BatchAboveBurst: (422, "The batch is larger than the client's burst"),
+    errors.KeyPending: (503, "The idempotency key is being written"),
     errors.QueueFull: (429, "The queue is full"),
     errors.TooManySubmissions: (429, "Too many submissions"),
     errors.OutboxFull: (503, "History is too far behind"),

@@ -135,6 +135,33 @@ class TooManySubmissions(Overloaded):
         self.client_id, self.bucket = client_id, Bucket(*bucket)
 
 
+class BatchAboveBurst(Refused):
+    code = "batch-above-burst"
+
+    def __init__(self, count: int, burst: int) -> None:
+        super().__init__(f"{count} new tasks at once; a client may submit at most {burst} (TIDEQ_CLIENT_BURST)")
+        self.count, self.burst = count, burst
+
+
+class KeyPending(Overloaded):
+    """An idempotency key is in the hands of another submission, which is being written just now."""
+
+    code = "key-pending"
+
+    def __init__(self, name: str, task_id: str, partition: int, is_overdue: int) -> None:
+        super().__init__("a batch with the same idempotency key is being written just now", 1_000)
+        self.name, self.key_task_id, self.partition, self.is_overdue = name, task_id, partition, bool(is_overdue)
+
+
+class NothingNew(Refused):
+    """Of one of several partitions: it was to take nothing new, and something was."""
+
+    code = "nothing-new"
+
+    def __init__(self) -> None:
+        super().__init__("nothing new is taken")
+
+
 class OutboxFull(Overloaded):
     code = "outbox-full"
 

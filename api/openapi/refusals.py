@@ -40,6 +40,8 @@ SHOWN: tuple[Exception, ...] = (
     errors.TooManyNewLanes("shop", 256),
     errors.QueueFull(100_000, 100_000, 5_000),
     errors.TooManySubmissions("shop", 1_000, 500, 10_000, 0, 10_000),
+    errors.BatchAboveBurst(200, 100),
+    errors.KeyPending("5f1c0c7a", TASK_ID, 3, 0),
     errors.OutboxFull(1_000_000, 1_000_000, 5_000),
     errors.StoreFull(5_000),
     errors.TaskNotFound(TASK_ID),

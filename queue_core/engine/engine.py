@@ -87,7 +87,7 @@ def _joined(members: tuple[Engine, ...], settings: QueueSettings) -> Engine:
         scripts=scripts,
         keys=members[0].keys,
         settings=settings,
-        queue=PartitionedQueue(queues, routing, health, claiming, controls, scripts, settings),
+        queue=PartitionedQueue(queues, routing, health, claiming, controls, ledger, scripts, settings),
         attempts=PartitionedAttempts([each.attempts for each in members], routing, health, scripts, settings),
         fleet=PartitionedFleet(fleets, health, membership),
         controls=controls,

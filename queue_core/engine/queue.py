@@ -5,7 +5,7 @@ What a lease holder may say is in `attempts.py`; workers are in `fleet.py`.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import structlog
@@ -51,6 +51,16 @@ class KeptTask(msgspec.Struct, frozen=True):
     definition: bytes
 
 
+Admission = Literal["", "known", "counted"]
+"""Of one of several partitions: take only what is known, or count what is new because the depth is near a limit."""
+
+
+class Written(NamedTuple):
+    submitted: list[Submitted]
+    counted: int | None
+    """How many tasks were ever counted so."""
+
+
 class Queue:
     def __init__(self, scripts: Scripts, settings: QueueSettings, ids: TaskIds | None = None) -> None:
         self._scripts = scripts
@@ -75,10 +85,54 @@ class Queue:
         client_id, prepared, is_one = self._checked(tasks)
         return await self._submit(client_id, prepared, wants_position=wants_position, is_one=is_one)
 
-    async def rehearse(self, tasks: Sequence[NewTask]) -> None:
-        """Raises what submitting these would be refused for, and submits nothing."""
+    async def submit_here(
+        self, tasks: Sequence[NewTask], *, wants_position: bool = False, admission: Admission = ""
+    ) -> Written:
+        """The same as one of several partitions."""
         client_id, prepared, is_one = self._checked(tasks)
-        await self._submit(client_id, prepared, is_one=is_one, is_rehearsal=True)
+        return await self._write(client_id, prepared, wants_position=wants_position, is_one=is_one, admission=admission)
+
+    def prepare(self, tasks: Sequence[NewTask]) -> list[Prepared]:
+        """Checked, and with ids of this partition."""
+        return self._submissions.prepare(tasks)
+
+    async def submit_prepared(
+        self,
+        client_id: str,
+        prepared: Sequence[Prepared],
+        *,
+        wants_position: bool,
+        admission: Admission,
+        not_after: int,
+    ) -> Written:
+        """Tasks whose keys were taken in other partitions, until this instant."""
+        return await self._write(
+            client_id, prepared, wants_position=wants_position, admission=admission, not_after=not_after
+        )
+
+    async def point(self, partition: int, rows: Sequence[tuple[str, str]]) -> tuple[int, list[str]]:
+        """Take these keys (an id, and a key's name and fingerprint) for a batch that will be written elsewhere.
+
+        Returns this instant, and of each row the task the key stands for already, or nothing.
+        """
+        now, *told = accepted(await self._scripts.call("point", partition=partition, rows=_flat(rows)))
+        return number(now), [text(each) for each in told]
+
+    async def confirm(self, rows: Sequence[tuple[str, str]], *, is_written: bool) -> None:
+        """What became of such a batch, by id and key's name."""
+        accepted(await self._scripts.call("confirm", is_written=int(is_written), rows=_flat(rows)))
+
+    async def spend(self, client_id: str, count: int, rate: float, burst: int) -> Bucket:
+        """So many submissions of a client, or with a negative count so many fewer."""
+        reply = await self._scripts.call(
+            "spend", client_id=client_id, count=count, client_rate=rate, client_burst=burst
+        )
+        return Bucket(*map(number, accepted(reply)[1]))
+
+    async def depth(self) -> tuple[int, int, int]:
+        """This instant, how many wait here, and how many were ever counted in as the depth was near a limit."""
+        now, queued, taken = accepted(await self._scripts.call("depth"))
+        return number(now), number(queued), number(taken)
 
     def _checked(self, tasks: Sequence[NewTask]) -> tuple[str, list[Prepared], bool]:
         """Whose they are, as the script takes them, and whether one key stands for all of them."""
@@ -96,24 +150,37 @@ class Queue:
         *,
         wants_position: bool = True,
         is_one: bool = False,
-        is_rehearsal: bool = False,
     ) -> list[Submitted]:
+        return (await self._write(client_id, prepared, wants_position=wants_position, is_one=is_one)).submitted
+
+    async def _write(
+        self,
+        client_id: str,
+        prepared: Sequence[Prepared],
+        *,
+        wants_position: bool,
+        is_one: bool = False,
+        admission: Admission = "",
+        not_after: int | None = None,
+    ) -> Written:
         batch = in_rows(prepared)
         reply = await self._scripts.call(
             "submit",
             client_id=client_id,
             is_listed=int(client_id in self._settings.admission.listed_clients),
             wants_position=int(wants_position),
-            is_rehearsal=int(is_rehearsal),
+            admission=admission,
+            not_after="" if not_after is None else not_after,
             has_own_ids=int(batch.has_own_ids),
             is_one=int(is_one),
             kinds=batch.kinds,
             rows=batch.rows,
         )
-        now, held, *told = accepted(reply)
+        now, held, counted, *told = accepted(reply)
         bucket = Bucket(*map(number, held)) if held else None
         submitted = _submitted(prepared, batch, told, number(now), bucket)
-        return _all_of(submitted) if is_one and not is_rehearsal and not submitted[-1].is_new else submitted
+        all_known = is_one and not submitted[-1].is_new
+        return Written(_all_of(submitted) if all_known else submitted, instant(counted))
 
     async def claim(
         self,

@@ -41,6 +41,10 @@ def _unreadable_kind(line: str) -> errors.InvalidTask:
     return errors.InvalidTask("priority", f"{line!r} is no kind of task: a priority must be a name, its numbers whole")
 
 
+def _too_late() -> errors.StoreUnavailable:
+    return errors.StoreUnavailable("the submission came too late for the keys it had taken", is_untouched=True)
+
+
 REFUSALS = {
     "EPOCH_MISMATCH": Refusal(errors.StoreReplaced, (text,)),
     "NEWER_FORMAT": Refusal(errors.StoreTooNew, (text,)),
@@ -49,6 +53,10 @@ REFUSALS = {
     "RANK_OUT_OF_RANGE": Refusal(errors.RankOutOfRange, (text, number)),
     "QUEUE_FULL": Refusal(errors.QueueFull, (number, number, number)),
     "TOO_MANY_SUBMISSIONS": Refusal(errors.TooManySubmissions, (text, number, number, number, number, number)),
+    "BATCH_ABOVE_BURST": Refusal(errors.BatchAboveBurst, (number, number)),
+    "KEY_PENDING": Refusal(errors.KeyPending, (text, text, number, number)),
+    "NOTHING_NEW": Refusal(errors.NothingNew, ()),
+    "TOO_LATE": Refusal(_too_late, ()),
     "OUTBOX_FULL": Refusal(errors.OutboxFull, (number, number, number)),
     "STORE_FULL": Refusal(errors.StoreFull, (number,)),
     "LANES_EXHAUSTED": Refusal(errors.LanesExhausted, (text,)),

@@ -135,6 +135,10 @@ class Submissions:
             backoff=_backoff(task),
         )
 
+    def urgency_of(self, priority: str | None) -> int:
+        """Which depth limits bind tasks of this level: see `_urgency`."""
+        return self._urgency(self.level(priority or self._settings.default_priority))
+
     def level(self, priority: str) -> Priority:
         if priority not in self._settings.priorities:
             raise UnknownPriority(priority, tuple(self._settings.priorities))

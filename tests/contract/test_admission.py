@@ -5,8 +5,9 @@ import pytest
 
 from tests.contract.situations import submit_count
 from tests.kit import Kit
-from tideq.queue_core.errors import OutboxFull, QueueFull, StoreFull, TooManySubmissions
+from tideq.queue_core.errors import BatchAboveBurst, OutboxFull, Overloaded, QueueFull, StoreFull, TooManySubmissions
 from tideq.queue_core.settings import DEFAULT_PRIORITIES, Admission, Priority, QueueSettings
+from tideq.queue_core.task import NewTask
 
 EXPRESS = Priority(offset_ms=50_000_000, max_retries=1, timeout_ms=1_000)
 """Above the default level and below the most urgent one."""
@@ -135,10 +136,20 @@ class TestClientRate:
     async def test_submit_of_a_batch_larger_than_the_bucket_takes_none(self, kit: Kit) -> None:
         before = await kit.dump()
 
-        with pytest.raises(TooManySubmissions):
+        with pytest.raises(BatchAboveBurst, match="4 new tasks at once; a client may submit at most 3") as refusal:
             await submit_count(kit, 4)
 
+        assert not isinstance(refusal.value, Overloaded), "to try again would be refused for ever"
         assert await kit.dump() == before
+
+    async def test_submit_of_a_known_batch_larger_than_the_bucket_is_answered(self, kit: Kit) -> None:
+        """What is known costs nothing, however small the bucket has become."""
+        for number in range(3):
+            await kit.submit(idempotency_key=str(number))
+
+        tasks = [NewTask(task_type="resize", idempotency_key=str(number % 3)) for number in range(6)]
+
+        assert not any(answer.is_new for answer in await kit.queue.submit_many(tasks))
 
 
 class TestOutbox:

@@ -276,6 +276,18 @@ async def test_most_at_once_of_one_type_is_shared_by_all_its_lanes(kit: Kit) -> 
     assert (types.count("resize"), types.count("crop")) == (3, 5)
 
 
+async def test_most_at_once_counts_what_runs_in_other_lanes_of_the_type(kit: Kit) -> None:
+    await kit.worker(capabilities=("gpu",))
+    await submit_count(kit, 2, required_capabilities=("gpu",))
+    assert len(await claimed_ids(kit)) == 2
+    await submit_count(kit, 5)
+
+    await kit.controls.limit("resize", max_executing=3)
+
+    assert len(await claimed_ids(kit)) == 1
+    assert await claimed_ids(kit) == []
+
+
 async def test_most_at_once_of_zero_hands_out_nothing(kit: Kit) -> None:
     await kit.submit()
     await kit.worker()

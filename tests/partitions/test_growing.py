@@ -145,13 +145,25 @@ async def test_a_batch_that_shares_a_key_lies_in_one_partition(client: Any, queu
     assert (await large.insight.stats()).total_depth == 40
 
 
-async def test_an_id_that_lies_elsewhere_than_its_key_is_refused(client: Any, queue_name: str) -> None:
+async def test_an_id_may_lie_elsewhere_than_its_key(client: Any, queue_name: str) -> None:
     kit = await grown(client, queue_name, 8)
-    home = partition_of(await kit.submit(idempotency_key="0"))
-    for partition in set(range(8)) - {home}:
-        with pytest.raises(InvalidTask, match="task_id: lies"):
-            await kit.submit(idempotency_key="0", task_id=TaskIds(partition).new())
-    assert partition_of(await kit.submit(idempotency_key="0", task_id=TaskIds(home).new())) == home
+    chosen = {str(partition): TaskIds(partition).new() for partition in range(8)}
+
+    first = {key: await kit.submit(idempotency_key=key, task_id=task_id) for key, task_id in chosen.items()}
+
+    assert first == chosen
+    assert {key: await kit.submit(idempotency_key=key) for key in chosen} == chosen
+
+
+async def test_a_batch_whose_chosen_ids_lie_in_several_partitions_is_refused(client: Any, queue_name: str) -> None:
+    kit = await grown(client, queue_name, 8)
+    before = await kit.dump()
+
+    with pytest.raises(InvalidTask, match="task_id: lies") as refusal:
+        await kit.queue.submit_many([NewTask(task_type="resize", task_id=TaskIds(each).new()) for each in (3, 3, 4)])
+
+    assert refusal.value.row == 2
+    assert await kit.dump() == before
 
 
 def test_partitions_spread_evenly_whatever_their_number() -> None:

@@ -177,8 +177,8 @@ async def test_a_rate_lets_out_the_same_wherever_the_tasks_lie(kit: Kit) -> None
         taken += len(last.tasks)
 
     due = 100 + (last.now_ms - first.now_ms) / 10
-    assert due * 0.99 - 1 <= taken <= due
-    assert taken >= 1_290
+    assert 0.98 * due <= taken <= due + 5
+    assert taken >= 1_280
 
 
 async def test_a_rate_is_never_passed_by_several_workers(kit: Kit) -> None:

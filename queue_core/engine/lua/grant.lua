@@ -33,8 +33,7 @@ local function add_up(scope, uses)
   local entry, sum, doubt, refunds = entries[scope], 0, 0, 0
   for part, running, taken, refunded in string.gmatch(uses, '(%d+):(%d+):(%d+):(%d+)') do
     refunded = tonumber(refunded)
-    if not entry.parts[part] then changed_entries[scope] = true end
-    local known = part_of(entry, part, refunded)
+    local known = part_of(entry, part)
     if now - known.at < GRANT_MS then doubt = doubt + math.max(known.taken - taken, 0) end
     refunds = refunds + math.max(refunded - known.refunded, 0)
     if refunded ~= known.refunded then changed_entries[scope] = true end

@@ -7,11 +7,12 @@
 -- @row   name     of the idempotency key, or empty
 -- @row   task_id  or empty
 -- @reply OK
+-- @use   keys_of_batches
 local answers = {'OK'}
 for i = 1, row_count do
   local name, task_id = row(i)
-  local expires_at = name ~= '' and string.match(redis.call('GET', idempotency_keys .. name) or '', '(%d+)$')
-  local is_known = expires_at and tonumber(expires_at) > now
+  local key = name ~= '' and read_key(redis.call('GET', idempotency_keys .. name) or '')
+  local is_known = key and not key.is_pending
     or task_id ~= '' and redis.call('HEXISTS', records_key, task_id) == 1
   answers[i + 1] = is_known and 1 or 0
 end

@@ -1,5 +1,6 @@
 -- purge: a terminal task, removed for good
--- History hears of it as an event and removes it there too. Its idempotency key is free again.
+-- History hears of it as an event and removes it there too. Its idempotency key is free again, and told, since it may
+-- stand in another partition too.
 --
 -- @flags allow-oom
 -- @key   dead  zset
@@ -25,7 +26,8 @@ for i = 1, row_count do
     redis.call('DEL', notes_keys .. task_id)
     redis.call('ZREM', dead_key, task_id)
     free_key(task_id, task.idempotency)
-    replies[i + 2] = 'OK'
+    local name = string.match(task.idempotency, '^(%S+) [^*]')
+    replies[i + 2] = name and 'OK ' .. name or 'OK'
   end
 end
 commit()

@@ -13,7 +13,7 @@ local returned = 0
 -- What was known before holds against a later word of less, until no look can be that old: a partition that lost its
 -- store begins at nothing again.
 local function note_taken(entry, part, taken)
-  local known = part_of(entry, part, 0)
+  local known = part_of(entry, part)
   if now - known.at >= GRANT_MS or taken >= known.taken then known.taken, known.at = taken, now end
 end
 

@@ -9,33 +9,34 @@
 -- one's. History hears of all of them in one outbox entry, so whoever knows the last knows every one.
 --
 -- @key   counts   hash
--- @key   buckets  hash
+-- @key   usage    hash
 -- @key   outbox   stream
 -- @key   records  hash
 -- @prefix idempotency  string
 -- @arg   client_id           text
 -- @arg   is_listed           int     whether the depth limits spare this client
 -- @arg   wants_position      int
--- @arg   is_rehearsal        int     whether to tell only what would be refused
+-- @arg   admission           text    of one of several partitions: `known` where the queue takes nothing new, `counted` where
+--                                    its depth is near a limit; else empty
+-- @arg   not_after           text    empty, or the instant from which on keys taken elsewhere may be somebody else's
 -- @arg   has_own_ids         int     whether any id was chosen by the client, and so may be known already
 -- @arg   is_one              int     whether the last row's key stands for all rows
 -- @arg   kinds               text    a line each: signature priority urgency offset_ms max_retries timeout_ms backoff
 -- @arg   soft_depth          int
 -- @arg   high_only_depth     int
 -- @arg   max_depth           int
--- @arg   client_rate         number  submissions a second, 0 for no limit
--- @arg   client_burst        int
 -- @arg   max_outbox_entries  int
 -- @arg   idempotency_ttl_ms  int
 -- @row   task_id
 -- @row   about       its kind's number; if there is more to say, behind it the schedule (empty for now, +milliseconds for
 --                    a delay, else an instant) and idempotency (empty, or the key's name and the fingerprint)
 -- @row   definition
--- @reply OK UNREADABLE_KIND IDEMPOTENCY_CONFLICT RANK_OUT_OF_RANGE QUEUE_FULL TOO_MANY_SUBMISSIONS OUTBOX_FULL STORE_FULL
--- @use   lane_for, move, place, position, commit
+-- @reply OK UNREADABLE_KIND IDEMPOTENCY_CONFLICT RANK_OUT_OF_RANGE QUEUE_FULL OUTBOX_FULL STORE_FULL NOTHING_NEW TOO_LATE
+-- @use   lane_for, move, place, position, commit, keys_of_batches, client_rate
 local RETRY_AFTER_MS = 5000
 local kinds_by_number, known, planned_keys, planned_ids = {}, {}, {}, {}
 local new_count, least_urgent, kind_count = 0, 0, 0
+local pending_key = nil
 
 local KIND = '^(%S+) (%S+) (%d+) (%-?%d+) (%d+) (%d+) ?(%S*)$'
 for line in string.gmatch(kinds .. '\n', '([^\n]*)\n') do
@@ -74,8 +75,12 @@ local function known_task(task_id, idempotency)
   if idempotency ~= '' then
     local name, fingerprint = string.match(idempotency, '^(%S+) (%S+)$')
     local kept = planned_keys[name] or redis.call('GET', idempotency_keys .. name)
-    local known_id, known_print, expires_at = string.match(kept or '', '^(%S+) (%S+) (%d+)$')
-    if known_id and tonumber(expires_at) > now then return known_id, known_print ~= fingerprint end
+    local key = kept and read_key(kept)
+    if key and key.task_id ~= task_id and key.is_pending then
+      pending_key = pending_refusal(name, key)
+      return nil, false
+    end
+    if key and not key.is_pending then return key.task_id, key.fingerprint ~= fingerprint end
     planned_keys[name] = task_id .. ' ' .. fingerprint .. ' ' .. string.format('%.0f', now + idempotency_ttl_ms)
   end
   return id_is_known(task_id) and task_id or nil, false
@@ -94,6 +99,7 @@ for i = 1, row_count do
   local known_id, differs = known_as_one, differs_as_one
   if is_one == 0 then known_id, differs = known_task(task_id, idempotency) end
   if differs then return {'IDEMPOTENCY_CONFLICT', known_id} end
+  if pending_key then return pending_key end
   known[i] = known_id
   if not known_id then
     new_count = new_count + 1
@@ -121,35 +127,16 @@ local function depth_refusal()
   return over(max_depth, -1) or over(high_only_depth, 0) or over(soft_depth, 1) or nil
 end
 
-local interval, client_field = client_rate > 0 and 1000 / client_rate, 'client:' .. client_id
-local spent_until = interval and math.max(tonumber(redis.call('HGET', buckets_key, client_field) or 0), now)
-
--- The client's bucket: its size, how long it takes to fill, what is left, how long until it is full again.
-local function bucket()
-  if not interval then return {} end
-  local left = math.floor(client_burst - (spent_until - now) / interval + 0.001)
-  return {client_burst, math.ceil(client_burst * interval), math.max(left, 0), math.ceil(spent_until - now)}
-end
-
--- A thousandth of a submission is forgiven: instants are rounded when they are kept.
-local function rate_refusal()
-  if not interval then return nil end
-  local wait = spent_until + new_count * interval - now - client_burst * interval
-  if wait > interval / 1000 then return {'TOO_MANY_SUBMISSIONS', client_id, math.ceil(wait), unpack(bucket())} end
-end
-
 if new_count > 0 then
-  local refused = pressure_refusal() or depth_refusal() or rate_refusal() or plan_lanes()
+  if not_after ~= '' and now > tonumber(not_after) then return {'TOO_LATE'} end
+  if admission == 'known' then return {'NOTHING_NEW'} end
+  local refused = pressure_refusal() or depth_refusal() or rate_refusal(new_count) or plan_lanes()
   if refused then return refused end
 end
-if is_rehearsal == 1 then return {'OK', now, {}} end
 
 -- From here on everything is accepted. The reason, submitted, is left empty: it is every waiting task's.
 open_lanes()
-if interval and new_count > 0 then
-  spent_until = spent_until + new_count * interval
-  redis.call('HSET', buckets_key, client_field, string.format('%.3f', spent_until))
-end
+if new_count > 0 then spend_submissions(new_count) end
 
 local function new_task(kind, eligible_ms, idempotency)
   return {
@@ -206,6 +193,7 @@ for _, kind in pairs(kinds_by_number) do
   if kind.model then count_alike(kind.model, kind.repeats) end
 end
 if new_count > 0 then commit() end
+local counted = admission == 'counted' and redis.call('HINCRBY', usage_key, 'taken:#queued', new_count) or ''
 
 -- Of tasks that were made alike the first and the last are looked for. If as many lie between as were made, theirs are
 -- known too; if not, others of the same instant have come between, and each is looked for.
@@ -227,7 +215,7 @@ local function answer(i)
   return i .. '|' .. task_id .. '|' .. rank .. '|' .. (is_hidden and eligible_ms or '') .. '|' .. place
 end
 
-local replies = {'OK', now, bucket()}
+local replies = {'OK', now, bucket(), counted}
 for number, kind in pairs(kinds_by_number) do
   if wants_position == 1 and kind.model then
     local first = place_of_run(kind)

@@ -62,11 +62,14 @@ class Ledger:
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
 
-    async def grant(self, uses: Uses, demands: Mapping[str, int], looked_ms: int) -> Grant:
-        """Permits for as much of the demands as limits allow. `looked_ms` is the ledger's instant of that look."""
+    async def grant(self, uses: Uses, demands: Mapping[str, int], looked_ms: int, *, is_whole: bool = False) -> Grant:
+        """Permits for as much of the demands as limits allow, or of each for all or nothing.
+
+        `looked_ms` is the ledger's instant of the look that `uses` are from.
+        """
         grant_id = secrets.token_hex(8)
         try:
-            permits = await self._ask(uses, demands, looked_ms, grant_id)
+            permits = await self._ask(uses, demands, looked_ms, grant_id, is_whole=is_whole)
         except Unavailable:
             permits = dict.fromkeys(_by_scope(uses), NOTHING)
         return Grant(grant_id if any(each.granted for each in permits.values()) else "", permits)
@@ -85,7 +88,7 @@ class Ledger:
 
     async def look(self, uses: Uses, looked_ms: int) -> dict[str, Permit]:
         """The same without asking for any."""
-        return await self._ask(uses, {}, looked_ms, "")
+        return await self._ask(uses, {}, looked_ms, "", is_whole=False)
 
     async def redeem(
         self, grant: Grant, uses: Uses, used: Mapping[str, int], taken: Mapping[str, Mapping[int, int]]
@@ -100,7 +103,9 @@ class Ledger:
             rows += (scope, next(iter(each.values())).rate, max(unused, 0), takes)
         accepted(await self._scripts.call("redeem", grant_id=grant.grant_id, rows=rows))
 
-    async def _ask(self, uses: Uses, demands: Mapping[str, int], looked_ms: int, grant_id: str) -> dict[str, Permit]:
+    async def _ask(
+        self, uses: Uses, demands: Mapping[str, int], looked_ms: int, grant_id: str, *, is_whole: bool
+    ) -> dict[str, Permit]:
         by_scope = _by_scope(uses)
         rows: list[str] = []
         for scope, each in by_scope.items():
@@ -108,7 +113,7 @@ class Ledger:
             counts = " ".join(f"{at}:{use.running}:{use.taken}:{use.refunded}" for at, use in each.items())
             rows += (scope, first.rate, first.most, counts)
         reply = await self._scripts.call(
-            "grant", grant_id=grant_id, looked_ms=looked_ms, demands=written(demands), is_whole=0, rows=rows
+            "grant", grant_id=grant_id, looked_ms=looked_ms, demands=written(demands), is_whole=int(is_whole), rows=rows
         )
         now, *told = accepted(reply)
         permits: dict[str, Permit] = {}

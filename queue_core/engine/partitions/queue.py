@@ -10,10 +10,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from tideq.queue_core.engine.checks import check_batch
+from tideq.queue_core.engine.partitions.admission import Admissions
 from tideq.queue_core.engine.partitions.attempts import is_missing
 from tideq.queue_core.engine.partitions.claiming import Claiming
 from tideq.queue_core.engine.partitions.controls import PartitionedControls
 from tideq.queue_core.engine.partitions.health import Health
+from tideq.queue_core.engine.partitions.ledger import Ledger
 from tideq.queue_core.engine.partitions.placing import Placing
 from tideq.queue_core.engine.partitions.routing import Routing, seek, spread
 from tideq.queue_core.engine.polls import make_poll
@@ -36,6 +38,7 @@ class PartitionedQueue(Queue):
         health: Health,
         claiming: Claiming,
         controls: PartitionedControls,
+        ledger: Ledger,
         scripts: Scripts,
         settings: QueueSettings,
     ) -> None:
@@ -43,7 +46,10 @@ class PartitionedQueue(Queue):
         self._parts = parts
         self._routing = routing
         self._health = health
-        self._placing = Placing(parts, routing, health)
+        urgency_of = self._submissions.urgency_of
+        self._placing = Placing(
+            parts, routing, health, Admissions(parts, health, ledger, settings.admission, urgency_of)
+        )
         self._claiming = claiming
         self._controls = controls
 
@@ -56,7 +62,7 @@ class PartitionedQueue(Queue):
         return (await self.submit_many([task], wants_position=True))[0]
 
     async def submit_many(self, tasks: Sequence[NewTask], *, wants_position: bool = False) -> list[Submitted]:
-        """All or none, but for keys that belong to several partitions: see `placing.py`."""
+        """All or none."""
         check_batch(tasks)
         if any(task.client_id != tasks[0].client_id for task in tasks):
             raise InvalidTask("client_id", "one submission speaks for one client")
@@ -89,12 +95,31 @@ class PartitionedQueue(Queue):
 
     async def purge_many(self, task_ids: Sequence[str]) -> list[Outcome]:
         check_batch(task_ids)
-        return await self._seek(task_ids, lambda part, some: part.purge_many(some))
+        outcomes = await self._seek(task_ids, lambda part, some: part.purge_many(some))
+        keys = [(outcome.task_id, outcome.details[0]) for outcome in outcomes if outcome.details]
+        await self._forget_keys([(task_id, f"{name} ") for task_id, name in keys])
+        return outcomes
 
     async def forget_many(self, removed: Sequence[tuple[str, str]]) -> None:
         """A key of an id that was put elsewhere once is forgotten there as well."""
         check_batch(removed)
-        rows = [(row, place) for row in removed for place in self._places(row[0])]
+        await self._forget([(row, place) for row in removed for place in self._places(row[0])])
+        await self._forget_keys([row for row in removed if row[1]])
+
+    async def _forget_keys(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Ids and idempotency: a key may point here from the partition it belongs to."""
+        await self._forget(
+            [
+                (row, place)
+                for row in rows
+                for place in self._routing.of_key(row[1].partition(" ")[0])
+                if place != self._routing.of_id(row[0])
+            ]
+        )
+
+    async def _forget(self, rows: Sequence[tuple[tuple[str, str], int]]) -> None:
+        if not rows:
+            return
 
         async def forget(part: Queue, some: list[tuple[str, str]]) -> list[None]:
             await part.forget_many(some)

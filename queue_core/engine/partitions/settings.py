@@ -6,19 +6,18 @@ import msgspec
 
 from tideq.queue_core.settings import QueueSettings
 
+UNLIMITED = 2**53
+
 
 def settings_of(settings: QueueSettings, partition: int) -> QueueSettings:
-    """Depths, the outbox and clients' rates are divided, rounded up.
-
-    Bursts are not: a batch of any size that is allowed goes to one partition.
-    """
+    """The outbox is divided, rounded up. Depths and clients' rates are the whole queue's: see `admission.py`."""
     admission, count = settings.admission, settings.partition_count
     divided = msgspec.structs.replace(
         admission,
-        soft_depth=math.ceil(admission.soft_depth / count),
-        high_only_depth=math.ceil(admission.high_only_depth / count),
-        max_depth=math.ceil(admission.max_depth / count),
+        soft_depth=UNLIMITED,
+        high_only_depth=UNLIMITED,
+        max_depth=UNLIMITED,
         max_outbox_entries=math.ceil(admission.max_outbox_entries / count),
-        client_rate_per_second=admission.client_rate_per_second / count,
+        client_rate_per_second=0,
     )
     return msgspec.structs.replace(settings, partition=partition, partitions=(1,), is_part=True, admission=divided)

@@ -23,8 +23,8 @@ local function load_entries(scopes)
   end
 end
 
-local function part_of(entry, part, refunded)
-  entry.parts[part] = entry.parts[part] or {taken = 0, at = 0, refunded = refunded}
+local function part_of(entry, part)
+  entry.parts[part] = entry.parts[part] or {taken = 0, at = 0, refunded = 0}
   return entry.parts[part]
 end
 

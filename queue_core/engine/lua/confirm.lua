@@ -1,0 +1,23 @@
+-- confirm: pending idempotency keys become keys, because their batch was written, or are free again, because it was not
+-- Only those that are still pending for the task they were taken for.
+--
+-- @flags allow-oom
+-- @prefix idempotency  string
+-- @arg   is_written  int
+-- @row   task_id
+-- @row   name
+-- @reply OK
+-- @use   keys_of_batches
+for i = 1, row_count do
+  local task_id, name = row(i)
+  local key = read_key(redis.call('GET', idempotency_keys .. name) or '')
+  if key and key.is_pending and key.task_id == task_id then
+    if is_written == 1 then
+      local text = key.task_id .. ' ' .. key.fingerprint .. ' ' .. key.expires_at
+      redis.call('SET', idempotency_keys .. name, text, 'KEEPTTL')
+    else
+      redis.call('DEL', idempotency_keys .. name)
+    end
+  end
+end
+return {'OK'}

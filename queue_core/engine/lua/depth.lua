@@ -1,0 +1,7 @@
+-- depth: how many tasks wait here, and how many were ever submitted while the queue's depth was near a limit
+--
+-- @flags no-writes
+-- @key   counts  hash
+-- @key   usage   hash
+-- @reply OK
+return {'OK', now, redis.call('HGET', counts_key, 'queued') or 0, redis.call('HGET', usage_key, 'taken:#queued') or 0}

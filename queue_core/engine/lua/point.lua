@@ -1,0 +1,30 @@
+-- point: idempotency keys taken for a batch that will be written to one partition
+-- All rows or none. What is known already, or stands in the batch before, is told; all others are pending from here on.
+--
+-- @prefix idempotency  string
+-- @arg   partition           int  where the batch will be written
+-- @arg   idempotency_ttl_ms  int
+-- @row   task_id
+-- @row   key  name and fingerprint
+-- @reply OK IDEMPOTENCY_CONFLICT
+-- @use   keys_of_batches, commit
+local PENDING_MS = 10000
+local replies, planned, texts = {'OK', now}, {}, {}
+local expiry = string.format('%.0f pending %d %.0f', now + idempotency_ttl_ms, partition, now + PENDING_MS)
+
+for i = 1, row_count do
+  local task_id, key = row(i)
+  local name, fingerprint = string.match(key, '^(%S+) (%S+)$')
+  local kept = redis.call('GET', idempotency_keys .. name)
+  local known = planned[name] or kept and read_key(kept)
+  if known and known.is_pending then return pending_refusal(name, known) end
+  if known and known.fingerprint ~= fingerprint then return {'IDEMPOTENCY_CONFLICT', known.task_id} end
+  replies[i + 2] = known and known.task_id or ''
+  if not known then
+    planned[name] = {task_id = task_id, fingerprint = fingerprint}
+    texts[name] = task_id .. ' ' .. fingerprint .. ' ' .. expiry
+  end
+end
+for name, text in pairs(texts) do redis.call('SET', idempotency_keys .. name, text, 'PX', idempotency_ttl_ms) end
+commit()
+return replies
