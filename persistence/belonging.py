@@ -23,6 +23,11 @@ class Belonging:
             return None
         return [byte for byte in range(256) if self._partition in places_of_byte(self._routing, byte)]
 
+    @property
+    def keys(self) -> tuple[list[int], int]:
+        """By which numbers keys' names are divided, and the rest that says that they belong here."""
+        return list(self._routing.numbers), self._partition
+
     async def own(self, task_ids: Sequence[str]) -> set[str]:
         """Those that no other partition has, and that none with a better right to them will take back."""
         own = set(task_ids)

@@ -1,6 +1,8 @@
--- Idempotency keys inside their time (milliseconds), the newest use of one last.
+-- Idempotency keys inside their time (milliseconds), the newest use of one last. Of several partitions: those of its own
+-- tasks, and those that belong to it by their name and point to a task of another.
 SELECT task_id::text, idempotency, (extract(epoch FROM created_at) * 1000)::bigint
 FROM tasks
 WHERE idempotency IS NOT NULL AND created_at > now() - %s * interval '1 millisecond'
-  AND (%s::int[] IS NULL OR get_byte(uuid_send(task_id), 10) = ANY (%s))
+  AND (%s::int[] IS NULL OR get_byte(uuid_send(task_id), 10) = ANY (%s) OR EXISTS (
+    SELECT FROM unnest(%s::int[]) AS number WHERE ('x' || left(idempotency, 12))::bit(48)::bigint %% number = %s))
 ORDER BY task_id;

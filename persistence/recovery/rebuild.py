@@ -128,7 +128,8 @@ async def put_keys_and_dead_letters(
 ) -> None:
     """Of several partitions each takes all keys that may be looked for there: one too many does no harm."""
     narrowed = (belonging.bytes,) * 2
-    for keys in _slices(await rows_of(connection, "kept_keys", (retention.idempotency_ttl_ms, *narrowed))):
+    kept = (retention.idempotency_ttl_ms, *narrowed, *belonging.keys)
+    for keys in _slices(await rows_of(connection, "kept_keys", kept)):
         await restoration.put_keys([_kept_key(row, retention.idempotency_ttl_ms) for row in keys])
     for dead in _slices(await rows_of(connection, "dead_ids", (retention.dead_letter_ttl_ms, *narrowed))):
         own = await belonging.own([task_id for task_id, _ in dead])

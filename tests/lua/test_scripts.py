@@ -13,14 +13,15 @@ SCRIPTS = sorted(path.name.removesuffix(".lua") for path in LUA.iterdir() if pat
 INCLUDES = sorted(path.name.removesuffix(".lua") for path in (LUA / "include").iterdir())
 
 FREEING = {
-    "acknowledge", "cancel", "claim", "complete", "decide", "dismiss",
+    "acknowledge", "cancel", "claim", "complete", "confirm", "decide", "dismiss",
     "enter_epoch", "extend", "fail", "follow", "forget",
     "grant", "heartbeat", "judge", "peek", "pressure", "purge", "raise_format",
     "read_clock", "redeem", "release", "set_aside", "start",
     "survey", "sweep", "wipe", "withdraw",
 }  # fmt: skip
 READING = {
-    "ahead", "backlog", "belongings", "describe", "explain", "fleet", "known", "read", "results", "snapshot", "stats",
+    "ahead", "backlog", "belongings", "depth", "describe", "explain", "fleet", "known", "read", "results", "snapshot",
+    "stats",
     "tallies", "tide", "unreadable", "usage",
 }  # fmt: skip
 

@@ -44,6 +44,19 @@ async def test_tasks_that_wait_and_tasks_that_are_held_go_on(client: Any, queue_
     await large.assert_sound()
 
 
+async def test_a_first_partition_that_lost_its_store_lifts_nobodys_pauses(client: Any, queue_name: str) -> None:
+    kit = await grown(client, queue_name, 4)
+    await kit.controls.pause("mail", reason="moving")
+    await kit.controls.limit("crawl", max_executing=2)
+    await client.delete(*[key async for key in client.scan_iter(match=f"tideq:[{{]{queue_name}:0}}:*")])
+
+    again = await grown(client, queue_name, 4)
+
+    pauses = [(await part.controls.rules()).get("pause:mail") for part in again.engine.parts]
+    limits = [(await part.controls.rules()).get("whole_max:crawl") for part in again.engine.parts]
+    assert (len(set(pauses)), set(limits), bool(pauses[0])) == (1, {"2/4"}, True)
+
+
 async def test_a_worker_of_before_is_introduced_to_the_new_partitions(client: Any, queue_name: str) -> None:
     small = await grown(client, queue_name, 2)
     await small.worker(task_types=("resize",), capacity=3)

@@ -20,6 +20,7 @@ from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.background import running
 from tideq.queue_core.engine.clock import StoreClock
 from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.task import NewTask
 from tideq.queue_core.task_id import partition_of
 
 PATIENCE_SECONDS = 60
@@ -53,6 +54,8 @@ async def test_one_partition_that_was_lost_gets_its_tasks_back_and_the_others_ke
         waiting = [await kit.submit(idempotency_key=str(n)) for n in range(12)] + [
             await kit.submit() for _ in range(12)
         ]
+        batch = [NewTask(task_type="resize", idempotency_key=f"b{n}") for n in range(12)]
+        together = [answer.task_id for answer in await kit.queue.submit_many(batch)]
         await kit.worker(capacity=100)
         held = await kit.started()
         done = await kit.started()
@@ -63,7 +66,7 @@ async def test_one_partition_that_was_lost_gets_its_tasks_back_and_the_others_ke
         found = await archive.history.find(done.task_id)
         assert found is not None
         assert found.state == "completed"
-        lost = partition_of(waiting[-1])
+        lost = (partition_of(together[0]) + 1) % len(kept.engine.parts)
         tag = kept.engine.parts[lost].keys.tag
         keys = [key async for key in kept.plain_client.scan_iter(match=tag.replace("{", "[{]") + "*")]
         await kept.plain_client.delete(*keys)
@@ -83,5 +86,6 @@ async def test_one_partition_that_was_lost_gets_its_tasks_back_and_the_others_ke
         assert await kit.submit(idempotency_key="3") == waiting[3]
         assert await kit.complete(held) == "completed"
         depths = [(await part.insight.stats()).total_depth for part in kept.engine.parts]
-        assert sum(depths) == 22
+        assert sum(depths) == 34
+        assert [answer.task_id for answer in await kit.queue.submit_many(batch)] == together
         await kit.assert_sound()

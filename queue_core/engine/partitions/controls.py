@@ -1,11 +1,11 @@
-"""Pauses and limits over several partitions. A pause is in force in all of them; a limit is divided.
+"""Pauses and limits over several partitions. A pause is in force in all of them; a limit is kept by the ledger.
 
-Each partition keeps its share, which its claims obey, and the whole, from which shares are made anew when the number of
-partitions grows. A rate is divided evenly. Of slots each gets a whole number: with fewer slots than partitions some
-have none.
+Each partition keeps the limit as it was set, which tells the ledger of it. Beside it lies the partition's share, which
+only processes of earlier versions obey: they run beside newer ones while a service is upgraded.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tideq.queue_core.engine.controls import Controls
@@ -26,18 +26,29 @@ class PartitionedControls(Controls):
         )
 
     async def align(self) -> None:
-        """What partition 0 has, all have: a partition that is new, or another number of them, changes every share."""
+        """What most partitions have that have anything, all have.
+
+        A partition that is new knows nothing, and one that lost its store neither, which may be any of them.
+        """
         kept = await asyncio.gather(*(part.rules() for part in self._parts))
+        known = [each for each in kept if each]
         for scope in sorted({field.partition(":")[2] for each in kept for field in each}):
-            wanted = whole(
-                {kind: kept[0].get(f"{kind}:{scope}", "") for kind in ("pause", *LIMITS, *map(_whole, LIMITS))}
-            )
+            votes = Counter(_words(whole(_rules_of(each, scope))) for each in known)
+            wanted = dict(max(votes, key=lambda each: (votes[each], any(rule for _, rule in each))))
             for number, part in enumerate(self._parts):
                 rules = divided(wanted, number, len(self._parts))
                 if any(
                     kept[number].get(f"{kind}:{scope}", "") != rule for kind, rule in rules.items() if kind != "max"
                 ):
                     await part.set_rules(scope, rules)
+
+
+def _rules_of(kept: Rules, scope: str) -> dict[str, str]:
+    return {kind: kept.get(f"{kind}:{scope}", "") for kind in ("pause", *LIMITS, *map(_whole, LIMITS))}
+
+
+def _words(rules: Rules) -> tuple[tuple[str, str], ...]:
+    return tuple(rules.items())
 
 
 def divided(rules: Rules, number: int, count: int) -> dict[str, str]:
