@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.chaos.levels import chosen
 from tests.chaos.run import run
+from tests.upgrade.rolling import run_from_earlier
 
 
 def main() -> int:
@@ -25,7 +26,7 @@ def main() -> int:
     folder = Path(os.environ.get("CHAOS_FOLDER") or tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
     sys.stdout.write(f"chaos {level.name}, seed {seed}, {level.seconds:g} s, in {folder}\n")
     sys.stdout.flush()
-    report = run(level, seed, folder)
+    report = run_from_earlier(level, seed, folder) if level.has_upgrade else run(level, seed, folder)
     sys.stdout.write(report.told() + "\n")
     if report.is_good and "CHAOS_FOLDER" not in os.environ:
         shutil.rmtree(folder)

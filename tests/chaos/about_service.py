@@ -15,10 +15,12 @@ IDLE_MS, CALM_MS = 1_900, 6_000
 MORE_CONNECTIONS, MAX_OUTBOX = 12, 1_500
 READY_REASONS = ("submitted", "released", "assignment_lapsed", "retried", "replayed")
 BACKOFF_SHARE = 0.8
+KILLED = -9
 COMING_BACK_MS = 9_000
 SHAKING = (
     *("postgres_down", "valkey_restart", "valkey_wiped", "failed_over", "valkey_frozen"),
     *("memory_full", "disk_full", "killed_while_slow"),
+    *("history_read_only", "history_timeouts", "history_forbidden", "store_forbidden"),
 )
 
 
@@ -45,7 +47,7 @@ def _claims(evidence: Evidence, kind: str) -> Iterator[str]:
     stands: list[tuple[int, int, str, int]] = []
     taken: list[tuple[int, int, str, Event]] = []
     for task_id, row in evidence.tasks.items():
-        if row.task_type == kind:
+        if row.task_type == kind and task_id not in _spoiled(evidence):
             _spread(evidence, task_id, row.priority, stands, taken)
     stands.sort()
     waiting: list[tuple[int, str, int]] = []
@@ -92,6 +94,15 @@ def _delays(evidence: Evidence) -> dict[str, int]:
     if known is None:
         known = {mark: delay for note in evidence.of("submit") for mark, delay in note["delays"].items()}
         evidence.ends["delays"] = known
+    return known
+
+
+def _spoiled(evidence: Evidence) -> set[str]:
+    """Tasks that could not be read for a while: nobody could take them in their turn."""
+    known = evidence.ends.get("spoiled")
+    if known is None:
+        known = {note["task_id"] for note in evidence.of("spoiled")}
+        evidence.ends["spoiled"] = known
     return known
 
 
@@ -165,7 +176,7 @@ def idleness(evidence: Evidence, time: StoreTime, losses: Losses) -> Iterator[st
             continue
         if any(began < note["t1"] and note["t0"] < ended + CALM_MS for began, ended in troubles):
             continue
-        since, until = time.latest(note["t0"]), time.earliest(note["t1"])
+        since, until = time.latest(note["t0"]), time.latest(note["t1"])
         if waiting := [span for span in ready if span[0] < since and span[1] > until]:
             yield f"{note['worker']} waited from {note['t0']} to {note['t1']} beside {waiting[0]}"
 
@@ -173,7 +184,7 @@ def idleness(evidence: Evidence, time: StoreTime, losses: Losses) -> Iterator[st
 def _ready_spans(evidence: Evidence, kind: str) -> list[tuple[int, int, str]]:
     stands: list[tuple[int, int, str, int]] = []
     for task_id, row in evidence.tasks.items():
-        if row.task_type == kind:
+        if row.task_type == kind and task_id not in _spoiled(evidence):
             _spread(evidence, task_id, row.priority, stands, [])
     return [(seen_at - SEEN_MS, gone_at, task_id) for seen_at, _, task_id, gone_at in stands]
 
@@ -192,6 +203,13 @@ def leaks(evidence: Evidence, time: StoreTime, losses: Losses) -> Iterator[str]:
         yield "the backlog was not drained"
     if not after["is_caught_up"]:
         yield "history did not catch up"
+
+
+def survival(evidence: Evidence, time: StoreTime, losses: Losses) -> Iterator[str]:
+    """No process ends unless it is killed, whatever its stores do: a worker may be killed by what it runs."""
+    for note in evidence.of("ended"):
+        if note["code"] != KILLED:
+            yield f"{note['name']} (pid {note['pid']}) ended by itself at {note['t1']} with code {note['code']}"
 
 
 def worth(evidence: Evidence, time: StoreTime, losses: Losses) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""C1 to C17: what must be true of a run, whatever went wrong in it. Independent of all it judges.
+"""C1 to C18: what must be true of a run, whatever went wrong in it. Independent of all it judges.
 
 Every check is a function from the evidence to problems; a run is good when there are none.
 """
@@ -29,6 +29,7 @@ CHECKS: dict[str, Check] = {
     "C15 the store is sound at every look": about_service.soundness,
     "C16 nobody idles while work waits": about_service.idleness,
     "C17 everything comes back to where it was": about_service.leaks,
+    "C18 nobody ends by himself": about_service.survival,
     "the run itself shows something": about_service.worth,
 }
 SHOWN = 8

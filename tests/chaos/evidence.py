@@ -17,6 +17,11 @@ FROM task_events ORDER BY task_id, epoch, version
 TASKS = "SELECT task_id::text, state, version, task_type, priority, parameters, result, record FROM tasks"
 
 
+LOSS_SHARE = 0.1
+UNCOUNTED_MS = 1_000
+"""Between the last write before a step back of the clock and the first after it; two cores are slow at times."""
+
+
 class Event(NamedTuple):
     task_id: str
     epoch: int
@@ -91,31 +96,37 @@ def read_history(evidence: Evidence, database_url: str, schema: str) -> None:
 
 
 class StoreTime:
-    """What the store's clock could say at an instant of the harness: it jumps, and never runs backwards.
+    """What the store's time could be at an instant of the harness. Its clock jumps; its time never runs backwards.
 
-    `earliest` is surely not later than it said, `latest` surely not earlier.
+    After a step back time goes on from where it was, losing at most a tenth of what passes, until the clock has caught
+    up; what passed around the step itself may not count. `earliest` is surely not later than the store's time was,
+    `latest` surely not earlier.
     """
 
     def __init__(self, clock_notes: Sequence[Note]) -> None:
-        self._after = self._steps([(note["t1"], note["ahead_ms"]) for note in clock_notes])
-        self._before = self._steps([(note["t0"], note["ahead_ms"]) for note in clock_notes])
-
-    @staticmethod
-    def _steps(jumps: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
-        """From when, how far ahead, and the latest instant shown before."""
-        steps = [(0, 0, 0)]
-        for at, ahead_ms in jumps:
-            _, was_ahead, shown = steps[-1]
-            steps.append((at, ahead_ms, max(shown, at + was_ahead)))
-        return steps
-
-    @staticmethod
-    def _shown(steps: list[tuple[int, int, int]], wall: int) -> int:
-        _, ahead_ms, shown = steps[bisect.bisect_right(steps, (wall, 1 << 62, 0)) - 1]
-        return max(wall + ahead_ms, shown)
+        jumps = [(note["t0"], note["t1"], note["ahead_ms"]) for note in clock_notes]
+        self._slowest = [_steps([(place[each], place[2]) for place in jumps], LOSS_SHARE) for each in (0, 1)]
+        self._fastest = [_steps([(place[each], place[2]) for place in jumps], 0.0) for each in (0, 1)]
+        self._steps_back = [began for (began, _, ahead), before in zip(jumps, [0, *(j[2] for j in jumps)], strict=False)
+                            if ahead <= before]  # fmt: skip
 
     def earliest(self, wall: int) -> int:
-        return min(self._shown(self._after, wall), self._shown(self._before, wall))
+        lost = UNCOUNTED_MS * bisect.bisect_right(self._steps_back, wall)
+        return min(_shown(steps, wall, LOSS_SHARE) for steps in self._slowest) - lost
 
     def latest(self, wall: int) -> int:
-        return max(self._shown(self._after, wall), self._shown(self._before, wall))
+        return max(_shown(steps, wall, 0.0) for steps in self._fastest)
+
+
+def _steps(jumps: list[tuple[int, int]], loss_share: float) -> list[tuple[int, int, float]]:
+    """From when, how far the clock is ahead of the harness's, and how far time was ahead of the clock then."""
+    steps = [(0, 0, 0.0)]
+    for at, ahead_ms in jumps:
+        shown = _shown(steps, at, loss_share)
+        steps.append((at, ahead_ms, max(shown - at - ahead_ms, 0.0)))
+    return steps
+
+
+def _shown(steps: list[tuple[int, int, float]], wall: int, loss_share: float) -> int:
+    at, ahead_ms, carried_ms = steps[bisect.bisect_right(steps, (wall, 1 << 62, 0.0)) - 1]
+    return wall + ahead_ms + round(max(carried_ms - loss_share * (wall - at), 0.0))

@@ -13,16 +13,37 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import redis.asyncio as redis
+from redis.exceptions import RedisError
 
 from tests.api.proxy import Proxy
 from tests.chaos.notes import wall_ms
-from tests.chaos.site import Site, new_valkey
+from tests.chaos.site import QUEUE, SERVICE_ROLE, Site, new_valkey
 
 MAX_DOWN_SECONDS = 0.5
 FLOOR_BYTES = 1
 CLOCK_BACK_MS, CLOCK_AHEAD_MS = -2_000, 15_000
 SLOW_SYNC_MS = 1_500
 MAX_UNHEARD_SECONDS = 1.0
+HOUR_MS = 3_600_000
+PREFIX = f"tideq:{{{QUEUE}:0}}:"
+RUBBISH = "\\xff\\x00 no record"
+PUT_BACK_SECONDS = 120
+WAITING_SECONDS = 5.0
+SPOIL = """
+for _, id in ipairs(redis.call('ZRANGE', ARGV[1] .. 'queue', 0, 200)) do
+  local record, good = redis.call('HGET', ARGV[1] .. 'records', id), redis.call('HGET', ARGV[1] .. ARGV[2], id)
+  if good and string.find(string.sub(record, 1, 8), 'queued', 1, true) then
+    redis.call('HSET', ARGV[1] .. ARGV[2], id, ARGV[3])
+    return {id, good}
+  end
+end
+"""
+MEND = """
+if redis.call('HGET', ARGV[1] .. ARGV[2], ARGV[4]) ~= ARGV[3] then return end
+redis.call('HSET', ARGV[1] .. ARGV[2], ARGV[4], ARGV[5])
+"""
+MAX_GLITCH_SECONDS = 1.0
+CLOCK_ERRORS_MS = tuple(sign * HOUR_MS * hours for sign in (1, -1) for hours in (1, 24 * 30, 24 * 365))
 
 
 class Fault(NamedTuple):
@@ -82,6 +103,49 @@ async def postgres_down(site: Site, target: str, seconds: float) -> None:
         await asyncio.to_thread(site.postgres.kill)
         await asyncio.sleep(seconds)
         await asyncio.to_thread(site.postgres.start)
+
+
+async def history_read_only(site: Site, target: str, seconds: float) -> None:
+    """As in the moments of a fail-over: PostgreSQL answers, and takes no write."""
+    async with site.store_lock:
+        with site.history_settings() as alter:
+            alter("ALTER SYSTEM SET default_transaction_read_only = on")
+            await asyncio.sleep(seconds)
+            alter("ALTER SYSTEM RESET default_transaction_read_only")
+
+
+async def history_timeouts(site: Site, target: str, seconds: float) -> None:
+    """Somebody gives every session that does not say otherwise a hundredth of a second for a statement."""
+    async with site.store_lock:
+        with site.history_settings() as alter:
+            for name in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
+                alter(f"ALTER SYSTEM SET {name} = 10")
+            await asyncio.sleep(seconds)
+            alter("ALTER SYSTEM RESET ALL")
+
+
+async def history_forbidden(site: Site, target: str, seconds: float) -> None:
+    """The service's role may not touch its own tables for a while."""
+    async with site.store_lock:
+        with site.history_settings() as alter:
+            alter(f"REVOKE ALL ON ALL TABLES IN SCHEMA tideq_{QUEUE} FROM {SERVICE_ROLE}")
+            await asyncio.sleep(seconds)
+            alter(f"GRANT ALL ON ALL TABLES IN SCHEMA tideq_{QUEUE} TO {SERVICE_ROLE}")
+
+
+async def store_forbidden(site: Site, target: str, seconds: float) -> None:
+    """The store's user may not touch the queue's keys for a while; lookouts are blind as well."""
+    async with site.store_lock, store_client(site) as client:
+        await client.execute_command("ACL", "SETUSER", "default", "resetkeys", "~elsewhere")
+        await asyncio.sleep(seconds)
+        await client.execute_command("ACL", "SETUSER", "default", "allkeys")
+
+
+async def process_clock(site: Site, target: str, seconds: float) -> None:
+    """One process's clock is wrong by an hour, a month or a year, to either side."""
+    site.shims[target].jump(random.Random(f"{target}:{seconds}").choice(CLOCK_ERRORS_MS))
+    await asyncio.sleep(seconds)
+    site.shims[target].jump(-site.shims[target].ahead_ms)
 
 
 async def valkey_restart(site: Site, target: str, seconds: float) -> None:
@@ -162,6 +226,51 @@ async def disk_full(site: Site, target: str, seconds: float) -> None:
             await asyncio.sleep(0.1)
 
 
+async def unreadable(site: Site, target: str, seconds: float) -> None:
+    """A waiting task's record, or what was asked of it, is rubbish for a while: it waits aside, alone."""
+    kept_in = random.Random(f"unreadable:{seconds}").choice(("records", "definitions"))
+    found, loop = None, asyncio.get_running_loop()
+    until = loop.time() + WAITING_SECONDS
+    while found is None and loop.time() < until:
+        async with site.store_lock, store_client(site) as client:
+            found = await client.eval(SPOIL, 0, PREFIX, kept_in, RUBBISH)
+        await asyncio.sleep(0.05)
+    if found is None:
+        return
+    task_id, good = found
+    site.notebook.note("spoiled", task_id=task_id.decode(), kept_in=kept_in)
+    await asyncio.sleep(seconds)
+    async with site.store_lock, store_client(site) as client:
+        await client.eval(MEND, 0, PREFIX, kept_in, RUBBISH, task_id, good)
+    async with asyncio.timeout(PUT_BACK_SECONDS):
+        while await _is_aside(site, task_id):
+            await asyncio.sleep(0.5)
+
+
+async def _is_aside(site: Site, task_id: bytes) -> bool:
+    with contextlib.suppress(RedisError, OSError):
+        async with store_client(site) as client:
+            return await client.zscore(f"{PREFIX}unreadable", task_id) is not None
+    return True
+
+
+async def clock_set_back(site: Site, target: str, seconds: float) -> None:
+    """By an hour, and put right after a moment: time goes on all the while."""
+    await _jump(site, -HOUR_MS)
+    await asyncio.sleep(seconds)
+    await _jump(site, HOUR_MS)
+
+
+async def clock_glitch(site: Site, target: str, seconds: float) -> None:
+    """A month ahead, for less than it takes to be believed: nothing falls due by it."""
+    async with site.store_lock:
+        began = wall_ms()
+        site.shim.jump(24 * 30 * HOUR_MS)
+        await asyncio.sleep(min(seconds, MAX_GLITCH_SECONDS))
+        site.shim.jump(-24 * 30 * HOUR_MS)
+        site.notebook.note("clock", t0=began, ahead_ms=site.shim.ahead_ms)
+
+
 async def clock_ahead(site: Site, target: str, seconds: float) -> None:
     await _jump(site, CLOCK_AHEAD_MS)
 
@@ -200,11 +309,20 @@ FAULTS: dict[str, Act] = {
     for act in (
         *(kill, freeze, reset, lose_replies, delay, half_open),
         *(postgres_down, valkey_restart, valkey_wiped, failed_over, valkey_frozen, scripts_forgotten),
-        *(memory_full, disk_full, killed_while_slow, clock_ahead, clock_back),
+        *(memory_full, disk_full, killed_while_slow, clock_ahead, clock_back, clock_set_back, clock_glitch),
+        *(history_read_only, history_timeouts, history_forbidden, store_forbidden, process_clock, unreadable),
     )
 }
 ON_PROCESSES, ON_PROXIES = ("kill", "freeze"), ("reset", "lose_replies", "delay", "half_open")
-NEED_SHIM = ("disk_full", "killed_while_slow", "clock_ahead", "clock_back")
+NEED_SHIM = (
+    "disk_full",
+    "killed_while_slow",
+    "clock_ahead",
+    "clock_back",
+    "clock_set_back",
+    "clock_glitch",
+    "process_clock",
+)
 KILLING = ("kill", "postgres_down", "valkey_restart", "valkey_wiped", "failed_over", "killed_while_slow")
 
 Profile = dict[str, float]
@@ -226,6 +344,14 @@ MIXED: Profile = {
     "killed_while_slow": 1,
     "clock_ahead": 0.5,
     "clock_back": 0.5,
+    "clock_set_back": 0.5,
+    "clock_glitch": 0.5,
+    "history_read_only": 1,
+    "history_timeouts": 1,
+    "history_forbidden": 1,
+    "store_forbidden": 1,
+    "process_clock": 1.5,
+    "unreadable": 1,
 }
 """Chance by weight; in a plan every fault of its profile comes before any comes a second time.
 
@@ -248,7 +374,8 @@ def make_plan(seed: int, seconds: float, every_seconds: float, profile: Profile,
 
 
 def _target(chance: random.Random, name: str, part: str, site: Site) -> str:
-    possible = site.processes if name in ON_PROCESSES else site.proxies if name in ON_PROXIES else {"": None}
+    places = {**dict.fromkeys(ON_PROCESSES, site.processes), **dict.fromkeys(ON_PROXIES, site.proxies)}
+    possible = site.shims if name == process_clock.__name__ else places.get(name, {"": None})
     return chance.choice(sorted(target for target in possible if part in target))
 
 

@@ -14,7 +14,8 @@ LOOK = """
 local function all(key) return redis.call('HGETALL', ARGV[1] .. key) end
 local meta = redis.call('HMGET', ARGV[1] .. 'meta', 'epoch', 'sealed')
 return {meta[1] or '', redis.call('ZRANGE', ARGV[1] .. 'queue', 0, -1, 'WITHSCORES'), all('records'),
-  redis.call('HKEYS', ARGV[1] .. 'definitions'), all('counts'), redis.call('ZRANGE', ARGV[1] .. 'dead', 0, -1)}
+  redis.call('HKEYS', ARGV[1] .. 'definitions'), all('counts'), redis.call('ZRANGE', ARGV[1] .. 'dead', 0, -1),
+  redis.call('ZRANGE', ARGV[1] .. 'unreadable', 0, -1)}
 """
 STATE, VERSION, ATTEMPT, RANK, RETRIES, LOSSES, DELIVERIES = 0, 1, 6, 14, 16, 17, 18
 """Places in a record, a line of texts with a zero byte after each."""
@@ -24,8 +25,9 @@ Standing = tuple[str, int, int, int, int, int]
 
 
 def texts_of(record: str) -> list[str]:
-    """History keeps other separators: no text of its can hold zero bytes."""
-    return record.replace("\x1f", "\0").split("\0")
+    """History keeps other separators: no text of its can hold zero bytes. From format 2 on a number comes first."""
+    texts = record.replace("\x1f", "\0").split("\0")
+    return texts[1:] if texts[0].isdigit() else texts
 
 
 def standing_of(record: str) -> Standing:
@@ -39,10 +41,14 @@ class Look:
     """One instant of the store."""
 
     def __init__(self, answer: Any) -> None:
-        epoch, queue, records, defined, counts, dead = answer
+        epoch, queue, records, defined, counts, dead, aside = answer
         self.epoch: str = epoch.decode()
         self.queue = {name.decode(): int(float(score)) for name, score in _pairs(queue)}
-        self.records = {name.decode(): standing_of(record.decode()) for name, record in _pairs(records)}
+        whole = {name.decode(): record.decode(errors="replace") for name, record in _pairs(records)}
+        self.records = {name: standing_of(record) for name, record in whole.items() if len(texts_of(record)) > RANK}
+        self.spoiled = whole.keys() - self.records.keys()
+        self.aside = {name.decode() for name in aside}
+        """What could not be read when it was to be handed out, and may be again by now."""
         self.defined = {name.decode() for name in defined}
         self.counts = {name.decode(): int(value) for name, value in _pairs(counts)}
         self.dead = {name.decode() for name in dead}
@@ -55,14 +61,16 @@ class Look:
     def contradictions(self) -> list[str]:
         live = {name for name, standing in self.records.items() if standing[0] in LIVE}
         found = [
-            (live - self.queue.keys(), "live and not in the set"),
-            (self.queue.keys() - live, "in the set and not live"),
+            (live - self.queue.keys() - self.aside, "live and not in the set"),
+            (self.queue.keys() - live - self.spoiled, "in the set and not live"),
+            (self.queue.keys() & self.aside, "in the set and aside at once"),
             (self.records.keys() - self.defined, "without a definition"),
             ({name for name in self.queue if self.queue[name] < 0 and self.records.get(name, ("",))[0] != "queued"},
              "ready and held at once"),
         ]  # fmt: skip
         problems = [f"{len(ids)} tasks {what}: {sorted(ids)[:SHOWN]}" for ids, what in found if ids]
         recount = {state: sum(standing[0] == state for standing in self.records.values()) for state in LIVE}
+        recount["queued"] += len(self.spoiled)  # only waiting tasks are spoiled
         counted = {state: self.counts.get(state, 0) for state in LIVE}
         return problems if recount == counted else [*problems, f"counts {counted}, a recount gives {recount}"]
 

@@ -17,7 +17,7 @@ from tests.chaos import site as place
 from tests.chaos.callers import Caller
 from tests.chaos.checker import problems_of, told
 from tests.chaos.evidence import Evidence, Rules, read_history
-from tests.chaos.faults import KILLING, inflict, make_plan
+from tests.chaos.faults import KILLING, Fault, inflict, make_plan
 from tests.chaos.hands import Hand
 from tests.chaos.levels import Level
 from tests.chaos.lookout import Lookout
@@ -66,7 +66,7 @@ Act = Callable[[Site], Awaitable[None]]
 
 
 def run(level: Level, seed: int, folder: Path, code: Path | None = None, act: Act | None = None) -> Report:
-    """`code` is another tree for the processes to run; `act` is what is done to them in place of the level's faults."""
+    """`code` is another tree for the processes to run; `act` is what is done to them before the level's faults begin."""
     folder.mkdir(parents=True, exist_ok=True)
     return asyncio.run(_run(level, seed, folder.resolve(), code, act))
 
@@ -90,13 +90,19 @@ async def _live(level: Level, seed: int, site: Site, act: Act | None) -> Evidenc
     before = await _facts(site, lookout)
     async with running(lookout.run()):
         async with _load(level, seed, site, lookout):
-            await _at_least(level.seconds, inflict(site, plan) if act is None else act(site))
+            await _at_least(level.seconds, _trouble(site, plan, act))
             await site.until_ready()
         is_drained = not (await lookout.look()).queue
     evidence = Evidence(RULES, site.notebook.notes)
     evidence.ends = {"before": before, "is_drained": is_drained, "left out": site.shim.missing or "nothing"}
     await _gather(evidence, site, lookout)
     return evidence
+
+
+async def _trouble(site: Site, plan: list[Fault], act: Act | None) -> None:
+    if act is not None:
+        await act(site)
+    await inflict(site, plan)
 
 
 async def _at_least(seconds: float, work: Any) -> None:

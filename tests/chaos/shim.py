@@ -1,5 +1,6 @@
-"""Valkey with `trouble.c` preloaded: its clock can jump, and its disk be full or slow, without being root."""
+"""Processes with `trouble.c` preloaded: their clock can jump, and their disk be full or slow, without being root."""
 
+import functools
 import mmap
 import shutil
 import struct
@@ -13,22 +14,19 @@ LAYOUT = struct.Struct("=qqq")
 
 
 class Shim:
-    """`missing` says why it is not there; then the server is a plain one."""
+    """`missing` says why it is not there; then the process is a plain one."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        valkey = bundled_valkey()
-        assert valkey is not None
-        self.binary, self.missing = valkey, ""
         self._path = folder / "trouble"
         self._path.write_bytes(bytes(LAYOUT.size))
         with self._path.open("r+b") as file:
             self._shared = mmap.mmap(file.fileno(), LAYOUT.size)
         self.ahead_ms, self._is_full, self._sync_ms = 0, False, 0
-        if compiler := shutil.which("cc") or shutil.which("gcc"):
-            self.binary = self._wrapped(compiler, valkey, folder)
-        else:
-            self.missing = "no C compiler: no clock jumps, no full disks and no slow ones"
+        library, self.missing = _library(folder.parent)
+        self.environ = {"TROUBLE_FILE": str(self._path), "LD_PRELOAD": str(library)} if library else {}
+        """For the process that is to be in trouble."""
+        self.binary = self._wrapped_valkey(folder)
 
     def jump(self, milliseconds: int) -> None:
         self.ahead_ms += milliseconds
@@ -46,10 +44,23 @@ class Shim:
     def _tell(self) -> None:
         self._shared[:] = LAYOUT.pack(self.ahead_ms, self._is_full, self._sync_ms)
 
-    def _wrapped(self, compiler: str, valkey: Path, folder: Path) -> Path:
-        library, wrapper = folder / "trouble.so", folder / "valkey-in-trouble"
-        subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, SOURCE], check=True, timeout=180)
-        lines = ["#!/bin/sh", f"export TROUBLE_FILE='{self._path}' LD_PRELOAD='{library}'", f"exec '{valkey}' \"$@\""]
-        wrapper.write_text("\n".join(lines) + "\n")
+    def _wrapped_valkey(self, folder: Path) -> Path:
+        valkey, wrapper = bundled_valkey(), folder / "valkey-in-trouble"
+        assert valkey is not None
+        if not self.environ:
+            return valkey
+        exports = " ".join(f"{name}='{value}'" for name, value in self.environ.items())
+        wrapper.write_text(f"#!/bin/sh\nexport {exports}\nexec '{valkey}' \"$@\"\n")
         wrapper.chmod(0o755)
         return wrapper
+
+
+@functools.cache
+def _library(folder: Path) -> tuple[Path | None, str]:
+    """Compiled once for all processes of a run; without a compiler, why there is none."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        return None, "no C compiler: no clock jumps, no full disks and no slow ones"
+    library = folder / "trouble.so"
+    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, SOURCE], check=True, timeout=180)
+    return library, ""

@@ -4,12 +4,15 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import LiteralString, cast
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
+import psycopg
+from psycopg import sql
 
 from tests.api.proxy import Proxy, proxying
 from tests.api.running import TIDEQ, environ
@@ -22,6 +25,8 @@ from tideq.embedded import PostgresOptions, ValkeyOptions
 from tideq.queue_core.background import running
 
 QUEUE = "chaos"
+SERVICE_ROLE = "service"
+"""What the service connects to PostgreSQL as: no superuser, so that its permissions can be withdrawn."""
 ASSIGNMENT_MS, HEARTBEAT_MS, RETRY_BASE_MS = 2_000, 4_000, 200
 MAX_LOSSES, MAX_DELIVERIES = 4, 10
 SETTINGS = {
@@ -57,6 +62,8 @@ class Site:
     services: dict[str, str] = field(default_factory=dict[str, str])
     """Where each service itself listens."""
     processes: dict[str, Process] = field(default_factory=dict[str, Process])
+    shims: dict[str, Shim] = field(default_factory=dict[str, Shim])
+    """Of the service's processes, by name: each has a clock of its own."""
     store_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Troubles of the stores come one at a time: a disk that is full and a server that is killed lose data together,
     as its manual says."""
@@ -74,6 +81,18 @@ class Site:
     def postgres_socket(self) -> str:
         (folder,) = parse_qs(urlsplit(self.postgres.database_url).query)["host"]
         return f"{folder}/.s.PGSQL.5432"
+
+    @contextlib.contextmanager
+    def history_settings(self) -> Generator[Callable[[str], None]]:
+        """Runs statements as the superuser, past every proxy and whatever was altered before; each at once in force."""
+        url = self.postgres.database_url
+        with psycopg.connect(url, autocommit=True, options="-c default_transaction_read_only=off") as connection:
+
+            def alter(statement: str) -> None:
+                connection.execute(sql.SQL(cast("LiteralString", statement)))
+                connection.execute("SELECT pg_reload_conf()")
+
+            yield alter
 
     def names(self, kind: str) -> list[str]:
         return [f"{kind}-{number}" for number in range(1, self.staff[kind] + 1)]
@@ -108,6 +127,9 @@ async def open_site(folder: Path, notebook: Notebook, staff: Staff, code: Path |
     try:
         valkey.start()
         postgres.start()
+        with site.history_settings() as alter:
+            alter(f"CREATE ROLE {SERVICE_ROLE} LOGIN")
+            alter(f"GRANT ALL ON DATABASE tideq TO {SERVICE_ROLE}")
         async with contextlib.AsyncExitStack() as stack:
             await _open_processes(site, stack, code)
             await stack.enter_async_context(running(site.look_after()))
@@ -140,7 +162,8 @@ async def _open_processes(site: Site, stack: contextlib.AsyncExitStack, code: Pa
     for name in names:
         kind = name.partition("-")[0]
         options = ["serve", "--port", str(ports[name])] if kind == "api" else [kind]
-        _add(site, name, options, _service_environ(site, name, code))
+        site.shims[name] = Shim(site.folder / f"shim-{name}")
+        _add(site, name, options, _service_environ(site, name, code) | site.shims[name].environ)
     for number, name in enumerate(site.names("worker")):
         api = list(ports)[number % len(ports)]
         await _proxy(site, stack, f"{name}>{api}", f"http://127.0.0.1:{ports[api]}")
@@ -173,7 +196,7 @@ async def _migrate(site: Site, settings: dict[str, str]) -> None:
 def _service_environ(site: Site, name: str, code: Path | None) -> dict[str, str]:
     redis_url = f"redis://127.0.0.1:{site.proxies[f'{name}>valkey'].port}/0"
     postgres = site.proxies[f"{name}>postgres"].port
-    database_url = f"postgresql://tideq@127.0.0.1:{postgres}/tideq?sslmode=disable&gssencmode=disable"
+    database_url = f"postgresql://{SERVICE_ROLE}@127.0.0.1:{postgres}/tideq?sslmode=disable&gssencmode=disable"
     return environ(redis_url, QUEUE, DATABASE_URL=database_url, **SETTINGS) | _path_to(code)
 
 

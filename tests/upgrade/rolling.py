@@ -71,6 +71,21 @@ def upgrade_and_back(folder: Path, before: Path, after: Path) -> tuple[Report, l
     return report, [*_problems(folder), *(f"{count} tasks were set aside" for count in unreadable if count)]
 
 
+def run_from_earlier(level: Level, seed: int, folder: Path) -> Report:
+    """A run that begins with the tree of BASELINE, has it replaced, put back and replaced for good, and only then faults.
+
+    Under load: of the earlier version only that is expected, not that it survives what the later one does.
+    """
+    before = baseline(folder / "before")
+
+    async def act(site: Site) -> None:
+        for code in (TREE, before, TREE):
+            await _replace_all(site, code)
+        await asyncio.to_thread(site.tideq, "migrate", "finish")
+
+    return run(level, seed, folder, before, act)
+
+
 async def _replace_all(site: Site, code: Path) -> None:
     for name in site.names("api"):
         await _replace_service(site, name, code)
