@@ -66,7 +66,7 @@ Act = Callable[[Site], Awaitable[None]]
 
 
 def run(level: Level, seed: int, folder: Path, code: Path | None = None, act: Act | None = None) -> Report:
-    """`code` is another tree for the processes to run; `act` is what is done to them before the level's faults begin."""
+    """`code` is another tree for the processes to run; `act` is done to them before the faults begin."""
     folder.mkdir(parents=True, exist_ok=True)
     return asyncio.run(_run(level, seed, folder.resolve(), code, act))
 

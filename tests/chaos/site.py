@@ -97,6 +97,19 @@ class Site:
     def names(self, kind: str) -> list[str]:
         return [f"{kind}-{number}" for number in range(1, self.staff[kind] + 1)]
 
+    async def command(self, *words: str, code: Path | None = None) -> None:
+        """A command that ends by itself, and well, of this tree or another."""
+        process = await asyncio.create_subprocess_exec(
+            TIDEQ,
+            *words,
+            env=_service_environ(self, "api-1", code),
+            cwd=self.folder,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        said, _ = await process.communicate()
+        assert process.returncode == 0, said.decode()
+
     async def until_ready(self, urls: Sequence[str] = ()) -> None:
         """These services, or all."""
         async with asyncio.timeout(READY_SECONDS), httpx.AsyncClient() as http:
@@ -158,7 +171,7 @@ async def _open_processes(site: Site, stack: contextlib.AsyncExitStack, code: Pa
     for name in names:
         await _proxy(site, stack, f"{name}>valkey", site.valkey.redis_url)
         await _proxy(site, stack, f"{name}>postgres", f"unix://{site.postgres_socket}")
-    await _migrate(site, _service_environ(site, "api-1", code))
+    await site.command("migrate", code=code)
     for name in names:
         kind = name.partition("-")[0]
         options = ["serve", "--port", str(ports[name])] if kind == "api" else [kind]
@@ -178,19 +191,6 @@ async def _proxy(site: Site, stack: contextlib.AsyncExitStack, name: str, url: s
 
 def _add(site: Site, name: str, options: list[str], settings: dict[str, str]) -> None:
     site.processes[name] = Process(name, [TIDEQ, *options], settings, site.folder, site.notebook)
-
-
-async def _migrate(site: Site, settings: dict[str, str]) -> None:
-    process = await asyncio.create_subprocess_exec(
-        TIDEQ,
-        "migrate",
-        env=settings,
-        cwd=site.folder,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    said, _ = await process.communicate()
-    assert process.returncode == 0, said.decode()
 
 
 def _service_environ(site: Site, name: str, code: Path | None) -> dict[str, str]:

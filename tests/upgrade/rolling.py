@@ -72,16 +72,17 @@ def upgrade_and_back(folder: Path, before: Path, after: Path) -> tuple[Report, l
 
 
 def run_from_earlier(level: Level, seed: int, folder: Path) -> Report:
-    """A run that begins with the tree of BASELINE, has it replaced, put back and replaced for good, and only then faults.
+    """A run that begins with the tree of BASELINE, which is replaced, put back and replaced for good; then come faults.
 
     Under load: of the earlier version only that is expected, not that it survives what the later one does.
     """
     before = baseline(folder / "before")
 
     async def act(site: Site) -> None:
+        await site.command("migrate")
         for code in (TREE, before, TREE):
             await _replace_all(site, code)
-        await asyncio.to_thread(site.tideq, "migrate", "finish")
+        await site.command("migrate", "finish")
 
     return run(level, seed, folder, before, act)
 
