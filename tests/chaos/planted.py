@@ -26,6 +26,9 @@ WORKERS_DIE: Profile = {"kill:worker": 1}
 WIPES: Profile = {"valkey_wiped": 1}
 FAIL_OVERS: Profile = {"failed_over": 1}
 HISTORY_AWAY: Profile = {"lose_replies:replicate-1>postgres": 1}
+FORBIDDEN: Profile = {"store_forbidden": 1}
+UNREADABLE: Profile = {"unreadable": 1}
+GLITCHES: Profile = {"clock_glitch": 1}
 CALM: Profile = {"reset": 1}
 ORDINARY = Level(
     "planted",
@@ -134,6 +137,27 @@ MISTAKES = {
         "if status in (429, 503) else {}",
         "if status == 429 else {}",
         {"valkey_frozen": 1, "valkey_restart": 1},
+    ),
+    "a duty that failed is not begun anew": Mistake(
+        "queue_core/duties.py",
+        "                duty.failed(await _failure_of(work, duty))\n",
+        "                duty.failed(await _failure_of(work, duty))\n                await asyncio.Event().wait()\n",
+        FORBIDDEN,
+    ),
+    "what the store refuses is an error of ours": Mistake(
+        "queue_core/engine/store_errors.py", "        return StoreRefused(text)\n", "        raise error\n", FORBIDDEN
+    ),
+    "one record that cannot be read fails every claim": Mistake(
+        f"{INCLUDE}/load_task.lua",
+        "local is_read, task = pcall(unpack_record, packed)",
+        "local is_read, task = true, unpack_record(packed)",
+        UNREADABLE,
+    ),
+    "what was set aside is never put back": Mistake(
+        f"{LUA}/sweep.lua", "if is_live then put(task_id, task, 0) end", "", UNREADABLE
+    ),
+    "a clock that is wrong for a second is believed": Mistake(
+        f"{INCLUDE}/clock.lua", "if reading - last_now > MAX_JUMP_MS and not meta[3] then", "if false then", GLITCHES
     ),
     "a worker begins what it may not": Mistake(
         "workers/runtime/crew.py",

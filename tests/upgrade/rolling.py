@@ -16,13 +16,14 @@ import redis
 
 from tests.chaos.faults import Profile
 from tests.chaos.levels import Level
-from tests.chaos.notes import read_lines
+from tests.chaos.notes import read_lines, wall_ms
 from tests.chaos.run import PREFIX, Report, run
 from tests.chaos.site import Site
 
 TREE = Path(__file__).parents[2]
 PARTS = ("api", "persistence", "queue_core", "tideq", "workers")
 BASELINE = (Path(__file__).parent / "BASELINE").read_text().strip()
+CIRCUIT_MS = 60_000
 BUILT = "api/dashboard/static"
 CALM: Profile = {"reset": 1}
 LEVEL = Level(
@@ -79,10 +80,13 @@ def run_from_earlier(level: Level, seed: int, folder: Path) -> Report:
     before = baseline(folder / "before")
 
     async def act(site: Site) -> None:
+        began = wall_ms()
         await site.command("migrate")
         for code in (TREE, before, TREE):
             await _replace_all(site, code)
         await site.command("migrate", "finish")
+        # Each version counts failures for itself: a circuit may have opened that both together would not have.
+        site.notebook.note("fault", name="rolling_upgrade", target="", t0=began, t1=wall_ms() + CIRCUIT_MS)
 
     return run(level, seed, folder, before, act)
 
