@@ -12,16 +12,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import structlog
 
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.store import store_errors
 from tideq.queue_core.errors import InvalidRequest
 from tideq.queue_core.names import NAME
+from tideq.queue_core.repeats import Repeats
 
 ANY_CLIENT = "*"
 ROLES = ("producer", "worker", "viewer", "admin")
 KEY = re.compile(r"tq_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
+TELL_AGAIN_SECONDS = 300.0
 NOBODY = hashlib.sha256(secrets.token_bytes(32)).hexdigest()
+
+log = structlog.get_logger(__name__)
 
 
 class AccessKey(msgspec.Struct, frozen=True):
@@ -41,6 +46,7 @@ class AccessKeys:
     def __init__(self, client: Any, keys: Keys) -> None:
         self._client = client
         self._hash = keys.key("access_keys")
+        self._told = Repeats(TELL_AGAIN_SECONDS)
 
     async def create(self, name: str, role: str, now_ms: int, client_ids: Sequence[str] = ()) -> str:
         """The new key, whole: the only time anyone sees it."""
@@ -68,9 +74,19 @@ class AccessKeys:
         return known or key
 
     async def all(self) -> list[AccessKey]:
+        """Those that can be read: one that cannot lets nobody in, and shuts nobody else out."""
         with store_errors():
-            stored = (await self._client.hgetall(self._hash)).values()
-        return sorted((msgspec.json.decode(value, type=AccessKey) for value in stored), key=lambda key: key.created_ms)
+            stored = await self._client.hgetall(self._hash)
+        keys = [key for key_id, value in stored.items() if (key := self._read(key_id, value)) is not None]
+        return sorted(keys, key=lambda key: key.created_ms)
+
+    def _read(self, key_id: bytes, value: bytes) -> AccessKey | None:
+        try:
+            return msgspec.json.decode(value, type=AccessKey)
+        except msgspec.MsgspecError as error:
+            if self._told.is_news(key_id.decode(errors="replace")):
+                log.error("access key unreadable", key_id=key_id.decode(errors="replace"), error=str(error))
+            return None
 
     async def revoke(self, key_id: str) -> AccessKey:
         return await self._change(key_id, is_revoked=True)
@@ -85,13 +101,20 @@ class AccessKeys:
             stored = await self._client.hget(self._hash, key_id)
         if stored is None:
             raise InvalidRequest("key_id", f"there is no key {key_id!r}")
-        changed = msgspec.structs.replace(msgspec.json.decode(stored, type=AccessKey), **fields)
-        await self._store(changed)
+        try:
+            known = msgspec.json.decode(stored, type=dict[str, Any])  # with fields of a later version, which stay
+            changed = msgspec.convert({**known, **fields}, AccessKey)
+        except msgspec.MsgspecError as error:
+            raise InvalidRequest("key_id", f"what is kept of key {key_id!r} cannot be read: {error}") from error
+        await self._put(key_id, {**known, **fields})
         return changed
 
     async def _store(self, key: AccessKey) -> None:
+        await self._put(key.key_id, key)
+
+    async def _put(self, key_id: str, key: AccessKey | dict[str, Any]) -> None:
         with store_errors():
-            await self._client.hset(self._hash, key.key_id, msgspec.json.encode(key))
+            await self._client.hset(self._hash, key_id, msgspec.json.encode(key))
 
 
 def _check(name: str, role: str, client_ids: Sequence[str]) -> None:

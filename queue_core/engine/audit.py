@@ -43,5 +43,9 @@ class Audit:
 
 
 def _read(entry_id: bytes, fields: dict[bytes, bytes]) -> Note:
-    note = msgspec.json.decode(fields[b"note"], type=Note)
+    """One that cannot be read is listed as such."""
+    try:
+        note = msgspec.json.decode(fields.get(b"note", b""), type=Note)
+    except msgspec.MsgspecError as error:
+        note = Note(0, "", "unreadable", details=str(error))
     return msgspec.structs.replace(note, at_ms=int(entry_id.partition(b"-")[0]))

@@ -2,6 +2,7 @@
 
 import inspect
 
+import msgspec
 import pytest
 
 from tideq.api.auth import Gate
@@ -10,6 +11,7 @@ from tideq.api.service import Service
 from tideq.queue_core.engine import access_keys
 from tideq.queue_core.engine.access_keys import AccessKeys
 from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.errors import InvalidRequest
 
 GUESSES = ("nothing", "no key at all", "unknown id", "right id", "almost right", "another key's secret", "revoked")
 
@@ -77,3 +79,24 @@ async def test_what_is_kept_of_a_key_is_its_digest(service: Service) -> None:
 
     assert key.split("_", 2)[2] not in repr(kept)
     assert len(kept.digest) == 64
+
+
+async def test_a_key_that_cannot_be_read_shuts_nobody_else_out(service: Service) -> None:
+    keys = service.access_keys
+    await keys.create("ann", "admin", 0)
+    await service.client.hset(Keys(service.settings.queue.queue_name).key("access_keys"), "0" * 12, b"{not a key")
+
+    assert [key.name for key in await keys.all()] == ["ann"]
+    with pytest.raises(InvalidRequest, match="cannot be read"):
+        await keys.revoke("0" * 12)
+
+
+async def test_fields_of_a_later_version_stay_with_a_key_that_is_changed(service: Service) -> None:
+    keys, name = service.access_keys, Keys(service.settings.queue.queue_name).key("access_keys")
+    key_id = (await keys.create("ann", "admin", 0)).split("_")[1]
+    kept = msgspec.json.decode(await service.client.hget(name, key_id))
+    await service.client.hset(name, key_id, msgspec.json.encode({**kept, "expires_ms": 7}))
+
+    await keys.revoke(key_id)
+
+    assert msgspec.json.decode(await service.client.hget(name, key_id)) == {**kept, "expires_ms": 7, "is_revoked": True}
