@@ -29,7 +29,9 @@ KEYS: dict[str, KeyDoc] = {
     "records": KeyDoc("records", "hash", "task id to record, the changing half of a task"),
     "definitions": KeyDoc("definitions", "hash", "task id to definition, the half that never changes"),
     "results": KeyDoc("results", "hash", "task id to result, of completed tasks"),
-    "expiring": KeyDoc("expiring", "zset", "finished tasks, a batch a member, by when the store may forget them"),
+    "expiring": KeyDoc(
+        "expiring", "zset", "finished tasks and idempotency keys, a batch a member, by when the store may forget them"
+    ),
     "heads": KeyDoc("heads", "zset", "lanes that may hold ready tasks, by a lower bound of their best rank"),
     "lanes": KeyDoc("lanes", "hash", "lane signature to lane number"),
     "lane_names": KeyDoc("lane_names", "hash", "lane number to lane signature"),

@@ -26,6 +26,9 @@ from tideq.queue_core.errors import StoreUnavailable
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.states import TaskState
 
+SPARE_MS = 31 * 86_400_000
+"""From the end of an idempotency key by the queue's clock to its end by the server's, as in `keep_key.lua`."""
+
 log = structlog.get_logger(__name__)
 
 SEAL = "closed:"
@@ -182,10 +185,12 @@ class Restoration:
                 await self._client.zadd(self._keys.key("dead"), died_ms_by_id)
 
     async def put_keys(self, keys: Sequence[KeptKey]) -> None:
+        """As `keep_key.lua` keeps them."""
         pipeline = self._client.pipeline(transaction=False)
         for key in keys:
-            value = f"{key.value} {key.expires_at_ms}"
-            pipeline.set(self._keys.prefix("idempotency") + key.name, value, pxat=key.expires_at_ms)
+            value, server_expiry_ms = f"{key.value} {key.expires_at_ms}", key.expires_at_ms + SPARE_MS
+            pipeline.set(self._keys.prefix("idempotency") + key.name, value, pxat=server_expiry_ms)
+            pipeline.zadd(self._keys.key("expiring"), {f"~{key.name}": key.expires_at_ms})
         with store_errors():
             await pipeline.execute()
 

@@ -262,12 +262,12 @@ async def clock_set_back(site: Site, target: str, seconds: float) -> None:
 
 
 async def clock_glitch(site: Site, target: str, seconds: float) -> None:
-    """A month ahead, for less than it takes to be believed: nothing falls due by it."""
+    """A week ahead, for less than it takes to be believed: nothing falls due by it."""
     async with site.store_lock:
         began = wall_ms()
-        site.shim.jump(24 * 30 * HOUR_MS)
+        site.shim.jump(24 * 7 * HOUR_MS)
         await asyncio.sleep(min(seconds, MAX_GLITCH_SECONDS))
-        site.shim.jump(-24 * 30 * HOUR_MS)
+        site.shim.jump(-24 * 7 * HOUR_MS)
         site.notebook.note("clock", t0=began, ahead_ms=site.shim.ahead_ms)
 
 

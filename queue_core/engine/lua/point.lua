@@ -3,11 +3,10 @@
 --
 -- @prefix idempotency  string
 -- @arg   partition           int  where the batch will be written
--- @arg   idempotency_ttl_ms  int
 -- @row   task_id
 -- @row   key  name and fingerprint
 -- @reply OK IDEMPOTENCY_CONFLICT
--- @use   keys_of_batches, commit
+-- @use   keys_of_batches, keep_key, commit
 local PENDING_MS = 10000
 local replies, planned, texts = {'OK', now}, {}, {}
 local expiry = string.format('%.0f pending %d %.0f', now + idempotency_ttl_ms, partition, now + PENDING_MS)
@@ -25,6 +24,7 @@ for i = 1, row_count do
     texts[name] = task_id .. ' ' .. fingerprint .. ' ' .. expiry
   end
 end
-for name, text in pairs(texts) do redis.call('SET', idempotency_keys .. name, text, 'PX', idempotency_ttl_ms) end
+for name, text in pairs(texts) do keep_key(name, text) end
+flush_keys()
 commit()
 return replies

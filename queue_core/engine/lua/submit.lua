@@ -26,13 +26,12 @@
 -- @arg   high_only_depth     int
 -- @arg   max_depth           int
 -- @arg   max_outbox_entries  int
--- @arg   idempotency_ttl_ms  int
 -- @row   task_id
 -- @row   about       its kind's number; if there is more to say, behind it the schedule (empty for now, +milliseconds for
 --                    a delay, else an instant) and idempotency (empty, or the key's name and the fingerprint)
 -- @row   definition
 -- @reply OK UNREADABLE_KIND IDEMPOTENCY_CONFLICT RANK_OUT_OF_RANGE QUEUE_FULL OUTBOX_FULL STORE_FULL NOTHING_NEW TOO_LATE
--- @use   lane_for, move, place, position, commit, keys_of_batches, client_rate
+-- @use   lane_for, move, place, position, commit, keys_of_batches, keep_key, client_rate
 local RETRY_AFTER_MS = 5000
 local kinds_by_number, known, planned_keys, planned_ids = {}, {}, {}, {}
 local new_count, least_urgent, kind_count = 0, 0, 0
@@ -171,7 +170,7 @@ local function submit_special(task_id, kind, schedule, idempotency)
   local visible_text = eligible_ms > now and string.format('%.0f', eligible_ms) or ''
   if visible_text == '' then place_ready(task_id, task) else place_hidden(task_id, eligible_ms, visible_text) end
   move(task_id, task, 'queued', '', visible_text)
-  if name ~= '' then redis.call('SET', idempotency_keys .. name, planned_keys[name], 'PX', idempotency_ttl_ms) end
+  if name ~= '' then keep_key(name, planned_keys[name]) end
 end
 
 local told = {}
@@ -192,7 +191,10 @@ end
 for _, kind in pairs(kinds_by_number) do
   if kind.model then count_alike(kind.model, kind.repeats) end
 end
-if new_count > 0 then commit() end
+if new_count > 0 then
+  flush_keys()
+  commit()
+end
 local counted = admission == 'counted' and redis.call('HINCRBY', usage_key, 'taken:#queued', new_count) or ''
 
 -- Of tasks that were made alike the first and the last are looked for. If as many lie between as were made, theirs are

@@ -15,10 +15,12 @@
 -- @key   outbox        stream
 -- @prefix worker  hash
 -- @prefix notes   hash
+-- @prefix idempotency  string
 -- @arg   limit               int
 -- @arg   dead_letter_ttl_ms  int
 -- @reply OK
 -- @use   recover, put, commit
+local MAX_BATCHES, MAX_FORGOTTEN = 32, 500
 local KEPT_TALLIES_MS, KEPT_DEAD_WORKERS_MS, KEPT_EVENTS = 3900000, 3600000, 10000
 
 local function drop_old_tallies()
@@ -45,10 +47,8 @@ local function forget_dead_workers()
   end
 end
 
--- A batch that finished together, unless a task has moved on since; finished tasks hold no place, so nothing else is due.
-local function forget_finished()
-  local batch = redis.call('ZRANGEBYSCORE', expiring_key, '-inf', now, 'LIMIT', 0, 1)[1]
-  if not batch then return 0 end
+-- Tasks that finished together, unless one has moved on since; they hold no place, so nothing else is due.
+local function forget_tasks(batch)
   local ids, versions = {}, {}
   for task_id, version in string.gmatch(batch, '(%S+):(%d+)') do
     ids[#ids + 1], versions[#versions + 1] = task_id, version
@@ -61,8 +61,28 @@ local function forget_finished()
       redis.call('DEL', notes_keys .. task_id)
     end
   end
-  redis.call('ZREM', expiring_key, batch)
   return #ids
+end
+
+-- Idempotency keys that were taken together, unless one stands for a later task by now.
+local function forget_keys(batch)
+  local count = 0
+  for name in string.gmatch(batch, '~(%S+)') do
+    local expires_at = string.match(redis.call('GET', idempotency_keys .. name) or '', '^%S+ %S+ (%d+)')
+    if expires_at and tonumber(expires_at) <= now then redis.call('DEL', idempotency_keys .. name) end
+    count = count + 1
+  end
+  return count
+end
+
+local function forget_expired()
+  local count = 0
+  for _, batch in ipairs(redis.call('ZRANGEBYSCORE', expiring_key, '-inf', now, 'LIMIT', 0, MAX_BATCHES)) do
+    if count >= MAX_FORGOTTEN then break end
+    count = count + forget_tasks(batch) + forget_keys(batch)
+    redis.call('ZREM', expiring_key, batch)
+  end
+  return count
 end
 
 -- One that is gone or has ended meanwhile is forgotten here; one that still cannot be read is looked at again later.
@@ -87,7 +107,7 @@ local function trim_unread_outbox()
 end
 
 local moved, buried = recover(limit)
-local tidied = buried + forget_finished()
+local tidied = buried + forget_expired()
 put_back_readable()
 trim_unread_outbox()
 if moved == 0 then
