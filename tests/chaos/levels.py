@@ -34,7 +34,7 @@ class Level:
     def variables(self) -> str:
         """What chooses it."""
         left_out = MIXED.keys() - self.profile.keys()
-        if LEVELS[self.name].has_upgrade and not self.has_upgrade:
+        if LEVELS.get(self.name, self).has_upgrade and not self.has_upgrade:
             left_out |= {UPGRADE}
         without = ",".join(sorted(left_out))
         chosen = f"CHAOS_LEVEL={self.name} CHAOS_SECONDS={self.seconds:g} CHAOS_FAULT_SECONDS={self.fault_seconds:g}"
