@@ -78,9 +78,13 @@ def _answer(url: str) -> httpx.Response | None:
     return None
 
 
-def _is_up(url: str) -> bool:
+def _status(url: str) -> int | None:
     answer = _answer(url)
-    return answer is not None and answer.status_code == 200
+    return answer and answer.status_code
+
+
+def _is_up(url: str) -> bool:
+    return _status(url) == 200
 
 
 def test_from_keys_and_schema_to_a_task_that_went_all_the_way_round(
@@ -109,17 +113,21 @@ def test_from_keys_and_schema_to_a_task_that_went_all_the_way_round(
 
 
 @pytest.mark.parametrize("verb", ["monitor", "replicate"])
-def test_the_health_page_answers_probes_before_the_schema_is_there_and_the_process_ends_when_told(
+def test_before_the_schema_is_there_a_process_is_alive_and_not_ready_and_ends_when_told(
     settings: dict[str, str], verb: str
 ) -> None:
     page = f"http://127.0.0.1:{(port := free_port())}"
     with _running(settings, verb, "--health-host", "127.0.0.1", "--health-port", str(port)) as process:
         _eventually(lambda: _is_up(f"{page}/livez"))
+        _eventually(lambda: _status(f"{page}/health") == 503)
 
-        answers = [_answer(f"{page}{path}") for path in ("/health", "/metrics", "/nothing")]
-        assert [answer and answer.status_code for answer in answers] == [200, 200, 404]
+        answers = [_status(f"{page}{path}") for path in ("/livez", "/metrics", "/nothing")]
+        reasons = _checks(f"{page}/health")["stale_duties"]["value"]
         process.send_signal(signal.SIGTERM)
         assert process.wait(WAIT_SECONDS) == 0
+
+    assert answers == [200, 200, 404]
+    assert "schema" in reasons["custody"], reasons
 
 
 def test_a_worker_is_not_restarted_for_what_a_restart_does_not_mend(tmp_path: Path) -> None:
@@ -129,7 +137,7 @@ def test_a_worker_is_not_restarted_for_what_a_restart_does_not_mend(tmp_path: Pa
     with _running(dict(os.environ), *command, cwd=tmp_path):
         _eventually(lambda: _is_up(f"{page}/livez"))
 
-        asked = {path: _checks(f"{page}/{path}") for path in ("livez", "health")}
+        asked = {path: set(_checks(f"{page}/{path}")) for path in ("livez", "health")}
 
     assert asked["livez"] == {LOOP_LAG}
     assert asked["health"] > {LOOP_LAG, "failed_heartbeats"}
@@ -176,7 +184,7 @@ def _commands(objects: list[Json]) -> Iterator[list[str]]:
                 yield each["command"]
 
 
-def _checks(url: str) -> set[str]:
+def _checks(url: str) -> Json:
     answer = _answer(url)
     assert answer is not None
-    return set(answer.json()["checks"])
+    return answer.json()["checks"]
