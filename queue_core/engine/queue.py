@@ -35,6 +35,8 @@ from tideq.queue_core.task_id import TaskIds, made_together
 from tideq.queue_core.transitions import transition
 
 SWEEP_LIMIT = 100
+MAX_CLAIM_BYTES = 4 * 2**20
+"""Of definitions in one answer; the one that goes past it still counts. A larger answer would hold everybody up."""
 STATE, ATTEMPT, LEASE, TIMEOUT_MS, VISIBLE_MS = map(
     NAMES.index, ("state", "attempt", "lease", "timeout_ms", "visible_ms")
 )
@@ -209,6 +211,7 @@ class Queue:
         answer: int | None = None,
         permits: str = "",
         not_after: int | None = None,
+        max_bytes: int = MAX_CLAIM_BYTES,
     ) -> Claim:
         """The same, as a part of something larger: nothing worse than `max_rank`, under a number given from outside.
 
@@ -219,6 +222,7 @@ class Queue:
             "claim",
             worker_id=poll.worker_id,
             wanted=wanted,
+            max_bytes=max_bytes,
             poll_id=poll.poll_id,
             starts=int(poll.starts),
             lease_token=token,

@@ -17,7 +17,6 @@ PARTITIONED = {
     )
 }
 LEFT_OUT = {
-    "test_claim_of_large_tasks_hands_out_a_few_megabytes_and_the_rest_to_whoever_asks_again": "each gives so much",
     "test_submit_when_history_is_too_far_behind_is_refused": "each partition has an outbox of its own",
     "test_submit_under_memory_pressure_is_refused": "speaks to one partition's script",
     "test_claim_held_back_by_a_rate_says_when_it_refills": "the ledger lets out before the partition claims",

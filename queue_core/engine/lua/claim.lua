@@ -12,6 +12,7 @@
 -- @prefix stops   zset
 -- @arg   worker_id             text
 -- @arg   wanted                int
+-- @arg   max_bytes             int   of definitions in one answer
 -- @arg   assignment_ms         int
 -- @arg   heartbeat_timeout_ms  int
 -- @arg   poll_id               text  empty for a claim that cannot be repeated
@@ -24,7 +25,7 @@
 -- @arg   not_after             text  empty, or the instant from which on the permits may be somebody else's
 -- @reply OK UNKNOWN_WORKER
 -- @use   recover, set_aside, frontier, may_take, given, begin, next_instant, commit, stops
-local RECOVER_LIMIT, POLL_TTL_MS = 50, 600000
+local RECOVER_LIMIT, POLL_TTL_MS, FIRST_READ = 50, 600000, 16
 local handed_as = starts == 1 and 'executing' or 'assigned'
 local visible_at = now + assignment_ms
 local visible_text = string.format('%.0f', visible_at)
@@ -74,18 +75,39 @@ local function assign(task_id, task, number)
   return move(task_id, task, 'assigned', 'claimed', visible_text)
 end
 
-local function definitions_of(ids)
-  if bytes_left == math.huge then return redis.call('HMGET', definitions_key, unpack(ids)) end
-  local definitions = {}
-  for number, task_id in ipairs(ids) do definitions[number] = definition_of[task_id] end
-  return definitions
+-- Until their bytes reach the bound, and always one: a larger answer would keep everybody else waiting. A few are read at
+-- first, then as many as fit by what was read so far, since a read for each would double what a task costs.
+local function read_definitions(ids)
+  if #ids == 1 then return redis.call('HMGET', definitions_key, ids[1]), 1 end
+  local definitions, count, bytes, size = {}, 0, 0, FIRST_READ
+  while count < #ids and bytes < max_bytes do
+    local read = redis.call('HMGET', definitions_key, unpack(ids, count + 1, math.min(count + size, #ids)))
+    for _, definition in ipairs(read) do
+      if bytes >= max_bytes and count > 0 then break end
+      count = count + 1
+      definitions[count] = definition
+      bytes = bytes + #(definition or '')
+    end
+    size = math.max(1, math.min(4 * size, math.floor((max_bytes - bytes) * count / math.max(bytes, 1))))
+  end
+  return definitions, count
 end
 
+local function give_up_from(first, ids)
+  for i = first, #ids do
+    local task = tasks[ids[i]]
+    if task and task.state == 'queued' then give_up(task) else leave_out(ids[i], task) end
+  end
+end
+
+-- Says how many; those for which there is no room stay as they are.
 local function assign_all(ids)
-  if #ids == 0 then return end
+  if #ids == 0 then return 0 end
   fetch_tasks(ids)
-  local definitions, packed = definitions_of(ids), {}
-  for number, task_id in ipairs(ids) do
+  local packed, definitions, count = {}, read_definitions(ids)
+  give_up_from(count + 1, ids)
+  for number = 1, count do
+    local task_id = ids[number]
     local task = tasks[task_id]
     if task and task.state == 'queued' and definitions[number] then
       packed[number] = assign(task_id, task, number)
@@ -94,12 +116,14 @@ local function assign_all(ids)
     end
   end
   if starts == 1 then flush_events() end
-  for number, task_id in ipairs(ids) do
+  for number = 1, count do
+    local task_id = ids[number]
     if packed[number] then
       local last = starts == 1 and begin(task_id, tasks[task_id]) or packed[number]
       hand_over(task_id, last, definitions[number])
     end
   end
+  return count
 end
 
 -- What was ever taken here under each limit, for the ledger.
@@ -134,9 +158,8 @@ if #handed == 0 then
     local ids, at = take_best(serves, allowed)
     again_at = at or again_at
     left_out_count = 0
-    assign_all(ids)
+    spend_taken(assign_all(ids))
     if left_out_count > 0 then again_at = now end
-    if controls().any then spend_tokens('*', #ids) end
   end
 end
 remember_answer(token)

@@ -53,7 +53,6 @@ read_permits(left, math.huge)
 local allowed, again_at = may_take(worker_id, worker, wanted)
 local ids = {}
 if allowed > 0 then
-  may_spend = false
   local at
   ids, at = take_best(serves, allowed)
   again_at = at or again_at

@@ -24,7 +24,7 @@ from tideq.queue_core.engine.partitions.ledger import PERMIT_MS, Grant, Ledger, 
 from tideq.queue_core.engine.partitions.membership import Membership
 from tideq.queue_core.engine.partitions.sampling import Sampling
 from tideq.queue_core.engine.polls import Peek, Poll, Use
-from tideq.queue_core.engine.queue import Queue
+from tideq.queue_core.engine.queue import MAX_CLAIM_BYTES, Queue
 from tideq.queue_core.errors import Unavailable
 from tideq.queue_core.task import Claim, ClaimedTask, Stop
 
@@ -95,7 +95,7 @@ class Claiming:
     async def _take(self, poll: Poll, peeks: dict[int, Peek], wanted: int, answer: int) -> Taken:
         tasks: list[ClaimedTask] = []
         is_repeat, now_ms, grant, verdict = False, 0, NO_LIMITS, CLOSED
-        depth = depth_for(wanted, len(self._parts))
+        depth, room = depth_for(wanted, len(self._parts)), MAX_CLAIM_BYTES
         for _ in range(MAX_ROUNDS):
             heads = {partition: peek.heads for partition, peek in peeks.items()}
             found = best_of(heads, wanted - len(tasks), depth)
@@ -105,16 +105,18 @@ class Claiming:
             grant = await self._grant(uses, best, peeks) if uses else NO_LIMITS
             allowed = within(best, {scope: permit.granted for scope, permit in grant.permits.items()})
             chosen = shares(allowed)
-            got = await self._claim_shares(poll, peeks, chosen, answer, grant, verdict) if chosen else []
+            got = await self._claim_shares(poll, peeks, chosen, answer, grant, verdict, room) if chosen else []
             if len(got) == len(chosen):
                 await self._redeem(grant, uses, chosen, got)
-            tasks += [task for claim in got for task in claim.tasks]
+            fresh_tasks = [task for claim in got for task in claim.tasks]
+            tasks += fresh_tasks
+            room -= sum(len(task.definition.parameters) for task in fresh_tasks)
             is_repeat = any(claim.is_repeat for claim in got)
             now_ms = max((claim.now_ms for claim in got), default=now_ms)
-            is_short = sum(len(claim.tasks) for claim in got) < sum(share.wanted for share in chosen)
+            is_short = len(fresh_tasks) < sum(share.wanted for share in chosen)
             has_more = any(len(found) >= depth for found in heads.values())
             is_cut = len(allowed) < len(found)
-            if len(tasks) >= wanted or is_repeat or not (is_short or has_more or is_cut):
+            if len(tasks) >= wanted or room <= 0 or is_repeat or not (is_short or has_more or is_cut):
                 break
             looking = msgspec.structs.replace(poll, circuit_shares=verdict.shares())
             fresh = await self._peek(looking, wanted, list(peeks), grant.left)
@@ -139,6 +141,7 @@ class Claiming:
         answer: int,
         grant: Grant,
         verdict: Verdict,
+        room: int,
     ) -> list[Claim]:
         by_partition = {share.partition: share for share in chosen}
 
@@ -147,7 +150,8 @@ class Claiming:
             permits = written({scope: share.counts.get(scope, 0) for scope in grant.permits})
             not_after = peeks[partition].now_ms + PERMIT_MS
             own = msgspec.structs.replace(_own(poll, partition), circuit_shares=verdict.shares(share.counts))
-            return await self._parts[partition].claim_for(own, share.wanted, share.max_rank, answer, permits, not_after)
+            bounds = (share.wanted, share.max_rank, answer, permits, not_after, room // len(chosen))
+            return await self._parts[partition].claim_for(own, *bounds)
 
         return await self._claims(list(by_partition), take)
 

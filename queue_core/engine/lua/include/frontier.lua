@@ -4,15 +4,11 @@
 --
 -- @key   queue  zset
 -- @key   heads  zset
--- @key   definitions  hash
 -- @use   band, serving, limits, trials
 local PAGE = 64
 local frontier, page_start, page_bound, lane_map = {}, nil, nil, nil
 local changed_heads, empty_lanes, allowances, held_until = {}, {}, {}, math.huge
-local rank_limit, may_spend = math.huge, true
--- How much one answer may hold: a larger one would keep everybody else waiting. A few tasks are never too many.
-local MAX_ANSWER_BYTES, FEW_TASKS = 4194304, 4
-local bytes_left, definition_of = math.huge, {}
+local rank_limit, taken_by_scope, given_up = math.huge, {}, {}
 
 -- Kept in descending order, so that the best is the last and comes off without shifting the rest.
 local function insert(entry)
@@ -93,14 +89,9 @@ local function take_run(entry, taken, wanted)
   local limit, before = math.min(next_bound(), rank_limit), #taken
   while #taken < wanted do
     if not look(entry, wanted - #taken) then return #taken - before, false end
-    if entry.bound > limit or bytes_left <= 0 then break end
-    local task_id = entry.items[entry.at]
-    taken[#taken + 1] = task_id
+    if entry.bound > limit then break end
+    taken[#taken + 1] = entry.items[entry.at]
     entry.at = entry.at + 2
-    if bytes_left < math.huge then
-      definition_of[task_id] = redis.call('HGET', definitions_key, task_id)
-      bytes_left = bytes_left - #(definition_of[task_id] or '')
-    end
   end
   return #taken - before, true
 end
@@ -122,7 +113,7 @@ local function take_from(entry, taken, wanted)
   if left == 0 then return end
   local count, is_open = take_run(entry, taken, math.min(wanted, #taken + left))
   allowances[scope] = left - count
-  if scope ~= '' and may_spend then spend_tokens(scope, count) end
+  if scope ~= '' then taken_by_scope[scope] = (taken_by_scope[scope] or 0) + count end
   if is_open and look(entry, 1) then
     changed_heads[entry.lane] = entry.bound
     insert(entry)
@@ -135,17 +126,30 @@ end
 local function take_best(profile, wanted)
   local taken = {}
   open_frontier(profile)
-  if may_spend and wanted > FEW_TASKS then bytes_left = MAX_ANSWER_BYTES end
   local entry = best_entry()
   while entry and entry.bound <= rank_limit do
     take_from(entry, taken, wanted)
-    entry = #taken < wanted and bytes_left > 0 and best_entry() or nil
+    entry = #taken < wanted and best_entry() or nil
   end
   return taken, held_until < math.huge and held_until or nil
+end
+
+-- What was taken is left where it was after all.
+local function give_up(task)
+  local scope = (bars_any or controls().any) and lane_type(task.lane) or ''
+  if scope ~= '' then taken_by_scope[scope] = (taken_by_scope[scope] or 1) - 1 end
+  given_up[task.lane] = math.min(given_up[task.lane] or math.huge, tonumber(task.rank))
+end
+
+local function spend_taken(count)
+  if not controls().any then return end
+  spend_tokens('*', count)
+  for scope, amount in pairs(taken_by_scope) do spend_tokens(scope, amount) end
 end
 
 -- Correct the bounds of the lanes that were looked into. Only after the taken tasks have left their bands.
 local function mend_heads()
   for lane, rank in pairs(changed_heads) do redis.call('ZADD', heads_key, rank, lane) end
   for _, lane in ipairs(empty_lanes) do redis.call('ZREM', heads_key, lane) end
+  for lane, rank in pairs(given_up) do redis.call('ZADD', heads_key, 'LT', rank, lane) end
 end
