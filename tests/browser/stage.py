@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 READY = "Ctrl-C stops it"
 TRACES = "http://traces.example.com"
 WAIT_SECONDS = 60
+CIRCUIT_FAILURES = 100
 Json = dict[str, Any]
 
 
@@ -54,8 +55,9 @@ def staged(folder: Path) -> Generator[Stage]:
     """`tideq up` without its demo, and `tideq worker` with the handlers of these tests."""
     ours = ("TIDEQ_", "REDIS_", "DATABASE_")
     environ = {name: text for name, text in os.environ.items() if not name.startswith(ours)}
-    # Tests fail tasks by the hundred on purpose: the worker must not be shut off for it.
-    environ |= {"BROWSER_TESTS_FOLDER": str(folder), "PYTHONPATH": str(ROOT), "TIDEQ_CIRCUIT_FAILURES": "1000000"}
+    # Tests fail tasks by the dozen on purpose: the worker must not be shut off for it.
+    environ |= {"BROWSER_TESTS_FOLDER": str(folder), "PYTHONPATH": str(ROOT)}
+    environ["TIDEQ_CIRCUIT_FAILURES"] = str(CIRCUIT_FAILURES)
     environ["TIDEQ_TRACE_URL_TEMPLATE"] = f"{TRACES}/{{trace_id}}"
     up = [TIDEQ, "up", "--port", "0", "--data-dir", str(folder / "data"), "--no-demo"]
     with _process(up, environ, folder / "up.log") as service:

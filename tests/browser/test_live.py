@@ -5,7 +5,7 @@ import re
 from playwright.async_api import expect
 
 from tests.browser.eyes import Eyes
-from tests.browser.stage import Stage
+from tests.browser.stage import CIRCUIT_FAILURES, Stage
 
 
 async def test_the_overview_moves_while_work_is_done(eyes: Eyes, stage: Stage) -> None:
@@ -18,6 +18,30 @@ async def test_the_overview_moves_while_work_is_done(eyes: Eyes, stage: Stage) -
     value = eyes.page.locator(".tile", has_text="Done a minute").locator(".tile-value")
     await expect(value).to_have_text(str(before + 40))
     await eyes.assert_not_reloaded()
+
+
+async def test_a_worker_that_is_held_back_is_shown_with_type_end_and_reason(eyes: Eyes, stage: Stage) -> None:
+    name = {"name": "mill", "task_types": ["grind"], "capacity": CIRCUIT_FAILURES}
+    worker_id = stage.call("POST", "/internal/workers/register", name)["worker_id"]
+    worker = f"/internal/workers/{worker_id}"
+    stage.submit_many("grind", CIRCUIT_FAILURES, max_retries=0)
+    asked = {"available_capacity": CIRCUIT_FAILURES, "poll_id": "p1", "start_claimed": True}
+    error = {"message": "stuck", "retriable": True}
+    tasks = stage.call("POST", f"{worker}/poll", asked)["tasks"]
+    held = [{"task_id": each["task_id"], "lease": each["lease"]} for each in tasks]
+    stage.call("POST", f"{worker}/sync", {"results": [{**each, "status": "failed", "error": error} for each in held]})
+    words = re.compile(r"no tasks of grind, tried again in \d+ s: most of its latest tasks of this type failed")
+
+    await eyes.open("/")
+    row = eyes.page.get_by_label("Held back for failing").get_by_role("listitem").filter(has_text=worker_id)
+    await expect(row).to_have_text(words)
+    await eyes.open("/ui/workers")
+    card = eyes.page.locator(".worker", has_text=worker_id)
+
+    await expect(card.get_by_label("Held back from").get_by_role("listitem")).to_have_text(words)
+    await expect(card.locator(".badge")).to_have_text("held back")
+    assert await eyes.serious_problems() == []
+    stage.call("DELETE", worker)
 
 
 async def test_a_task_goes_through_its_states_on_screen(eyes: Eyes, stage: Stage) -> None:

@@ -9,7 +9,8 @@ import pytest
 from tests.api.bench import Bench, Json, held
 from tests.api.running import TIDEQ
 from tests.client.commands import Run, answer, environ_for, line_within, lines, runner
-from tests.client.workshop import do_one, fail_one, recorded
+from tests.client.workshop import do_one, fail_one, held_back_worker, recorded
+from tideq.api.schemas.held_back import OPEN
 from tideq.client import AsyncClient
 
 NOBODY = "0195546e-3c7a-7d21-9f04-00a1b2c3d4e5"
@@ -234,6 +235,19 @@ class TestFleetAndQueue:
         assert drained.returncode == 3
         assert '"draining"' in drained.stdout
         assert "nobody" in drained.stderr
+
+    async def test_a_worker_that_fails_too_often_is_listed_with_the_type_it_is_held_back_from(
+        self, run: Run, client: AsyncClient, workers: Bench, task_type: str
+    ) -> None:
+        worker_id = await held_back_worker(client, workers, task_type)
+
+        table = run("workers", "list").stdout
+        listed = {each["worker_id"]: each for each in answer(run("workers", "list", "-o", "json"))}
+
+        (row,) = [line for line in table.splitlines() if worker_id in line]
+        (held_back,) = listed[worker_id]["held_back"]
+        assert f"{task_type} until {held_back['until'][11:19]}Z" in row
+        assert (held_back["task_type"], held_back["reason"]) == (task_type, OPEN)
 
     async def test_the_queue_is_shown_paused_and_resumed(self, run: Run, client: AsyncClient, task_type: str) -> None:
         await client.submit(task_type)

@@ -20,10 +20,11 @@ from tideq.cli.checks import machine, service
 from tideq.cli.checks.finding import Finding
 from tideq.cli.checks.history import check_lag, check_verdict
 from tideq.cli.checks.store import check_eviction, check_persistence, check_sync
+from tideq.cli.circuits import held_back_words
 from tideq.cli.doctor import findings
 from tideq.cli.live.readings import Reading
 from tideq.cli.session import Service
-from tideq.client import Client, Limit, QueueStats, Worker
+from tideq.client import Client, HeldBack, Limit, QueueStats, Worker
 from tideq.client.models.queue import Depth, Recovery
 from tideq.persistence.recovery.custody import Verdict
 from tideq.queue_core.engine.access_keys import AccessKeys
@@ -279,6 +280,28 @@ class TestJudgements:
         assert deserted(worker("active", "a")) == ["b"]
         assert deserted(worker("active")) == []
         assert deserted(worker("draining"), worker("dead", "a")) == ["a", "b"]
+
+    def test_workers_that_are_held_back_are_named_with_types_end_and_reason(self) -> None:
+        until = datetime(2026, 3, 2, 12, 0, 5, tzinfo=UTC)
+        circuits = (HeldBack(task_type="resize", until=until, reason="they failed"), HeldBack(reason="they decide"))
+        shut = Worker(worker_id="mill-1", state="active", held_back=circuits)
+        dead = Worker(worker_id="mill-2", state="dead", held_back=circuits)
+
+        findings = list(service.check_reading(self.reading(workers=(shut, dead))))
+
+        assert [(each.check, each.found) for each in findings if each.status == "warn"] == [
+            (
+                "circuits",
+                "mill-1 is held back from resize until 12:00:05Z, all types on trial: they failed; they decide",
+            )
+        ]
+
+    def test_of_many_types_a_worker_is_held_back_from_three_are_named(self) -> None:
+        circuits = tuple(HeldBack(task_type=f"t{number}", reason="they decide") for number in range(50))
+
+        words = held_back_words(Worker(worker_id="mill-1", state="active", held_back=circuits))
+
+        assert words == "t0 on trial, t1 on trial, t2 on trial, and 47 more"
 
     def test_backlogs_are_told(self) -> None:
         reading = self.reading(

@@ -13,6 +13,7 @@ from tests.api.running import environ, serving
 from tests.client.commands import Run, answer, run_on_terminal, runner
 from tests.client.services import command_done, with_history
 from tests.client.terminals import FROM_SCREEN, SHOW_CURSOR, TO_SCREEN, Terminal, at_terminal
+from tests.client.workshop import held_back_worker
 from tests.stores import StoreUnderTest, free_port
 from tideq.client import AsyncClient, Client
 
@@ -206,6 +207,17 @@ async def test_workers_are_told_with_their_slots(
 
     row = next(line.split() for line in top.screen if line.startswith(worker))
     assert row[1:4] in (["active", "0", "7"], ["active", "1", "7"])
+
+
+async def test_what_workers_are_held_back_from_is_shown(
+    run: Run, client: AsyncClient, workers: Bench, task_type: str
+) -> None:
+    worker_id = await held_back_worker(client, workers, task_type)
+
+    frame = (await asyncio.to_thread(run, "top")).stdout.splitlines()
+
+    assert any(line.startswith(worker_id) and f"{task_type} until " in line for line in frame)
+    assert any(line.split() == [task_type, "0", "1", "from", "1", "of", "1", "workers"] for line in frame)
 
 
 def test_a_service_that_goes_away_is_waited_for(store: StoreUnderTest, task_type: str, tmp_path: Path) -> None:

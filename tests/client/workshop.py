@@ -30,3 +30,13 @@ async def recorded(client: AsyncClient, task_id: str) -> None:
         return (await client.get(task_id, history=True)).history_lag_seconds == 0
 
     await until(is_recorded)
+
+
+async def held_back_worker(client: AsyncClient, workers: Bench, task_type: str) -> str:
+    """A worker that failed at five tasks of five, and gets no more of this type for a minute."""
+    worker_id = await workers.register(task_types=[task_type])
+    for _ in range(5):
+        await client.submit(task_type, max_retries=0)
+        error = {"message": "upstream timed out", "retriable": True}
+        await workers.tell(worker_id, "result", await workers.started(worker_id), status="failed", error=error)
+    return worker_id

@@ -5,13 +5,15 @@ Colours are for terminals, and not where NO_COLOR is set.
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TextIO, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+Cell = str | Callable[[Any], str]
+"""An attribute, or what makes words of the whole item."""
 Format = Literal["table", "json", "jsonl"]
 COLOURS = {
     "completed": "32",
@@ -29,8 +31,8 @@ COLOURS = {
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
-def show(items: Iterable[Any], columns: Mapping[str, str], style: Format) -> None:
-    """Many alike. `columns` are titles and the attributes under them; the lines of jsonl come as they are read."""
+def show(items: Iterable[Any], columns: Mapping[str, Cell], style: Format) -> None:
+    """Many alike. `columns` are titles and the cells under them; the lines of jsonl come as they are read."""
     if style == "jsonl":
         for item in items:
             say(_encode(item).decode())
@@ -104,8 +106,10 @@ def _padded(text: str, width: int, is_colourful: bool) -> str:
     return text + space
 
 
-def _value(item: Any, name: str) -> Any:
+def _value(item: Any, name: Cell) -> Any:
     """`queue.total_depth` is an attribute of an attribute, none of which need be there."""
+    if callable(name):
+        return name(item)
     for part in name.split("."):
         item = getattr(item, part, None)
     return item

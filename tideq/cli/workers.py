@@ -2,15 +2,17 @@
 
 from typing import Annotated
 
-from tideq.cli.output import note, show
+from tideq.cli.circuits import held_back_words
+from tideq.cli.output import Cell, note, show
 from tideq.cli.session import LOCAL, OK, Ids, Service, Several, calling, exit_code, split
 from tideq.client import Drained, NotFound
 
-COLUMNS = {
+COLUMNS: dict[str, Cell] = {
     "worker": "worker_id",
     "state": "state",
     "held": "held",
     "capacity": "capacity",
+    "held back from": held_back_words,
     "types": "task_types",
     "capabilities": "capabilities",
     "host": "host",
@@ -20,7 +22,7 @@ COLUMNS = {
 
 
 def show_list(*, state: Annotated[list[str] | None, Several] = None, service: Service = LOCAL) -> None:
-    """Every worker, those that died within the hour included.
+    """Every worker, those that died within the hour included, and the task types it is held back from.
 
     Parameters
     ----------

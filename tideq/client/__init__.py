@@ -37,7 +37,7 @@ from tideq.client.errors import (
 )
 from tideq.client.models.dead_letters import DeadLetter, Pattern, Replayed
 from tideq.client.models.events import Event, Gap, Transition
-from tideq.client.models.fleet import Drained, Worker
+from tideq.client.models.fleet import Drained, HeldBack, Worker
 from tideq.client.models.pages import Page
 from tideq.client.models.queue import Limit, QueueStats
 from tideq.client.models.tasks import (
@@ -74,6 +74,7 @@ __all__ = [
     "FieldProblem",
     "Forbidden",
     "Gap",
+    "HeldBack",
     "IdempotencyConflict",
     "InvalidRequest",
     "Limit",

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from tideq.cli.checks.finding import Finding, fail, ok, warn
+from tideq.cli.circuits import held_back_words, is_held_back, reasons
 from tideq.cli.live.readings import Reading, read
 from tideq.cli.live.view import type_rows
 from tideq.client import Client, Forbidden, TideqError, Unauthorized
@@ -174,6 +175,9 @@ def _check_types(reading: Reading) -> Iterator[Finding]:
         if worker.state == "unhealthy":
             found = f"{worker.worker_id} is unhealthy and gets no work"
             yield warn("workers", found, "look at its health page and its log")
+        if is_held_back(worker):
+            found = f"{worker.worker_id} is held back from {held_back_words(worker)}: {reasons(worker.held_back)}"
+            yield warn("circuits", found, "look in its log and at `tideq dlq patterns` why those types fail there")
 
 
 def _check_age(reading: Reading) -> Finding:

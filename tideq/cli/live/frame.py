@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
+from tideq.cli.circuits import held_back_words, is_held_back
 from tideq.cli.live.readings import Reading
 from tideq.cli.live.view import COLUMNS, Table, TypeRow, View
 from tideq.cli.output import harmless
@@ -119,7 +120,10 @@ def _types(view: View, rows: list[TypeRow]) -> Grid:
 
 
 def _workers(view: View, rows: list[Worker], now: datetime) -> Grid:
-    grid = _grid(view, "workers", ("worker", "state", "held", "slots", "heartbeat", "types", "host"))
+    # A column only where it says something: a screen is narrow.
+    has_held_back = any(map(is_held_back, rows))
+    held_back_title = ("held back from",) if has_held_back else ()
+    grid = _grid(view, "workers", ("worker", "state", "held", "slots", "heartbeat", *held_back_title, "types", "host"))
     for worker in rows:
         heard = worker.last_heartbeat_at
         cells = [
@@ -128,6 +132,7 @@ def _workers(view: View, rows: list[Worker], now: datetime) -> Grid:
             Text(str(worker.held)),
             Text(str(worker.capacity)),
             Text(f"{_time(max((now - heard).total_seconds(), 0))} ago" if heard else "-"),
+            *([Text(harmless(held_back_words(worker)), style="yellow")] if has_held_back else []),
             Text(harmless("any" if worker.task_types is None else ", ".join(worker.task_types))),
             Text(harmless(worker.host)),
         ]

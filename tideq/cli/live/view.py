@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from tideq.cli.circuits import is_held_back_from
 from tideq.cli.live.readings import Failure, Reading
 from tideq.client import Worker
 
@@ -20,7 +21,7 @@ class TypeRow(NamedTuple):
     worker_count: int | None
     """Active workers that serve it; None where the key may not see them."""
     held_back: str
-    """Paused, or limited to what."""
+    """Paused, limited to what, or from how many workers that fail at it."""
 
 
 Column = tuple[str, Callable[[Any], Any], bool]
@@ -116,15 +117,21 @@ def type_rows(reading: Reading) -> list[TypeRow]:
         TypeRow(
             task_type,
             waiting.get(task_type, 0),
-            None if reading.workers is None else sum(serves(worker, task_type) for worker in active),
-            held_back.get(task_type, ""),
+            None if reading.workers is None else len(serving),
+            ", ".join(filter(None, (held_back.get(task_type), _from_workers(task_type, serving)))),
         )
         for task_type in sorted({*waiting, *held_back, *served})
+        for serving in [[worker for worker in active if serves(worker, task_type)]]
     ]
 
 
 def serves(worker: Worker, task_type: str) -> bool:
     return worker.task_types is None or task_type in worker.task_types
+
+
+def _from_workers(task_type: str, serving: list[Worker]) -> str:
+    count = sum(is_held_back_from(worker, task_type) for worker in serving)
+    return f"from {count} of {len(serving)} workers" if count else ""
 
 
 def _held_back(limit: Any) -> str:

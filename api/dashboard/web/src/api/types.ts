@@ -14,6 +14,7 @@ export type Lane = Schemas['LaneOut'];
 export type ShownTask = Schemas['ShownTaskOut'];
 export type Trends = Schemas['TrendsOut'];
 export type Worker = Schemas['WorkerOut'];
+export type HeldBack = Schemas['HeldBackOut'];
 export type Workers = Schemas['WorkersOut'];
 export type Explanation = Schemas['ExplanationOut'];
 export type Pattern = Schemas['PatternOut'];

@@ -11,6 +11,7 @@ import { Button, Card, Empty, Problem, shortId, When } from '../ui/basics';
 import { Chart, type Line } from '../ui/chart';
 import { count, duration, percent, some } from '../words';
 import { CleanUp } from './cleanup';
+import { HeldBackCard } from './held-back';
 import { TideCard } from './tide';
 
 const KEPT_SAMPLES = 900;
@@ -32,6 +33,7 @@ export function Overview() {
       <Problem error={stats.error} />
       <StaleDuties />
       <Tiles stats={stats.data} hour={hour.data} />
+      <HeldBackCard stats={stats.data} />
       <TideCard />
       <Charts stats={stats.data} />
       <div class="columns">

@@ -9,6 +9,7 @@ import { useStore } from '../store';
 import { Badge, Button, Card, Empty, Meter, Problem, shortId, Status, When } from '../ui/basics';
 import { Dialog } from '../ui/dialog';
 import { count, duration, plain, some } from '../words';
+import { HeldBackFrom } from './held-back';
 
 const STATES = ['active', 'draining', 'unhealthy', 'dead'];
 
@@ -72,8 +73,7 @@ function WorkerCard({ worker, now, reload }: { worker: Worker; now: number; relo
         <Status of={worker.state} />
         {worker.circuit !== 'closed' && (
           <Badge tone="bad">
-            circuit {worker.circuit}
-            {worker.circuit_open_until && <> until <When at={worker.circuit_open_until} now={now} /></>}
+            {worker.circuit === 'open' ? 'held back' : 'on trial'}
           </Badge>
         )}
       </div>
@@ -103,6 +103,7 @@ function WorkerCard({ worker, now, reload }: { worker: Worker; now: number; relo
           </span>
         ))}
       </p>
+      <HeldBackFrom worker={worker} now={now} />
       <Health worker={worker} now={now} />
       <div class="actions">
         <Button kind="quiet" onClick={() => setOpen(!isOpen)} pressed={isOpen}>

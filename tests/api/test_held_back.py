@@ -1,0 +1,113 @@
+"""Over HTTP: who is told that a worker gets no tasks of a type because it failed at most of its last ones."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.bench import Bench, Json
+from tests.kit import Kit
+from tideq.api.schemas.held_back import ON_TRIAL, OPEN
+
+FAILURES = 5
+
+
+async def fail_five(bench: Bench, worker_id: str, **error: Any) -> None:
+    for _ in range(FAILURES):
+        await bench.submit("crawl", max_retries=0)
+        told = {"message": "no", "retriable": True, **error}
+        await bench.tell(worker_id, "result", await bench.started(worker_id), status="failed", error=told)
+
+
+async def held_back(bench: Bench, worker_id: str) -> list[Json]:
+    fleet = (await bench.call("GET", "/api/v1/workers"))["workers"]
+    return next(each["held_back"] for each in fleet if each["worker_id"] == worker_id)
+
+
+@pytest.fixture
+async def shut(bench: Bench) -> str:
+    """A worker that gets no more of `crawl` for a minute, and `resize` as ever."""
+    worker_id = await bench.register(task_types=["crawl", "resize"])
+    await fail_five(bench, worker_id)
+    return worker_id
+
+
+async def test_explain_says_how_many_workers_are_held_back_until_when_and_how_many_serve(
+    bench: Bench, shut: str
+) -> None:
+    await bench.register(task_types=["crawl"])
+    await bench.register(task_types=["resize"])
+    broken, healthy = await bench.submit("crawl"), await bench.submit("resize")
+    ((until, reason),) = [(each["until"], each["reason"]) for each in await held_back(bench, shut)]
+
+    told = await bench.call("GET", f"/api/v1/tasks/{broken}/explain")
+    other = await bench.call("GET", f"/api/v1/tasks/{healthy}/explain")
+
+    sentence = f"1 of 2 active workers for it get no tasks of its type before {until}: most of their latest ones failed"
+    assert reason == OPEN
+    assert (told["serving_workers"], told["held_back_by"]) == (1, [sentence])
+    assert (other["serving_workers"], [each for each in other["held_back_by"] if "worker" in each]) == (2, [])
+
+
+async def test_a_task_whose_only_worker_is_held_back_can_start_when_that_ends(bench: Bench, shut: str) -> None:
+    task_id = await bench.submit("crawl")
+    (circuit,) = await held_back(bench, shut)
+
+    told = await bench.call("GET", f"/api/v1/tasks/{task_id}/explain")
+
+    assert (told["serving_workers"], told["can_start_at"]) == (0, circuit["until"])
+    assert not [each for each in told["held_back_by"] if "no active worker" in each]
+
+
+async def test_a_poll_a_sync_a_heartbeat_and_the_fleet_say_the_same(bench: Bench, shut: str) -> None:
+    of_poll = (await bench.poll(shut))["held_back"]
+    of_sync = (await bench.sync(shut, available_capacity=1))["held_back"]
+    of_sync_without_a_claim = (await bench.sync(shut))["held_back"]
+    of_heartbeat = (await bench.call("POST", f"/internal/workers/{shut}/heartbeat", {}))["held_back"]
+
+    told = await held_back(bench, shut)
+    assert [(each["task_type"], each["reason"]) for each in told] == [("crawl", OPEN)]
+    assert of_poll == of_sync == of_sync_without_a_claim == of_heartbeat == told
+
+
+async def test_a_worker_that_is_held_back_from_nothing_is_told_nothing(bench: Bench) -> None:
+    worker_id = await bench.register()
+
+    answers = [await bench.poll(worker_id), await bench.sync(worker_id)]
+
+    assert all("held_back" not in answer for answer in answers)
+    assert await held_back(bench, worker_id) == []
+
+
+async def test_after_its_time_a_worker_is_on_trial(bench: Bench, kit: Kit, shut: str) -> None:
+    await kit.clock.advance(kit.settings.circuit.open_ms)
+    await bench.submit("crawl")
+    assert (await bench.poll(shut))["tasks"]
+
+    assert await held_back(bench, shut) == [{"task_type": "crawl", "until": None, "reason": ON_TRIAL}]
+
+
+async def test_the_statistics_count_open_circuits_by_type(bench: Bench, shut: str) -> None:
+    workers = (await bench.call("GET", "/api/v1/queue/stats"))["workers"]
+
+    assert (workers["open_circuits"], workers["open_circuits_by_type"]) == (1, {"crawl": 1})
+
+
+@pytest.mark.parametrize(
+    "error",
+    [{"details": {"asked_for": True}}, {"code": "RATE_LIMIT"}, {"code": "TEMPORARY_UNAVAILABLE"}],
+    ids=["asked for", "rate limit", "unavailable"],
+)
+async def test_what_a_handler_reports_on_purpose_does_not_count(bench: Bench, error: Json) -> None:
+    worker_id = await bench.register(task_types=["crawl"])
+
+    await fail_five(bench, worker_id, **error)
+
+    assert await held_back(bench, worker_id) == []
+
+
+async def test_details_that_say_something_else_count(bench: Bench) -> None:
+    worker_id = await bench.register(task_types=["crawl"])
+
+    await fail_five(bench, worker_id, details={"asked_for": False, "host": '"asked_for":true'})
+
+    assert [each["task_type"] for each in await held_back(bench, worker_id)] == ["crawl"]
