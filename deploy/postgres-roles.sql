@@ -61,6 +61,10 @@ BEGIN
     REVOKE INSERT, UPDATE, DELETE ON tideq.migrations FROM tideq_replicator;
     -- Cleaning up.
     GRANT DELETE ON tideq.tasks, tideq.task_events, tideq.task_terms, tideq.dead_letter_tasks TO tideq_api;
+    -- What was cleaned up is kept from coming back. A schema of an earlier version has no such table yet.
+    IF to_regclass('tideq.tombstones') IS NOT NULL THEN
+        GRANT INSERT, UPDATE ON tideq.tombstones TO tideq_api;
+    END IF;
     -- Whoever brings a task back from history locks its row, which takes leave to change a column.
     GRANT UPDATE (task_id) ON tideq.tasks TO tideq_api;
     -- A store that was lost begins a new epoch, and history notes it first.
