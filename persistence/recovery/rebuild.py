@@ -6,7 +6,8 @@ that still has something has it written to history first.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from psycopg import AsyncServerCursor
@@ -84,8 +85,7 @@ class Rebuild:
     async def _put_tasks(self, total: int) -> None:
         """While one batch is being put back the next is being read: half of the time is the store's."""
         done = 0
-        async with self._connection.transaction(), self._connection.cursor(name="live") as cursor:
-            await cursor.execute(statement("live_tasks"), (LIVE, *(self._belonging.bytes,) * 2))
+        async with rows_of(self._connection, "live_tasks", (LIVE, *(self._belonging.bytes,) * 2)) as cursor:
             reading = asyncio.create_task(_read(cursor))
             try:
                 while (returning := await reading).tasks:
@@ -116,24 +116,37 @@ class Rebuild:
         await self._restoration.put_belongings(belongings, due_ms)
 
     async def _rows(self, name: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        return await rows_of(self._connection, name, parameters)
+        """Few, whatever the queue's size."""
+        return await (await self._connection.execute(statement(name), parameters)).fetchall()
 
 
-async def rows_of(connection: Connection, name: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    return await (await connection.execute(statement(name), parameters)).fetchall()
+@asynccontextmanager
+async def rows_of(
+    connection: Connection, name: str, parameters: tuple[Any, ...]
+) -> AsyncGenerator[AsyncServerCursor[tuple[Any, ...]]]:
+    """A statement's rows, to be fetched in pages: all of them may not fit into memory. A transaction lasts as long."""
+    async with connection.transaction(), connection.cursor(name=name) as cursor:
+        await cursor.execute(statement(name), parameters)
+        yield cursor
 
 
 async def put_keys_and_dead_letters(
-    connection: Connection, restoration: Restoration, retention: Retention, belonging: Belonging = EVERYTHING
+    connection: Connection,
+    restoration: Restoration,
+    retention: Retention,
+    belonging: Belonging = EVERYTHING,
+    page_count: int = FETCH_COUNT,
 ) -> None:
     """Of several partitions each takes all keys that may be looked for there: one too many does no harm."""
     narrowed = (belonging.bytes,) * 2
     kept = (retention.idempotency_ttl_ms, *narrowed, *belonging.keys)
-    for keys in _slices(await rows_of(connection, "kept_keys", kept)):
-        await restoration.put_keys([_kept_key(row, retention.idempotency_ttl_ms) for row in keys])
-    for dead in _slices(await rows_of(connection, "dead_ids", (retention.dead_letter_ttl_ms, *narrowed))):
-        own = await belonging.own([task_id for task_id, _ in dead])
-        await restoration.put_dead_letters({task_id: died_ms for task_id, died_ms in dead if task_id in own})
+    async with rows_of(connection, "kept_keys", kept) as cursor:
+        while keys := await cursor.fetchmany(page_count):
+            await restoration.put_keys([_kept_key(row, retention.idempotency_ttl_ms) for row in keys])
+    async with rows_of(connection, "dead_ids", (retention.dead_letter_ttl_ms, *narrowed)) as cursor:
+        while dead := await cursor.fetchmany(page_count):
+            own = await belonging.own([task_id for task_id, _ in dead])
+            await restoration.put_dead_letters({task_id: died_ms for task_id, died_ms in dead if task_id in own})
 
 
 async def put_back(connection: Connection, restoration: Restoration, rows: Sequence[tuple[Any, ...]]) -> None:

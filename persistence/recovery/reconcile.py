@@ -5,16 +5,18 @@ leaves the queue, one that the store never heard of comes back, one that went on
 not write but keeps parked counts as known, and what was purged has ended.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from typing import Any, NamedTuple
 
 from tideq.persistence.checkpoints import Checkpoint
 from tideq.persistence.database import statement
 from tideq.persistence.recovery.ground import Ground
 from tideq.persistence.recovery.parked import ParkedTask, parked_tasks
-from tideq.persistence.recovery.rebuild import FETCH_COUNT, LIVE, put_back, put_keys_and_dead_letters
+from tideq.persistence.recovery.rebuild import FETCH_COUNT, LIVE, put_back, put_keys_and_dead_letters, rows_of
 from tideq.persistence.tombstones import purged_lives
 from tideq.queue_core.engine.feed import FIRST_ID, entry_order
+from tideq.queue_core.engine.replies import text
 from tideq.queue_core.engine.restoring import StoreFacts
 
 PURGED = "purged"
@@ -35,16 +37,18 @@ class Difference(NamedTuple):
 
 
 class Reconciliation:
-    def __init__(self, ground: Ground, goes_on: Callable[[], None]) -> None:
+    def __init__(self, ground: Ground, goes_on: Callable[[], None], page_count: int = FETCH_COUNT) -> None:
         """`goes_on` is called after every part of the work."""
+        self._page_count = page_count
         self._connection, self._restoration, self._checkpoints, self._settings, self._belonging = ground
         self._goes_on = goes_on
 
-    async def differences(self) -> AsyncIterator[Difference]:
+    async def differences(self) -> AsyncGenerator[Difference]:
         """What history knows better. What the store knows better is on its way to history."""
-        async for batch in self._batches():
-            for difference in batch:
-                yield difference
+        async with aclosing(self._batches()) as batches:
+            async for batch in batches:
+                for difference in batch:
+                    yield difference
         for difference, _ in await self._parked():
             yield difference
 
@@ -56,10 +60,11 @@ class Reconciliation:
         sealed = await self._restoration.seal(facts, checkpoint.now_ms)
         entered = Checkpoint(epoch, _replicated(facts, checkpoint), checkpoint.now_ms, checkpoint.event_count)
         await self._checkpoints.enter_epoch(self._connection, entered)
-        async for batch in self._batches():
-            for difference in batch:
-                on_difference(difference)
-            await self._mend(batch)
+        async with aclosing(self._batches()) as batches:
+            async for batch in batches:
+                for difference in batch:
+                    on_difference(difference)
+                await self._mend(batch)
         for difference, task in await self._parked():
             on_difference(difference)
             await self._restoration.put_tasks([task.restored])
@@ -76,21 +81,20 @@ class Reconciliation:
         rows = await (await self._connection.execute(statement("some_tasks"), (task_ids,))).fetchall()
         await put_back(self._connection, self._restoration, rows)
 
-    async def _batches(self) -> AsyncIterator[list[Difference]]:
+    async def _batches(self) -> AsyncGenerator[list[Difference]]:
         """First what the store has of an older version, then what it has not at all."""
-        known = await self._restoration.known_ids()
-        for start in range(0, len(known), FETCH_COUNT):
-            ids = known[start : start + FETCH_COUNT]
+        async for page in self._restoration.feed.known_ids(self._page_count):
+            ids = [text(task_id) for task_id in page]
             purged = await self._purged(ids)
             rest = [task_id for task_id in ids if task_id not in {each.task_id for each in purged}]
             rows = await (await self._connection.execute(statement("standings"), (rest,))).fetchall()
             yield [*purged, *(each for each in await self._compare(rows) if each.in_store is not None)]
         narrowed = (self._belonging.bytes,) * 2
-        rows = await (await self._connection.execute(statement("live_standings"), (LIVE, *narrowed))).fetchall()
-        for start in range(0, len(rows), FETCH_COUNT):
-            missing = [each for each in await self._compare(rows[start : start + FETCH_COUNT]) if each.in_store is None]
-            own = await self._belonging.own([each.task_id for each in missing])
-            yield [each for each in missing if each.task_id in own]
+        async with rows_of(self._connection, "live_standings", (LIVE, *narrowed)) as cursor:
+            while rows := await cursor.fetchmany(self._page_count):
+                missing = [each for each in await self._compare(rows) if each.in_store is None]
+                own = await self._belonging.own([each.task_id for each in missing])
+                yield [each for each in missing if each.task_id in own]
 
     async def _purged(self, task_ids: Sequence[str]) -> list[Difference]:
         """Lives of tasks that the store has and that were purged; a later life of such an id comes back by itself."""

@@ -13,8 +13,6 @@ from tideq.persistence.replication.changes import CREATED, Change
 from tideq.persistence.replication.writer import Writer
 from tideq.queue_core.engine.feed import Feed, Gap
 
-COUNT = 1_000
-
 log = structlog.get_logger(__name__)
 
 
@@ -30,10 +28,10 @@ class Learning:
         if await self._feed.gap_after(self._checkpoint.entry_id) is None:
             return
         log.error("history lacks events that the store has forgotten", after=self._checkpoint.entry_id)
-        known = await self._feed.known_ids()
-        gap = await self._feed.gap_after(self._checkpoint.entry_id)
-        for start in range(0, len(known) if gap else 0, COUNT):
-            await self._learn(known[start : start + COUNT], gap or Gap(None))
+        async for known in self._feed.known_ids():
+            # After each page: what was trimmed by then says which of its tasks the stream does not tell of.
+            if gap := await self._feed.gap_after(self._checkpoint.entry_id):
+                await self._learn(known, gap)
 
     async def _learn(self, task_ids: list[bytes], gap: Gap) -> None:
         versions, definitions = await self._versions(task_ids), await self._feed.definitions(task_ids)

@@ -3,7 +3,7 @@
 Watching live is `outbox.py`'s business. Entries stay until `Queue.acknowledge` says that history has them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tideq.queue_core.engine.keys import Keys
@@ -16,6 +16,7 @@ FIRST_ID = "0-0"
 NO_STREAM = "no such key"
 """What XINFO says of a stream that was never written to."""
 READ_COUNT = 100
+SCAN_COUNT = 500
 
 
 class Entry(NamedTuple):
@@ -88,10 +89,16 @@ class Feed:
         found = await self._fields(self._records, task_ids)
         return {task_id for task_id, each in zip(task_ids, found, strict=True) if each is None}
 
-    async def known_ids(self) -> list[bytes]:
-        """Every task the store has, live or finished lately."""
-        with store_errors():
-            return await self._client.hkeys(self._records)
+    async def known_ids(self, count: int = SCAN_COUNT) -> AsyncIterator[list[bytes]]:
+        """Every task the store has, live or finished lately, in pages of about `count`.
+
+        A task that comes or goes meanwhile may be in a page or not; one may be in two pages.
+        """
+        cursor = None
+        while cursor != 0:
+            with store_errors():
+                cursor, found = await self._client.hscan(self._records, cursor or 0, count=count)
+            yield list(found)
 
     async def records(self, task_ids: Sequence[bytes]) -> list[bytes | None]:
         return await self._fields(self._records, task_ids)

@@ -139,12 +139,14 @@ class Restoration:
     async def wipe(self) -> None:
         """Everything but the seal; the outbox first, which has been written to history by now."""
         pattern, meta = re.sub(r"([*?\[\]\\{}])", r"\\\1", self._keys.tag) + "*", self._keys.key("meta")
+        rows = [self._keys.key("outbox")]
         with store_errors():
-            keys = [text(key) async for key in self._client.scan_iter(match=pattern, count=WIPE_COUNT)]
-        outbox = self._keys.key("outbox")
-        found = sorted((key for key in keys if key != meta), key=lambda key: key != outbox)
-        for start in range(0, len(found), WIPE_COUNT):
-            accepted(await self._scripts.call("wipe", rows=found[start : start + WIPE_COUNT]))
+            async for key in self._client.scan_iter(match=pattern, count=WIPE_COUNT):
+                rows += [text(key)] if text(key) != meta else []
+                if len(rows) >= WIPE_COUNT:
+                    accepted(await self._scripts.call("wipe", rows=rows))
+                    rows = []
+        accepted(await self._scripts.call("wipe", rows=rows))
 
     async def put_tasks(self, tasks: Sequence[RestoredTask]) -> None:
         rows = [value for task in tasks for value in task]
@@ -207,11 +209,6 @@ class Restoration:
         with store_errors():
             packed = await self._client.hmget(self._keys.key("records"), task_ids)
         return {task_id: _readable(each) for task_id, each in zip(task_ids, packed, strict=True) if each}
-
-    async def known_ids(self) -> list[str]:
-        """Every task the store has, live or finished lately."""
-        with store_errors():
-            return [text(task_id) for task_id in await self._client.hkeys(self._keys.key("records"))]
 
 
 def _readable(packed: bytes) -> Record | None:

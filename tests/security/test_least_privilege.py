@@ -15,9 +15,9 @@ from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.scripts import LUA, assemble
 
 CONNECTING = "hello ping info time client|setinfo client|setname select evalsha script|load multi exec"
-RESTORING = "hset hget hgetall hmget hkeys zadd set scan exists xrange xread xinfo|stream"
+RESTORING = "hset hget hgetall hmget hkeys hscan zadd set scan exists xrange xread xinfo|stream"
 """Whoever opens a store that was lost fills it again, and looks first whether its stream has what history lacks."""
-LISTENING = "xrange xrevrange xread xinfo|stream scan subscribe unsubscribe wait waitaof"
+LISTENING = "xrange xrevrange xread xinfo|stream scan hscan subscribe unsubscribe wait waitaof"
 RESTORING_SCRIPTS = ("found", "enter_epoch", "restore", "wipe", "read")
 ALL_SCRIPTS = tuple(sorted(path.name.removesuffix(".lua") for path in LUA.iterdir() if path.name.endswith(".lua")))
 NEEDS = {
