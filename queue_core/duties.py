@@ -99,6 +99,11 @@ class Duty:
         return pause
 
     @property
+    def has_succeeded(self) -> bool:
+        """At least once since the process began."""
+        return self._has_succeeded
+
+    @property
     def last_success_age(self) -> float:
         is_well = self._is_waiting and self._failing_since is None
         return 0.0 if is_well else self._clock() - self._good_at
@@ -193,6 +198,10 @@ class Duties:
             if (stale := duty.stale) and (duty.name not in found or stale.seconds > found[duty.name].seconds):
                 found[duty.name] = stale
         return [found[name] for name in sorted(found)]
+
+    def has_done(self, name: str) -> bool:
+        """Whether a duty has succeeded at least once since the process began."""
+        return any(duty.has_succeeded for duty in self._all if duty.name == name)
 
     def error_of(self, name: str) -> str:
         """Why a duty fails just now; empty where it does not."""

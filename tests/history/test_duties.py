@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,9 +19,15 @@ from tideq.api.app import create_app
 from tideq.api.server import listen, serve
 from tideq.api.service import Service, open_service
 from tideq.api.settings import ServiceSettings
+from tideq.cli.checks.finding import Finding
+from tideq.cli.checks.service import check_service
 from tideq.cli.housekeeping import do_everything
+from tideq.client import Client
 from tideq.persistence.database import Database
+from tideq.persistence.schema.migrations import migrate
+from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
+from tideq.queue_core import duties
 from tideq.queue_core.background import running
 from tideq.queue_core.duties import PATIENCE_SECONDS, DutiesEnded
 from tideq.queue_core.engine.clock import StoreClock
@@ -31,6 +37,8 @@ from tideq.queue_core.errors import Unavailable
 from tideq.queue_core.settings import QueueSettings, SettingsError
 
 Change = Callable[[], Awaitable[object]]
+SHORT_PATIENCE_SECONDS = 1.0
+"""After so long a failing duty is stale; other duties are late by less, also on a busy machine."""
 
 
 class Shaky:
@@ -175,6 +183,87 @@ def unused_user(store: StoreUnderTest, queue_name: str) -> str:
     if store.name != "valkey":
         pytest.skip("only a real server knows users")
     return f"waits_{queue_name}"
+
+
+@pytest.fixture
+async def unprivileged(database: Database, database_url: str, queue_name: str) -> AsyncIterator[tuple[str, str]]:
+    """A role that owns the queue's schema and is no superuser, and the database's URL for it."""
+    role = f"plain_{queue_name}"
+    async with database.session() as connection:
+        for each in ("CREATE ROLE {role} LOGIN", "GRANT CREATE ON DATABASE {database} TO {role}"):
+            names = {"role": sql.Identifier(role), "database": sql.Identifier(connection.info.dbname)}
+            await connection.execute(sql.SQL(each).format(**names))
+    url = make_conninfo(database_url, user=role)
+    async with Database(url, queue_name) as own:
+        await migrate(own)
+        await Partitions(own, HistorySettings(database_url=url)).make_ahead()
+    yield role, url
+    async with database.session() as connection:
+        await connection.execute(sql.SQL("DROP OWNED BY {role}; DROP ROLE {role}").format(role=sql.Identifier(role)))
+
+
+async def test_a_missing_grant_is_named_and_stops_one_duty_until_it_is_given_back(
+    store: StoreUnderTest,
+    database: Database,
+    unprivileged: tuple[str, str],
+    queue_settings: QueueSettings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It begins anew by itself, nothing is parked, and the others go on meanwhile."""
+    monkeypatch.setattr(duties, "PATIENCE_SECONDS", SHORT_PATIENCE_SECONDS)
+    role, url = unprivileged
+    history = HistorySettings(database_url=url)
+    settings = ServiceSettings(auth="off", redis_url=store.url, queue=queue_settings, history=history)
+    listener, addresses = listen("127.0.0.1", 0), asyncio.Queue[str]()
+
+    async def change_grant(change: str) -> None:
+        async with database.session() as connection:
+            await connection.execute(sql.SQL(change).format(role=sql.Identifier(role)))  # pyright: ignore[reportArgumentType]
+
+    async def is_in_history(task_id: str) -> bool:
+        return bool(await rows(database, "SELECT FROM tasks WHERE task_id = %s", task_id))
+
+    def beside(service: Service) -> Coroutine[Any, Any, None]:
+        return do_everything(service.store, settings, service.duties)
+
+    async with running(serve(settings, addresses.put_nowait, beside, listener)):
+        address = await addresses.get()
+        async with httpx.AsyncClient(base_url=address) as http:
+
+            async def stale() -> list[str]:
+                answer = await http.get("/readyz")
+                assert answer.status_code == 200, answer.text
+                return [each["duty"] for each in answer.json()["stale_duties"]]
+
+            async def submit() -> str:
+                return (await http.post("/api/v1/tasks", json={"task_type": "resize"})).json()["task_id"]
+
+            async def is_replication_stale() -> bool:
+                return await stale() == ["replication"]
+
+            async def is_none_stale() -> bool:
+                return not await stale()
+
+            first = await submit()
+            await until(lambda: is_in_history(first))
+            await change_grant("REVOKE ALL ON task_events FROM {role}")
+            kept_back = await submit()
+            await until(is_replication_stale)
+            found = await asyncio.to_thread(_diagnosed, address)
+            was_in_history = await is_in_history(kept_back)
+            await change_grant("GRANT ALL ON task_events TO {role}")
+            await until(is_none_stale)
+            await until(lambda: is_in_history(kept_back))
+
+    assert not was_in_history
+    assert not await rows(database, "SELECT FROM parked_events")
+    assert [each.status for each in found if each.check == "ready"] == ["warn"]
+    assert "does not do its replication" in next(each.found for each in found if each.check == "ready")
+
+
+def _diagnosed(address: str) -> list[Finding]:
+    with Client(address) as client:
+        return list(check_service(client, is_expected=True))
 
 
 async def test_a_database_url_that_cannot_be_read_ends_the_start_without_its_password(

@@ -22,6 +22,7 @@ CHECKS = {
     "failed_heartbeats",
     "tasks_held",
     "unsent_reports",
+    "registered",
 }
 ONE_HANDLER = """
 from tideq.workers.runtime.handlers import Handler
@@ -84,7 +85,11 @@ def test_a_module_that_is_there_but_broken_shows_where(shop: Workshop) -> None:
 async def test_health_names_every_check(service: Running, bench: Bench, shop: Workshop) -> None:
     port = free_port()
     shop.hire(service.url, "--health-port", str(port))
-    await until(lambda: _status(port))
+
+    async def is_well() -> bool:
+        return await _status(port) == 200
+
+    await until(is_well)
 
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
         page, elsewhere = await http.get("/health"), await http.get("/")

@@ -4,14 +4,22 @@ Lines are JSON, or for people where standard error is a terminal. What they tell
 anything: control characters are escaped, so that nobody writes lines of their own or steers a terminal.
 """
 
+import logging
 import sys
 from collections.abc import MutableMapping
 from typing import Any
 
 import structlog
 
+from tideq.queue_core.repeats import Repeats
+
+POOL = "psycopg.pool"
+"""What the database driver's pool logs with."""
+TELL_AGAIN_SECONDS = 300.0
 MULTI_LINE = ("exception",)
 """Tracebacks keep their lines where people read them."""
+
+log = structlog.get_logger(__name__)
 
 
 def say(line: str = "") -> None:
@@ -31,6 +39,20 @@ def log_to_stderr() -> None:
         # A line at once: printing writes its end apart, and another thread's lines could come between.
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
     )
+    pool = logging.getLogger(POOL)
+    pool.handlers, pool.propagate = [PoolLines()], False
+
+
+class PoolLines(logging.Handler):
+    """The pool warns at every attempt to connect, in lines of its own kind: one of a kind is told while it lasts."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._told = Repeats(TELL_AGAIN_SECONDS)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._told.is_news(str(record.msg)):
+            log.warning("database pool warned", warning=record.getMessage().partition("\n")[0])
 
 
 def _for_people() -> tuple[Any, ...]:

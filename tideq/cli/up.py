@@ -14,18 +14,21 @@ from tideq.api.settings import ServiceSettings
 from tideq.cli.endings import stop_with
 from tideq.cli.history import make_partitions
 from tideq.cli.housekeeping import do_everything
-from tideq.cli.running import environ_with, run_service, say, settings_from
+from tideq.cli.running import environ_with, log_to_stderr, run_service, say, settings_from
 from tideq.embedded import EmbeddedError, EmbeddedStores
 from tideq.embedded.foreground import leave_on_signal
-from tideq.persistence.database import Database
-from tideq.persistence.schema.migrations import MigrationError, migrate_when_reachable
-from tideq.queue_core.errors import QueueError
+from tideq.persistence.database import Database, UnsuitableDatabase
+from tideq.persistence.recovery.kept_store import KeptStore
+from tideq.persistence.schema.migrations import RETRY_SECONDS, MigrationError, migrate
+from tideq.queue_core.background import together
+from tideq.queue_core.duties import Duties
+from tideq.queue_core.errors import HistoryRefused, HistoryUnavailable, QueueError
+from tideq.queue_core.tracing import Tracing
 
 DEMO = Path(__file__).parents[1] / "demo.py"
 AT_HOME = {"TIDEQ_AUTH": "off", "TIDEQ_PROBE_ALLOWED_CIDRS": "127.0.0.1/32"}
 """What is fit for one machine, unless the environment says otherwise."""
 DEMO_STOP_SECONDS = 2.0
-MIGRATE_SECONDS = 10.0
 
 HELLO = """
 TideQ answers at {address}
@@ -46,8 +49,8 @@ Ctrl-C stops it; the data stays in {data_dir}.
 def up(*, data_dir: Path = Path("data"), port: int | None = None, demo: bool = True) -> None:
     """Run a real Valkey, a real PostgreSQL, the service and a demo worker, until Ctrl-C or SIGTERM.
 
-    REDIS_URL and DATABASE_URL take precedence: a store given by its URL is not started. On loopback no access key is
-    asked for, unless TIDEQ_AUTH=keys; the demo worker has no key and stays away then.
+    REDIS_URL and DATABASE_URL take precedence: a store given by its URL is not started but waited for. On loopback no
+    access key is asked for, unless TIDEQ_AUTH=keys; the demo worker has no key and stays away then.
 
     Parameters
     ----------
@@ -61,10 +64,11 @@ def up(*, data_dir: Path = Path("data"), port: int | None = None, demo: bool = T
     environ = {**AT_HOME, **environ_with(TIDEQ_PORT=port)}
     settings = settings_from(environ)
     leave_on_signal()
+    log_to_stderr()
     try:
         with contextlib.closing(listen(settings.host, settings.port)) as listener:
             _run(data_dir, environ, listener, has_demo=demo and settings.auth == "off")
-    except (EmbeddedError, PortTaken) as error:
+    except (EmbeddedError, MigrationError, PortTaken) as error:
         stop_with(error)
 
 
@@ -86,20 +90,47 @@ def _run(data_dir: Path, environ: dict[str, str], listener: socket.socket, *, ha
             say(_greeting(address, data_dir, has_demo=has_demo))
 
         settings = settings_from({**environ, "REDIS_URL": stores.redis_url, "DATABASE_URL": stores.database_url})
-        _migrate(settings)
-        run_service(settings, greet, listener, before_stop=demo.stop, beside=do_everything)
+        beside = do_everything if _migrate_at_once(settings) else _migrate_and_do_everything
+        run_service(settings, greet, listener, before_stop=demo.stop, beside=beside)
 
 
-def _migrate(settings: ServiceSettings) -> None:
-    async def run() -> None:
+def _migrate_at_once(settings: ServiceSettings) -> bool:
+    """Whether the database was there."""
+
+    async def run() -> bool:
         async with Database(settings.history.database_url, settings.queue.queue_name) as database:
-            await migrate_when_reachable(database, MIGRATE_SECONDS)
-            await make_partitions(database, settings)
+            return await _is_migrated(database, settings)
 
     try:
-        asyncio.run(run())
+        return asyncio.run(run())
     except (QueueError, MigrationError) as error:
         stop_with(error)
+
+
+async def _migrate_and_do_everything(
+    store: KeptStore, settings: ServiceSettings, duties: Duties, tracing: Tracing | None
+) -> None:
+    """The service is closed until the database is back, and says so."""
+    await together(_migrate_when_back(store, settings), do_everything(store, settings, duties, tracing))
+
+
+async def _migrate_when_back(store: KeptStore, settings: ServiceSettings) -> None:
+    while store.database is not None:
+        if await _is_migrated(store.database, settings):
+            return
+        await asyncio.sleep(RETRY_SECONDS)
+
+
+async def _is_migrated(database: Database, settings: ServiceSettings) -> bool:
+    """False while the database is away; raises for what waiting does not mend."""
+    try:
+        await migrate(database)
+        await make_partitions(database, settings)
+    except (HistoryRefused, UnsuitableDatabase):
+        raise
+    except HistoryUnavailable:
+        return False
+    return True
 
 
 def _greeting(address: str, data_dir: Path, *, has_demo: bool) -> str:

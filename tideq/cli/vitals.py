@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator
 
 from tideq.api.exposition import exposed
 from tideq.queue_core.background import running
-from tideq.queue_core.duties import Duties
+from tideq.queue_core.duties import CUSTODY, Duties
 from tideq.workers.runtime.health import (
     LOOP_LAG,
     MAX_LOOP_LAG_SECONDS,
@@ -32,12 +32,13 @@ class Vitals:
         self._ticked_at = time.monotonic()
 
     def health(self) -> Health:
-        stale = self._duties.stale
+        stale, is_open = self._duties.stale, self._duties.has_done(CUSTODY)
         lag = max(time.monotonic() - self._ticked_at - TICK_SECONDS, 0.0)
         return judged(
             {
                 "memory_usage_percent": memory_check(),
                 LOOP_LAG: Check(lag < MAX_LOOP_LAG_SECONDS, round(lag, 3), MAX_LOOP_LAG_SECONDS),
+                "store_opened": Check(is_open, is_open, True),
                 "stale_duties": Check(not stale, {each.duty: each.error or "takes too long" for each in stale}),
             }
         )

@@ -21,6 +21,7 @@ from typing import Protocol as Interface
 import structlog
 
 from tideq.queue_core.background import running
+from tideq.queue_core.repeats import Repeats
 from tideq.workers.runtime.patience import Patience
 from tideq.workers.runtime.protocol import Answer, Protocol, Refused, Unreachable
 from tideq.workers.runtime.rate import Rate
@@ -34,6 +35,7 @@ WITH_REPORTS = 50
 TURNS = 5
 """Of the loop, until what takes no time has run and is there to be told."""
 REFUSED_SECONDS = 5.0
+TELL_AGAIN_SECONDS = 300.0
 SOON_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 0.5
 MAX_UNSENT, CLOGGED_SECONDS = 5_000, 0.1
@@ -96,6 +98,7 @@ class Claimer:
         self._on_unknown = on_unknown
         self._is_loop_free = is_loop_free
         self._patience = Patience()
+        self._told = Repeats(TELL_AGAIN_SECONDS)
         self._asking: Asking | None = None
         self._asked_id, self._asked_at, self._asked_count = secrets.token_hex(8), 0.0, 0
         """With reports: how many slots are kept for it until it is answered."""
@@ -175,8 +178,10 @@ class Claimer:
                 await self._register_if_needed()
                 await self._claim()
                 self._patience.restore()
+                self._told.forget()
             except Unreachable as error:
-                log.warning("cannot claim, trying again", error=str(error))
+                if self._told.is_news(str(error)):
+                    log.warning("cannot claim, trying again", error=str(error))
                 await self._patience.wait(error.retry_after_seconds)
             except Refused as error:
                 await self._bear(error)

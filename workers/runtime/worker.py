@@ -172,7 +172,7 @@ class Worker:
         if self._settings.health_port is None:
             yield None
             return
-        server = HealthServer(self._settings.health_host, self._settings.health_port, self.health)
+        server = HealthServer(self._settings.health_host, self._settings.health_port, self.shown_health)
         server.start()
         try:
             yield server.port
@@ -229,6 +229,11 @@ class Worker:
                 "unsent_reports": Check(True, self.unsent_count),
             }
         )
+
+    def shown_health(self) -> Health:
+        """On the page: before the service has taken it, it is alive and not ready."""
+        is_registered = any(crew.worker_id for crew in self._crews)
+        return judged({**self.health().checks, "registered": Check(is_registered, is_registered, True)})
 
     async def _tick(self) -> None:
         while True:
