@@ -119,14 +119,14 @@ def test_before_the_schema_is_there_a_process_is_alive_and_not_ready_and_ends_wh
     page = f"http://127.0.0.1:{(port := free_port())}"
     with _running(settings, verb, "--health-host", "127.0.0.1", "--health-port", str(port)) as process:
         _eventually(lambda: _is_up(f"{page}/livez"))
-        _eventually(lambda: _status(f"{page}/health") == 503)
+        _eventually(lambda: "custody" in _checks(f"{page}/health")["stale_duties"]["value"])
 
-        answers = [_status(f"{page}{path}") for path in ("/livez", "/metrics", "/nothing")]
+        answers = [_status(f"{page}{path}") for path in ("/livez", "/health", "/metrics", "/nothing")]
         reasons = _checks(f"{page}/health")["stale_duties"]["value"]
         process.send_signal(signal.SIGTERM)
         assert process.wait(WAIT_SECONDS) == 0
 
-    assert answers == [200, 200, 404]
+    assert answers == [200, 503, 200, 404]
     assert "schema" in reasons["custody"], reasons
 
 
