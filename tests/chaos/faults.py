@@ -29,14 +29,19 @@ PREFIX = f"tideq:{{{QUEUE}:0}}:"
 RUBBISH = "\\xff\\x00 no record"
 PUT_BACK_SECONDS = 120
 WAITING_SECONDS = 5.0
-SPOIL = """
+WAITING = """
+local found = {}
 for _, id in ipairs(redis.call('ZRANGE', ARGV[1] .. 'queue', 0, 200)) do
-  local record, good = redis.call('HGET', ARGV[1] .. 'records', id), redis.call('HGET', ARGV[1] .. ARGV[2], id)
-  if good and string.find(string.sub(record, 1, 8), 'queued', 1, true) then
-    redis.call('HSET', ARGV[1] .. ARGV[2], id, ARGV[3])
-    return {id, good}
-  end
+  local record = redis.call('HGET', ARGV[1] .. 'records', id) or ''
+  if string.find(string.sub(record, 1, 8), 'queued', 1, true) then found[#found + 1] = id end
 end
+return found
+"""
+SPOIL = """
+local record, good = redis.call('HGET', ARGV[1] .. 'records', ARGV[4]), redis.call('HGET', ARGV[1] .. ARGV[2], ARGV[4])
+if not good or not string.find(string.sub(record, 1, 8), 'queued', 1, true) then return false end
+redis.call('HSET', ARGV[1] .. ARGV[2], ARGV[4], ARGV[3])
+return good
 """
 MEND = """
 if redis.call('HGET', ARGV[1] .. ARGV[2], ARGV[4]) ~= ARGV[3] then return end
@@ -229,16 +234,16 @@ async def disk_full(site: Site, target: str, seconds: float) -> None:
 async def unreadable(site: Site, target: str, seconds: float) -> None:
     """A waiting task's record, or what was asked of it, is rubbish for a while: it waits aside, alone."""
     kept_in = random.Random(f"unreadable:{seconds}").choice(("records", "definitions"))
-    found, loop = None, asyncio.get_running_loop()
+    spoiled, loop = None, asyncio.get_running_loop()
     until = loop.time() + WAITING_SECONDS
-    while found is None and loop.time() < until:
+    while spoiled is None and loop.time() < until:
         async with site.store_lock, store_client(site) as client:
-            found = await client.eval(SPOIL, 0, PREFIX, kept_in, RUBBISH)
+            spoiled = await _spoil(site, client, kept_in)
         await asyncio.sleep(0.05)
-    if found is None:
+    if spoiled is None:
         return
-    task_id, good = found
-    site.notebook.note("spoiled", task_id=task_id.decode(), kept_in=kept_in)
+    task_id, good = spoiled
+    site.notebook.note("spoiled", task_id=task_id, kept_in=kept_in)
     await asyncio.sleep(seconds)
     async with site.store_lock, store_client(site) as client:
         await client.eval(MEND, 0, PREFIX, kept_in, RUBBISH, task_id, good)
@@ -247,7 +252,17 @@ async def unreadable(site: Site, target: str, seconds: float) -> None:
             await asyncio.sleep(0.5)
 
 
-async def _is_aside(site: Site, task_id: bytes) -> bool:
+async def _spoil(site: Site, client: Any, kept_in: str) -> tuple[str, bytes] | None:
+    """One that history has: before that its events would be parked, and stay so until somebody has them tried again."""
+    waiting = [task_id.decode() for task_id in await client.eval(WAITING, 0, PREFIX)]
+    for task_id in await asyncio.to_thread(site.known_to_history, waiting):
+        good = await client.eval(SPOIL, 0, PREFIX, kept_in, RUBBISH, task_id)
+        if good is not None:
+            return task_id, good
+    return None
+
+
+async def _is_aside(site: Site, task_id: str) -> bool:
     with contextlib.suppress(RedisError, OSError):
         async with store_client(site) as client:
             return await client.zscore(f"{PREFIX}unreadable", task_id) is not None

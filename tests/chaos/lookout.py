@@ -65,7 +65,7 @@ class Look:
             (self.queue.keys() - live - self.spoiled, "in the set and not live"),
             (self.queue.keys() & self.aside, "in the set and aside at once"),
             (self.records.keys() - self.defined, "without a definition"),
-            ({name for name in self.queue if self.queue[name] < 0 and self.records.get(name, ("",))[0] != "queued"},
+            ({name for name, score in self.queue.items() if score < 0 and self._state(name) != "queued"},
              "ready and held at once"),
         ]  # fmt: skip
         problems = [f"{len(ids)} tasks {what}: {sorted(ids)[:SHOWN]}" for ids, what in found if ids]
@@ -73,6 +73,9 @@ class Look:
         recount["queued"] += len(self.spoiled)  # only waiting tasks are spoiled
         counted = {state: self.counts.get(state, 0) for state in LIVE}
         return problems if recount == counted else [*problems, f"counts {counted}, a recount gives {recount}"]
+
+    def _state(self, name: str) -> str:
+        return "queued" if name in self.spoiled else self.records.get(name, ("",))[0]
 
 
 def _pairs(flat: Any) -> Any:

@@ -20,6 +20,7 @@ REFUSING_CODES = frozenset(
         "store-full",
         "lanes-exhausted",
         "store-replaced",
+        "store-refused",
         "service-closing",
     }
 )

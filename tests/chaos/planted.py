@@ -145,7 +145,7 @@ MISTAKES = {
         FORBIDDEN,
     ),
     "what the store refuses is an error of ours": Mistake(
-        "queue_core/engine/store_errors.py", "        return StoreRefused(text)\n", "        raise error\n", FORBIDDEN
+        "api/problems.py", "errors.StoreRefused: (503,", "errors.StoreRefused: (500,", FORBIDDEN
     ),
     "one record that cannot be read fails every claim": Mistake(
         f"{INCLUDE}/load_task.lua",

@@ -94,6 +94,11 @@ class Site:
 
             yield alter
 
+    def known_to_history(self, task_ids: list[str]) -> list[str]:
+        known = sql.SQL("SELECT task_id::text FROM {}.tasks WHERE task_id = ANY (%s::uuid[])")
+        with psycopg.connect(self.postgres.database_url) as connection:
+            return [row[0] for row in connection.execute(known.format(sql.Identifier(f"tideq_{QUEUE}")), (task_ids,))]
+
     def names(self, kind: str) -> list[str]:
         return [f"{kind}-{number}" for number in range(1, self.staff[kind] + 1)]
 
