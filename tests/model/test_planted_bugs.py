@@ -103,7 +103,7 @@ MISTAKES = {
     ),
     "a purge frees the key of a later task": Mistake(("purge",), "'^%S+') == task_id then", "'^%S+') then"),
     "a task retried in time is forgotten": Mistake(
-        ("sweep",), "if task and not LIVE[task.state] and task.version == versions[i] then", "if task then"
+        ("sweep",), "if task and ENDED[task.state] and task.version == versions[i] then", "if task then"
     ),
     "a key is used twice": Mistake(("submit",), "if differs then return", "if false then return"),
 }
