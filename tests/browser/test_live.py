@@ -2,10 +2,12 @@
 
 import re
 
-from playwright.async_api import expect
+import msgspec
+from playwright.async_api import Route, expect
 
 from tests.browser.eyes import Eyes
 from tests.browser.stage import CIRCUIT_FAILURES, Stage
+from tideq.api.schemas import ReadyOut, StaleDutyOut
 
 
 async def test_the_overview_moves_while_work_is_done(eyes: Eyes, stage: Stage) -> None:
@@ -42,6 +44,27 @@ async def test_a_worker_that_is_held_back_is_shown_with_type_end_and_reason(eyes
     await expect(card.locator(".badge")).to_have_text("held back")
     assert await eyes.serious_problems() == []
     stage.call("DELETE", worker)
+
+
+async def test_a_background_duty_that_fails_is_named_while_it_does(eyes: Eyes) -> None:
+    """The service's own words in its answer: `/readyz` of one with such a duty is tried in tests/history."""
+    stale = [StaleDutyOut(duty="replication", seconds=72.4)]
+
+    async def answer(route: Route) -> None:
+        told = ReadyOut(status="ready", stale_duties=tuple(stale))
+        await route.fulfill(body=msgspec.json.encode(told), content_type="application/json")
+
+    await eyes.page.route("**/readyz", answer)
+    await eyes.open("/")
+    banner = eyes.page.get_by_role("alert")
+    await expect(banner).to_have_text(re.compile(r"background duties fail: replication \(not done for 1 min 12 s\)"))
+    await eyes.screenshot("stale-duty-light")
+    assert await eyes.serious_problems() == []
+
+    stale.clear()
+    await eyes.open("/")
+    await expect(eyes.page.locator(".tile-value").first).to_be_visible()
+    await expect(banner).to_have_count(0)
 
 
 async def test_a_task_goes_through_its_states_on_screen(eyes: Eyes, stage: Stage) -> None:

@@ -16,6 +16,7 @@ import pytest
 from tests.api.running import environ, serving, tideq
 from tests.client.commands import environ_for
 from tests.stores import StoreUnderTest, free_port
+from tideq.api.schemas import HealthOut, ReadyOut, StaleDutyOut
 from tideq.cli.checks import machine, service
 from tideq.cli.checks.finding import Finding
 from tideq.cli.checks.history import check_lag, check_verdict
@@ -169,7 +170,33 @@ class TestAgainstRealServers:
 @pytest.fixture
 def other_server() -> Iterator[str]:
     """A web server of somebody else's."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as server:
+    yield from answering(http.server.BaseHTTPRequestHandler)
+
+
+@pytest.fixture
+def neglectful() -> Iterator[str]:
+    """What a service answers two of whose duties are stale."""
+    stale = (StaleDutyOut(duty="prune", seconds=90.2), StaleDutyOut(duty="replication", seconds=31.4))
+    answers = {"/livez": HealthOut(status="alive"), "/readyz": ReadyOut(status="ready", stale_duties=stale)}
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path not in answers:
+                self.send_error(404)
+                return
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(msgspec.json.encode(answers[self.path]))
+
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            """Nobody reads it."""
+
+    yield from answering(Handler)
+
+
+def answering(handler: type[http.server.BaseHTTPRequestHandler]) -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -259,6 +286,15 @@ class TestJudgements:
 
     def test_a_replicator_that_is_behind_is_told(self) -> None:
         assert (check_lag(1).status, check_lag(120).status) == ("ok", "warn")
+
+    def test_a_background_duty_that_is_not_done_is_named_and_is_no_failure(self, neglectful: str) -> None:
+        """A service that fails at a duty takes work all the same; one that is of an earlier version names none."""
+        with Client(neglectful) as client:
+            found = next(each for each in service.check_service(client, is_expected=True) if each.check == "ready")
+
+        assert found.status == "warn"
+        assert found.found == "takes work, and does not do its prune (90 s), replication (31 s)"
+        assert "duty failed" in (found.advice or "")
 
     def test_clocks_may_be_a_little_apart(self) -> None:
         found = [next(service.check_clock(skew)) for skew in (0.4, -3, 90, -90)]
