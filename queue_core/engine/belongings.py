@@ -28,7 +28,7 @@ decode_fleet = msgspec.msgpack.Decoder(dict[str, Fields]).decode
 
 async def read_belongings(scripts: Scripts) -> dict[str, bytes]:
     """By name, packed so that equal content is equal bytes."""
-    access_keys, controls, fleet, written = accepted(await scripts.call("belongings"))
+    access_keys, controls, fleet, written = accepted(await scripts.call("belongings", is_bulk=True))
     workers = {text(fleet[i]): _declared(_fields(fleet[i + 1])) for i in range(0, len(fleet), 2)}
     contents = (_fields(access_keys), _fields(controls), workers, number(written))
     return {name: msgspec.msgpack.encode(each, order="sorted") for name, each in zip(NAMES, contents, strict=True)}

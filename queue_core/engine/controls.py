@@ -78,7 +78,7 @@ class Controls:
 
     async def rules(self) -> dict[str, str]:
         """Everything in force, by kind and scope, as the store keeps it."""
-        _, controls, *_ = accepted(await self.scripts.call("belongings"))
+        _, controls, *_ = accepted(await self.scripts.call("belongings", is_bulk=True))
         return pairs(controls)
 
 

@@ -104,7 +104,7 @@ class Fleet:
     async def members(self, states: Collection[str] = (), *, after: str = "", limit: int = 100) -> FleetPage:
         """Workers in the order of their ids, of the given states or of all."""
         self.check_page(states, limit)
-        reply = await self.scripts.call("fleet", after=after, states=",".join(states), limit=limit)
+        reply = await self.scripts.call("fleet", is_bulk=True, after=after, states=",".join(states), limit=limit)
         now, next_after, rows = accepted(reply)
         return FleetPage(number(now), tuple(_member(row) for row in rows), text(next_after))
 

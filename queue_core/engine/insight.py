@@ -196,7 +196,7 @@ class Insight:
 
     async def snapshot(self) -> Snapshot:
         """Everything the invariants speak about, in one instant. Reads every task: for tests and the doctor."""
-        reply = await self._scripts.call("snapshot")
+        reply = await self._scripts.call("snapshot", is_bulk=True)
         now, queue, records, defined, heads, counts, ages, lane_names, dead, held, set_aside = accepted(reply)
         found = {text(records[i]): _record(records[i + 1]) for i in range(0, len(records), 2)}
         return Snapshot(

@@ -37,6 +37,8 @@ from tideq.queue_core.transitions import transition
 SWEEP_LIMIT = 100
 MAX_CLAIM_BYTES = 4 * 2**20
 """Of definitions in one answer; the one that goes past it still counts. A larger answer would hold everybody up."""
+FEW_TASKS, READ_AT_ONCE = 4, 50
+"""Answers with more tasks than a few are bulk; of tasks that are read so many come in one answer."""
 STATE, ATTEMPT, LEASE, TIMEOUT_MS, VISIBLE_MS = map(
     NAMES.index, ("state", "attempt", "lease", "timeout_ms", "visible_ms")
 )
@@ -220,6 +222,7 @@ class Queue:
         token = poll.token
         reply = await self._scripts.call(
             "claim",
+            is_bulk=wanted > FEW_TASKS,
             worker_id=poll.worker_id,
             wanted=wanted,
             max_bytes=max_bytes,
@@ -353,8 +356,12 @@ class Queue:
     async def read_many(self, task_ids: Sequence[str]) -> list[Task | None]:
         """Tasks as the store has them now; `None` for those it does not have."""
         check_batch(task_ids)
-        now, *rows = accepted(await self._scripts.call("read", rows=task_ids))
-        return [task_view(task_id, number(now), row) for task_id, row in zip(task_ids, rows, strict=True)]
+        tasks: list[Task | None] = []
+        for first in range(0, len(task_ids), READ_AT_ONCE):
+            some = task_ids[first : first + READ_AT_ONCE]
+            now, *rows = accepted(await self._scripts.call("read", rows=some, is_bulk=len(some) > FEW_TASKS))
+            tasks += [task_view(task_id, number(now), row) for task_id, row in zip(some, rows, strict=True)]
+        return tasks
 
     async def read(self, task_id: str) -> Task:
         found = (await self.read_many([task_id]))[0]

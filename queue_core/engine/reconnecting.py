@@ -7,14 +7,15 @@ from tideq.queue_core.engine.line import StoreClient
 
 
 async def connect_anew(client: Any) -> None:
-    """Idle ones, and the line once it is. Sentinels may have named another server; a cluster's client finds that out by
-    itself.
+    """Idle ones, and the lines once they are.
+
+    Sentinels may have named another server; a cluster's client finds that out by itself.
 
     They are taken out of the pool before any is closed: the driver's own `disconnect` leaves them there meanwhile, and
     whoever takes one then is cut off in the middle of a command.
     """
     if isinstance(client, StoreClient):
-        client.renew_line()
+        client.renew_lines()
     pool = getattr(client, "connection_pool", None)
     if pool is not None:
         idle, pool._available_connections = pool._available_connections, []

@@ -266,15 +266,20 @@ class Scripts:
         self._sends_flags = sends_flags
         self._forms: dict[str, Form] = {}
         self._hashes: dict[str, str] = {}
-        self._turns = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
+        self._turns = {is_bulk: asyncio.Semaphore(MAX_CONCURRENT_CALLS) for is_bulk in (False, True)}
 
-    async def call(self, name: str, /, rows: Iterable[Value] = (), **arguments: Value) -> Reply:
-        """Run a script. `rows` is flat: as many values a row as the header has columns."""
+    async def call(
+        self, name: str, /, rows: Iterable[Value] = (), *, is_bulk: bool = False, **arguments: Value
+    ) -> Reply:
+        """Run a script. `rows` is flat: as many values a row as the header has columns.
+
+        `is_bulk` where the reply may be large: then small ones do not wait behind it.
+        """
         form = self._forms.get(name) or self._form(name)
         words = self._words(form, arguments)
         words += rows
-        async with self._turns:
-            reply = await self._evaluate(form.source, form.key_count, words)
+        async with self._turns[is_bulk]:
+            reply = await self._evaluate(form.source, form.key_count, words, is_bulk=is_bulk)
         word = reply[0].decode() if isinstance(reply[0], bytes) else reply[0]
         if word == "EPOCH_MISMATCH":
             self.on_replaced()
@@ -313,11 +318,11 @@ class Scripts:
             raise TypeError(f"{form.source.name} needs argument {min(form.needed - arguments.keys())!r}")
         return words
 
-    async def _evaluate(self, source: Source, key_count: int, words: list[Value]) -> list[Any]:
+    async def _evaluate(self, source: Source, key_count: int, words: list[Value], *, is_bulk: bool) -> list[Any]:
         try:
             for _ in range(MAX_LOADS):
                 try:
-                    return await self._ask("EVALSHA", await self._hash(source), key_count, *words)
+                    return await self._ask("EVALSHA", await self._hash(source), key_count, *words, is_bulk=is_bulk)
                 except NoScriptError:
                     # Nothing ran, so it is safe to load the script and ask again; it may be forgotten in between.
                     if self._is_cluster:
@@ -327,10 +332,12 @@ class Scripts:
         except EDGE_ERRORS as error:
             raise translated(error) from error
 
-    def _ask(self, *words: Any) -> Awaitable[Any]:
+    def _ask(self, *words: Any, is_bulk: bool) -> Awaitable[Any]:
         """A cluster's nodes, and a store that is only made believe, are asked by the driver's own way."""
         client = self._client
-        return client.ask(*words) if isinstance(client, StoreClient) else client.execute_command(*words)
+        return (
+            client.ask(*words, is_bulk=is_bulk) if isinstance(client, StoreClient) else client.execute_command(*words)
+        )
 
     async def _hash(self, source: Source) -> str:
         """Loading goes to every node of a cluster, also to one that is away: there it is sent where it is needed."""

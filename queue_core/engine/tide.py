@@ -73,7 +73,7 @@ class Tide:
 
     async def picture(self) -> Picture:
         reply = await self._scripts.call(
-            "tide", max_lanes=MAX_LANES, most_ready=MAX_READY, most_hidden=MAX_HIDDEN, rows=list(ZONES_MS)
+            "tide", is_bulk=True, max_lanes=MAX_LANES, most_ready=MAX_READY, most_hidden=MAX_HIDDEN, rows=list(ZONES_MS)
         )
         now, ready, lane_count, lanes, zones, names = accepted(reply)
         return Picture(

@@ -524,6 +524,9 @@ async def test_claim_of_large_tasks_hands_out_a_few_megabytes_and_the_rest_to_wh
         await kit.queue.submit_many([NewTask(task_type=f"t{number % 3}") for number in range(12)])
         await kit.queue.submit_many([NewTask(task_type=f"t{number % 3}", parameters=large) for number in range(12)])
     await kit.controls.limit(tasks_per_second=rate)
+    for task_type in ("t0", "t1", "t2"):
+        await kit.controls.limit(task_type, tasks_per_second=rate / 3)
+    await kit.clock.stop()
 
     answers = [(await kit.queue.claim("w1", 100)).tasks for _ in range(3)]
 

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from tideq.embedded import EmbeddedStores, ValkeyOptions, bundled_valkey, find_r
 from tideq.queue_core.engine.reconnecting import connect_anew
 from tideq.queue_core.engine.store import connect
 from tideq.queue_core.errors import StoreUnavailable
+from tideq.queue_core.task import NewTask
 
 SLEEP = "local n = 0 for i = 1, tonumber(ARGV[1]) do n = n + i % 3 end return n"
 
@@ -191,3 +192,35 @@ async def test_what_a_silent_server_has_not_read_keeps_nobody_waiting(tmp_path: 
     finally:
         os.kill(server_pid(tmp_path), signal.SIGCONT)
     await client.aclose()
+
+
+async def test_a_heartbeat_beside_large_claims_is_answered_before_them(client: Any) -> None:
+    kit = await make_kit(client, "default")
+    await kit.worker(capacity=100)
+    large = NewTask(task_type="t", parameters=b'{"pad":"' + b"x" * 250_000 + b'"}')
+    for _ in range(3):
+        await kit.queue.submit_many([large] * 12)
+    answered: list[str] = []
+
+    async def note(name: str, call: Awaitable[Any]) -> None:
+        await call
+        answered.append(name)
+
+    await kit.queue.claim("w1", 5)
+    await kit.fleet.heartbeat("w1")
+    await asyncio.gather(
+        *(note("claim", kit.queue.claim("w1", 30)) for _ in range(2)), note("heartbeat", kit.fleet.heartbeat("w1"))
+    )
+
+    assert answered == ["heartbeat", "claim", "claim"]
+
+
+async def test_reads_of_many_tasks_come_in_several_answers(client: Any) -> None:
+    kit = await make_kit(client, "default")
+    ids = [await kit.submit() for _ in range(120)]
+    before = (await client.info("commandstats"))["cmdstat_evalsha"]["calls"]
+
+    found = await kit.queue.read_many(ids)
+
+    assert [task and task.task_id for task in found] == ids
+    assert (await client.info("commandstats"))["cmdstat_evalsha"]["calls"] - before >= 3

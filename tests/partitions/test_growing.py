@@ -214,9 +214,9 @@ async def test_one_partition_costs_nothing(client: Any, store: StoreUnderTest, q
     called: list[str] = []
     ask: Any = kit.engine.scripts._ask  # pyright: ignore[reportPrivateUsage]
 
-    def counting(command: str, *words: Any) -> Any:
+    def counting(command: str, *words: Any, **options: Any) -> Any:
         called.append(command)
-        return ask(command, *words)
+        return ask(command, *words, **options)
 
     kit.engine.scripts._ask = counting  # pyright: ignore[reportPrivateUsage]
     await kit.submit()
