@@ -9,14 +9,19 @@ import hashlib
 from importlib import resources
 from typing import Any, LiteralString, NamedTuple, cast
 
+import structlog
 from psycopg import errors, sql
 
 from tideq.persistence.database import MIGRATING, WRITING, Connection, Database, UnsuitableDatabase
 from tideq.queue_core.errors import HistoryUnavailable
+from tideq.queue_core.repeats import Repeats
 
 LOCK = 7_305_001
 """Of PostgreSQL's advisory locks, which share one space of numbers with the application's."""
 RETRY_SECONDS = 0.5
+TELL_AGAIN_SECONDS = 300.0
+
+log = structlog.get_logger(__name__)
 
 
 class Migration(NamedTuple):
@@ -62,7 +67,7 @@ async def missing_migrations(database: Database, *, allow_newer: bool = False) -
 
 async def missing_when_migrated(database: Database, seconds: float, *, allow_newer: bool = False) -> list[Migration]:
     """Wait for somebody else to migrate; what is still missing when the time is up."""
-    deadline = asyncio.get_running_loop().time() + seconds
+    deadline, told = asyncio.get_running_loop().time() + seconds, Repeats(TELL_AGAIN_SECONDS)
     while True:
         try:
             missing = await missing_migrations(database, allow_newer=allow_newer)
@@ -70,24 +75,31 @@ async def missing_when_migrated(database: Database, seconds: float, *, allow_new
                 return missing
         except UnsuitableDatabase:
             raise
-        except HistoryUnavailable:
+        except HistoryUnavailable as error:
             if asyncio.get_running_loop().time() >= deadline:
                 raise
+            _tell_waiting(error, told)
         await asyncio.sleep(RETRY_SECONDS)
 
 
 async def migrate_when_reachable(database: Database, seconds: float, *, allow_newer: bool = False) -> list[Migration]:
     """Wait for a database that is still starting; the last refusal is raised when the time is up."""
-    deadline = asyncio.get_running_loop().time() + seconds
+    deadline, told = asyncio.get_running_loop().time() + seconds, Repeats(TELL_AGAIN_SECONDS)
     while True:
         try:
             return await migrate(database, allow_newer=allow_newer)
         except UnsuitableDatabase:
             raise
-        except HistoryUnavailable:
+        except HistoryUnavailable as error:
             if asyncio.get_running_loop().time() >= deadline:
                 raise
+            _tell_waiting(error, told)
             await asyncio.sleep(RETRY_SECONDS)
+
+
+def _tell_waiting(error: HistoryUnavailable, told: Repeats) -> None:
+    if told.is_news(str(error)):
+        log.warning("waiting for the database", error=str(error))
 
 
 async def _found(connection: Connection, schema: str) -> None:

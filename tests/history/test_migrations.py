@@ -1,21 +1,33 @@
 """Migrations: applied once, in order, by one process at a time, and never changed afterwards."""
 
 import subprocess
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.api.running import environ
 from tests.history.schema import SCHEMA, described
 from tests.history.servers import command, finished, own_postgres
 from tests.history.situations import execute, rows
-from tests.stores import StoreUnderTest
+from tests.stores import StoreUnderTest, free_port
 from tideq.persistence.database import Database
-from tideq.persistence.schema.migrations import MigrationError, known_migrations, migrate, missing_migrations
+from tideq.persistence.schema.migrations import (
+    RETRY_SECONDS,
+    Migration,
+    MigrationError,
+    known_migrations,
+    migrate,
+    migrate_when_reachable,
+    missing_migrations,
+    missing_when_migrated,
+)
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.errors import HistoryUnavailable
 
+Wait = Callable[[Database, float], Awaitable[list[Migration]]]
 APPLIED = [f"applied: {each.number:04} {each.name}" for each in known_migrations()]
 
 
@@ -110,3 +122,14 @@ def test_migrate_waits_for_a_database_that_is_still_starting(
 
     assert refused.returncode == 5
     assert refused.stderr.startswith("error: ")
+
+
+@pytest.mark.parametrize("wait", [migrate_when_reachable, missing_when_migrated])
+async def test_who_waits_for_a_database_says_once_what_for(wait: Wait) -> None:
+    async with Database(f"postgresql://tideq@127.0.0.1:{free_port()}/tideq") as nobody:
+        with capture_logs() as logs, pytest.raises(HistoryUnavailable):
+            await wait(nobody, 3 * RETRY_SECONDS)
+
+    waited = [each["error"] for each in logs if each["event"] == "waiting for the database"]
+    assert len(waited) == 1
+    assert "refused" in waited[0]

@@ -57,6 +57,7 @@ def migrate(action: Literal["run", "status", "finish"] = "run", *, wait: float =
         run_command(_finish(_store_settings(settings_from(environ_with()))))
         say(f"the store is written in format {NEWEST_FORMAT} from now on")
         return
+    log_to_stderr()
     settings = history_settings(needs_store=False)
     missing = run_command(_migrate(settings, action, wait, allow_newer=allow_newer))
     for migration in missing:
