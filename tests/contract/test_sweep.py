@@ -1,7 +1,11 @@
 """sweep: what fell due comes back. lapse, time_out: assigned, executing -> queued | dead_letter."""
 
+import msgspec
+import pytest
+
 from tests.contract.situations import claimed_ids, events, started_count, submit_count, task_content, task_in
 from tests.kit import Kit
+from tideq.queue_core.settings import Admission, QueueSettings
 from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.task import Stop
 
@@ -263,3 +267,33 @@ async def test_timeouts_of_one_sweep_come_back_earlier_and_later_than_their_base
     delays = [(task.visible_at_ms or 0) - task.state_since_ms for task in tasks]
     assert min(delays) < 9_500
     assert max(delays) > 10_500
+
+
+class TestClientRates:
+    @pytest.fixture
+    def settings(self) -> QueueSettings:
+        admission = msgspec.structs.replace(Admission(), client_rate_per_second=10, client_burst=10)
+        return QueueSettings(admission=admission)
+
+    async def test_sweep_forgets_the_rates_of_clients_that_have_all_their_tokens_again(self, kit: Kit) -> None:
+        for number in range(5):
+            await kit.submit(client_id=f"client{number}")
+        await kit.clock.advance(1_000)
+        await kit.submit(client_id="busy")
+        await kit.clock.stop()
+
+        await kit.queue.sweep()
+
+        assert await kit.client.hkeys(kit.keys.key("buckets")) == [b"client:busy"]
+
+
+async def test_lanes_of_capabilities_that_polls_named_are_not_kept_for_ever(kit: Kit) -> None:
+    await kit.worker()
+    await kit.submit()
+    for number in range(5):
+        await kit.queue.claim("w1", 1, capabilities=[f"c{number}"])
+
+    assert 0 < await kit.client.pttl(kit.keys.key("serving")) <= 60 * MINUTE_MS
+
+    await kit.queue.claim("w1", 1, capabilities=["another"])
+    assert await kit.client.hlen(kit.keys.key("serving")) == 6

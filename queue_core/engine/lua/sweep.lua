@@ -1,5 +1,5 @@
 -- sweep: assigned | executing -> queued | dead_letter, for all that fell due
--- Also tidies what only time makes stale: old dead letters, old tallies, pauses that have ended; and puts back what was
+-- Also tidies what only time makes stale: old dead letters, old tallies, full buckets, pauses that have ended; and puts back what was
 -- set aside and can be read by now.
 --
 -- @flags allow-oom
@@ -8,6 +8,7 @@
 -- @key   dead          zset
 -- @key   recent        hash
 -- @key   controls      hash
+-- @key   buckets       hash
 -- @key   dead_workers  zset
 -- @key   expiring      zset
 -- @key   unreadable    zset
@@ -20,7 +21,7 @@
 -- @arg   dead_letter_ttl_ms  int
 -- @reply OK
 -- @use   recover, put, commit
-local MAX_BATCHES, MAX_FORGOTTEN = 32, 500
+local MAX_BATCHES, MAX_FORGOTTEN, MAX_BUCKETS = 32, 500, 200
 local KEPT_TALLIES_MS, KEPT_DEAD_WORKERS_MS, KEPT_EVENTS = 3900000, 3600000, 10000
 
 local function drop_old_tallies()
@@ -38,6 +39,15 @@ local function end_pauses()
       tell_to_look()
     end
   end
+end
+
+-- One that is full again is like one that never was; clients are many, and are met at random.
+local function drop_full_buckets()
+  local found, full = redis.call('HRANDFIELD', buckets_key, MAX_BUCKETS, 'WITHVALUES') or {}, {}
+  for i = 1, #found, 2 do
+    if tonumber(found[i + 1]) <= now then full[#full + 1] = found[i] end
+  end
+  if #full > 0 then redis.call('HDEL', buckets_key, unpack(full)) end
 end
 
 local function forget_dead_workers()
@@ -113,6 +123,7 @@ trim_unread_outbox()
 if moved == 0 then
   redis.call('ZREMRANGEBYSCORE', dead_key, '-inf', now - dead_letter_ttl_ms)
   drop_old_tallies()
+  drop_full_buckets()
   if controls().any then end_pauses() end
   forget_dead_workers()
 end

@@ -1,11 +1,12 @@
 -- serving: which lanes a worker's profile covers
 -- Kept per profile with the lanes version it was made for, so workers alike share it and it is made anew only
--- when a lane opens. Up to 64 lanes are a list, asked about one by one; more are a map of one character a lane.
+-- when a lane opens. Polls may name any capabilities, so all of them are dropped an hour after the first was made, and
+-- made anew where they are still asked for. Up to 64 lanes are a list, asked about one by one; more are a map of one character a lane.
 --
 -- @key   serving     hash
 -- @key   lane_names  hash
 -- @use   band
-local FEW_LANES = 64
+local FEW_LANES, KEPT_MS = 64, 3600000
 
 local function set_of(names)
   local set = {}
@@ -43,6 +44,7 @@ local function served_lanes(profile)
     kind = #covered <= FEW_LANES and 'list' or 'map'
     text = kind == 'list' and table.concat(covered, ',') or as_map(covered)
     redis.call('HSET', serving_key, profile, version .. ' ' .. kind .. ' ' .. text)
+    if redis.call('PTTL', serving_key) < 0 then redis.call('PEXPIRE', serving_key, KEPT_MS) end
   end
   if kind == 'map' then return nil, text end
   local list = {}
