@@ -87,10 +87,47 @@ async def test_an_id_submitted_anew_after_its_purge_runs_after_a_fail_over(
     assert (await kit.read(CHOSEN)).definition.task_type == "later"
 
 
-async def test_a_rebuild_does_not_bring_back_what_was_purged(
+async def test_a_later_life_that_history_has_not_heard_of_stays(
     kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
 ) -> None:
-    purged = await kit.submit()
+    await kit.submit(task_id=CHOSEN, task_type="earlier")
+    await _end(kit, CHOSEN)
+    await replicate_all(kept, store.url, kit, migrated)
+    await kit.clock.advance(5)
+    await kit.submit(task_id=CHOSEN, task_type="later")
+    assert kept.custodian
+
+    await kept.custodian.reconcile()
+    await kept.custodian.settle()
+
+    assert (await kit.read(CHOSEN)).definition.task_type == "later"
+
+
+async def test_a_later_life_that_was_purged_too_does_not_run(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+) -> None:
+    await kit.submit(task_id=CHOSEN, task_type="earlier")
+    await _end(kit, CHOSEN)
+    await kit.clock.advance(5)
+    await kit.submit(task_id=CHOSEN, task_type="later")
+    await replicate_all(kept, store.url, kit, migrated)
+    copy = await _copy(kit)
+    await _end(kit, CHOSEN)
+    await replicate_all(kept, store.url, kit, migrated)
+    assert kept.custodian
+
+    await _fail_over_to(copy, kit)
+    await kept.custodian.settle()
+
+    assert await kit.queue.read_many([CHOSEN]) == [None]
+
+
+async def test_a_rebuild_brings_back_nothing_of_what_was_purged(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+) -> None:
+    """Neither a task nor its idempotency key, which would stand for a task that nobody has."""
+    purged = await kit.submit(idempotency_key="k")
+    await replicate_all(kept, store.url, kit, migrated)
     await _end(kit, purged)
     await replicate_all(kept, store.url, kit, migrated)
     await forget_everything(kit)
@@ -99,6 +136,7 @@ async def test_a_rebuild_does_not_bring_back_what_was_purged(
     await kept.custodian.settle()
 
     assert await kit.queue.read_many([purged]) == [None]
+    assert await kit.submit(idempotency_key="k") != purged
 
 
 @pytest.mark.parametrize("version", [1, 7])
@@ -112,19 +150,40 @@ async def test_versions_of_an_older_epoch_are_not_taken_of_what_was_purged(
     old = [change for entry in await feed.read(FIRST_ID) for change in changes_in(entry)]
     await _end(kit, purged)
     await replicate_all(kept, store.url, kit, migrated)
-    before = await checkpoint(kit, migrated)
-    await execute(migrated, "UPDATE checkpoints SET epoch = epoch + 1")
-    before = before._replace(epoch=before.epoch + 1)
-    late = [_in_version(change, version) for change in old]
 
-    async with migrated.session() as connection:
-        checkpoints = Checkpoints(migrated, kit.settings.partition)
-        writer = Writer(connection, checkpoints, kit.settings.partition, feed.definitions)
-        await writer.prepare()
-        await writer.write(Batch(late, definitions, before, before._replace(entry_id="9-9")))
+    await _write_in_the_next_epoch(kit, migrated, feed, [_in_version(change, version) for change in old], definitions)
 
     assert await rows(migrated, "SELECT task_id::text FROM tasks") == [(other,)]
     assert await rows(migrated, "SELECT DISTINCT task_id::text FROM task_events") == [(other,)]
+
+
+async def test_a_later_life_of_an_older_epoch_is_taken(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+) -> None:
+    await kit.submit(task_id=CHOSEN, task_type="earlier")
+    await _end(kit, CHOSEN)
+    await replicate_all(kept, store.url, kit, migrated)
+    read = (await checkpoint(kit, migrated)).entry_id
+    await kit.clock.advance(5)
+    await kit.submit(task_id=CHOSEN, task_type="later")
+    feed = Feed(kept.client, kept.client, kit.keys)
+    late = [change for entry in await feed.read(read) for change in changes_in(entry)]
+
+    await _write_in_the_next_epoch(kit, migrated, feed, late, await feed.definitions([CHOSEN.encode()]))
+
+    assert await rows(migrated, "SELECT task_type FROM tasks") == [("later",)]
+
+
+async def _write_in_the_next_epoch(
+    kit: Kit, database: Database, feed: Feed, late: list[Change], definitions: dict[bytes, bytes]
+) -> None:
+    await execute(database, "UPDATE checkpoints SET epoch = epoch + 1")
+    before = await checkpoint(kit, database)
+    async with database.session() as connection:
+        checkpoints = Checkpoints(database, kit.settings.partition)
+        writer = Writer(connection, checkpoints, kit.settings.partition, feed.definitions)
+        await writer.prepare()
+        await writer.write(Batch(late, definitions, before, before._replace(entry_id="9-9")))
 
 
 def _in_version(change: Change, version: int) -> Change:
