@@ -104,5 +104,6 @@ CASES: dict[str, Case] = {
         {ENTRIES: "11000+20000x60", MOST: "1000000x60"}, {ENTRIES: "11000+100x60", MOST: "1000000x60"}, at_minutes=11
     ),
     "TideQEventsParked": _one("tideq_history_parked_events", "1x60", "0x60"),
+    "TideQClocksDiffer": _one("tideq_clock_difference_seconds", "61x60", "60x60"),
     "TideQTasksUnreadable": _one("tideq_unreadable_tasks", "1x60", "0x60"),
 }
