@@ -35,9 +35,9 @@ class Process:
         return f"http://127.0.0.1:{self.port}"
 
     async def look(self, http: httpx.AsyncClient, path: str) -> httpx.Response | None:
-        """Its answer, and nothing while it does not listen yet."""
+        """Its answer, and nothing while it has none yet."""
         assert self.running.poll() is None, f"{self.name} has ended: {self.log.read_text()}"
-        with contextlib.suppress(httpx.ConnectError):
+        with contextlib.suppress(httpx.TransportError):
             return await http.get(f"{self.url}{path}")
         return None
 
