@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench import (
+    circuits,
     history,
     http,
     lanes,
@@ -38,6 +39,7 @@ BENCHES: dict[str, Callable[[Servers, Plan], Awaitable[Findings]]] = {
     "http": http.measure,
     "history": history.measure,
     "workers": runtime.measure,
+    "circuits": circuits.measure,
     "telemetry": telemetry.measure,
     "http-servers": http_servers.measure,
 }

@@ -14,11 +14,15 @@ CONCURRENCY = 500
 
 @contextmanager
 def workers(
-    service: ServerProcess, count: int, concurrency: int = CONCURRENCY, environ: Mapping[str, str] | None = None
+    service: ServerProcess,
+    count: int,
+    concurrency: int = CONCURRENCY,
+    environ: Mapping[str, str] | None = None,
+    handlers: Sequence[str] = ("bench.runtime.handlers",),
 ) -> Generator[list[ServerProcess]]:
     """`tideq worker` as people run it."""
     at = f"http://127.0.0.1:{service.port}"
-    runs = ("-m", "tideq.cli", "worker", "--url", at, "--handlers", "bench.runtime.handlers")
+    runs = ("-m", "tideq.cli", "worker", "--url", at, "--handlers", ",".join(handlers))
     with ExitStack() as running:
         command = (*runs, "--concurrency", str(concurrency))
         yield [running.enter_context(_running(command, environ or {})) for _ in range(count)]

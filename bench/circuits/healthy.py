@@ -1,0 +1,11 @@
+"""Tasks that end well."""
+
+import asyncio
+
+from bench.circuits import HEALTHY, SECONDS
+from tideq import task
+
+
+@task(name=HEALTHY)
+async def healthy() -> None:
+    await asyncio.sleep(SECONDS)

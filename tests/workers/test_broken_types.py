@@ -1,0 +1,115 @@
+"""A type that always fails costs the types beside it next to nothing, in one worker and in separate ones.
+
+Counted, not timed: what workers do with the broken types while the healthy one's tasks are all done.
+"""
+
+import uuid
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.api.bench import Bench
+from tests.api.running import Running, environ, serving
+from tests.stores import StoreUnderTest
+from tests.workers.waiting import submitted, until
+from tideq.queue_core.background import running
+from tideq.workers.runtime.handlers import Handler, Handlers
+from tideq.workers.runtime.protocol import Answer, Protocol
+from tideq.workers.runtime.worker import Worker, WorkerSettings
+
+SLOTS = 10
+HEALTHY = "-healthy"
+BATCH = 1_000
+MIN_SHARE = 0.9
+"""Of its throughput alone. With slots shared and tasks alike, that of the attempts."""
+
+
+@pytest.fixture(scope="module")
+def service(
+    running_stores: Callable[[str], StoreUnderTest], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    """Circuits as they are by default."""
+    settings = environ(running_stores("valkey").url, uuid.uuid4().hex[:12])
+    with serving(settings, tmp_path_factory.mktemp("broken")) as running:
+        yield running
+
+
+class Load(NamedTuple):
+    """Types of its own: what one test leaves behind is none of the next one's."""
+
+    healthy_type: str
+    healthy_task_count: int
+    broken_types: list[str]
+
+
+@pytest.fixture(params=[(1, 500), (50, 5_000)], ids=["one broken", "fifty broken"])
+async def load(request: pytest.FixtureRequest, bench: Bench) -> Load:
+    """As many broken tasks as healthy ones, and all of them before."""
+    broken_type_count, healthy_task_count = request.param
+    name, per_type = uuid.uuid4().hex[:8], healthy_task_count // broken_type_count
+    load = Load(name + HEALTHY, healthy_task_count, [f"{name}-{number}" for number in range(broken_type_count)])
+    tasks = [{"task_type": each, "max_retries": 0} for _ in range(per_type) for each in load.broken_types]
+    tasks += [{"task_type": load.healthy_type}] * healthy_task_count
+    for start in range(0, len(tasks), BATCH):
+        await submitted(bench, tasks[start : start + BATCH])
+    return load
+
+
+class Crowd:
+    """Workers in this process, and how often they called each handler."""
+
+    def __init__(self, url: str) -> None:
+        self.calls: Counter[str] = Counter()
+        self._url = url
+
+    def worker(self, name: str, *task_types: str) -> Worker:
+        handlers = Handlers()
+        for task_type in task_types:
+            handlers.add(Handler(task_type, self._handler(task_type)))
+        return Worker(WorkerSettings(url=self._url, concurrency=SLOTS, name=name), handlers)
+
+    def _handler(self, task_type: str) -> Callable[[], Awaitable[None]]:
+        async def call() -> None:
+            self.calls[task_type] += 1
+            if not task_type.endswith(HEALTHY):
+                raise RuntimeError("always")
+
+        return call
+
+
+async def test_in_one_worker_the_healthy_type_has_nine_tenths_of_the_attempts(service: Running, load: Load) -> None:
+    crowd = Crowd(service.url)
+
+    async with running(crowd.worker("both", load.healthy_type, *load.broken_types).run()):
+        await until(lambda: crowd.calls[load.healthy_type] == load.healthy_task_count)
+
+    assert crowd.calls[load.healthy_type] / crowd.calls.total() >= MIN_SHARE, crowd.calls
+    assert min(crowd.calls[each] for each in load.broken_types) >= 5
+
+
+async def test_in_workers_of_their_own_the_broken_types_leave_the_service_in_peace(
+    service: Running, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crowd, requests = Crowd(service.url), Counter[str]()
+    monkeypatch.setattr(Protocol, "poll", _counted(Protocol.poll, requests))
+    monkeypatch.setattr(Protocol, "sync", _counted(Protocol.sync, requests))
+
+    async with running(crowd.worker("broken", *load.broken_types).run()):
+        await until(lambda: all(crowd.calls[each] >= 5 for each in load.broken_types))
+        async with running(crowd.worker("sound", load.healthy_type).run()):
+            await until(lambda: crowd.calls[load.healthy_type] == load.healthy_task_count)
+
+    assert crowd.calls[load.healthy_type] / crowd.calls.total() >= MIN_SHARE, crowd.calls
+    assert requests["broken"] <= load.healthy_task_count * (1 - MIN_SHARE), requests
+
+
+def _counted(call: Callable[..., Awaitable[Answer]], requests: Counter[str]) -> Callable[..., Awaitable[Answer]]:
+    """By the name of the worker."""
+
+    async def counted(self: Protocol, worker_id: str, *arguments: Any, **parts: Any) -> Answer:
+        requests[worker_id.rpartition("-")[0]] += 1
+        return await call(self, worker_id, *arguments, **parts)
+
+    return counted
