@@ -34,6 +34,17 @@ async def test_a_claim_that_does_not_ask_for_it_starts_nothing(kit: Kit) -> None
     assert not (await kit.claimed()).is_started
 
 
+async def test_a_draining_worker_gets_nothing_and_is_told_to_drain(kit: Kit) -> None:
+    task_id = await kit.submit()
+    await kit.worker()
+    await kit.fleet.drain("w1")
+
+    claim = await started_claim(kit)
+
+    assert (claim.tasks, claim.should_drain) == ((), True)
+    assert (await kit.read(task_id)).state is TaskState.QUEUED
+
+
 async def test_history_hears_of_both_transitions(kit: Kit) -> None:
     task_id = await kit.submit(timeout_ms=5_000)
     await kit.worker()

@@ -60,6 +60,20 @@ async def test_replay_queues_a_dead_letter_and_takes_it_off_the_list(kit: Kit) -
     assert (await kit.insight.stats()).dead_letter_count == 0
 
 
+@pytest.mark.parametrize("verb", ["retry", "replay"])
+async def test_a_revival_forgets_deliveries_that_lapsed(kit: Kit, verb: str) -> None:
+    await kit.worker()
+    task_id = await kit.submit()
+    await kit.claimed()
+    await kit.clock.advance(kit.settings.leases.assignment_ms)
+    await kit.fail(await kit.started(), verdict="discard")
+    before = await kit.read(task_id)
+
+    await getattr(kit.queue, verb)(task_id)
+
+    assert (before.deliveries, (await kit.read(task_id)).deliveries) == (1, 0)
+
+
 async def test_replay_ranks_as_submitted_now(kit: Kit) -> None:
     await kit.worker()
     (dead,) = await started_count(kit, 1, priority="low", head_start_ms=7_000)

@@ -1,11 +1,13 @@
 """How a worker ends: on a signal, on a second one, and when the service asks it to."""
 
 import signal
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tests.api.bench import Bench, Json
 from tests.api.running import Running
 from tests.kit import Kit
+from tests.workers.conftest import SHARED_HEARTBEAT_SECONDS
 from tests.workers.waiting import ended, registrations, until
 from tests.workers.workshop import Hand, Workshop
 
@@ -150,3 +152,22 @@ async def test_asked_by_the_service_a_crew_drains_and_with_the_last_the_process_
     assert status == 0
     assert (await bench.read(task_id))["status"] == "completed"
     assert await registrations(bench, hand) == []
+
+
+async def test_a_task_that_outlasts_the_heartbeat_timeout_during_a_drain_is_finished_and_not_lost(
+    service: Running, bench: Bench, kit: Kit, shop: Workshop
+) -> None:
+    hand, may_end = shop.hire(service.url, "--drain-seconds", "3600"), shop.new_file()
+    task_id = await running_task(bench, shop, may_end)
+
+    hand.signal(signal.SIGTERM)
+    await until(lambda: len(hand.events("draining")) == 3)
+    given_up_at = datetime.now(UTC) + timedelta(seconds=SHARED_HEARTBEAT_SECONDS)
+    await until(lambda: datetime.now(UTC) > given_up_at)
+    await kit.queue.sweep()
+    may_end.touch()
+    status = hand.ended()
+
+    task = await bench.read(task_id)
+    assert status == 0
+    assert (task["status"], [task[cost] for cost in COSTS]) == ("completed", [1, 0, 0, 0])
