@@ -60,14 +60,14 @@ def _given(name: str) -> Json:
 class Bench:
     """A worker with one handler, which waits until it is told to end."""
 
-    def __init__(self, service: ScriptedService, script: Script) -> None:
+    def __init__(self, service: ScriptedService, script: Script, drain_seconds: float = 30.0) -> None:
         self.service, self.script = service, script
         service.script = script
         self.may_end = asyncio.Event()
         self.contexts: dict[str, TaskContext] = {}
         handlers = Handlers()
         handlers.add(Handler("wait", self._wait))
-        self.worker = Worker(WorkerSettings(url=service.url, concurrency=5), handlers)
+        self.worker = Worker(WorkerSettings(url=service.url, concurrency=5, drain_seconds=drain_seconds), handlers)
 
     async def _wait(self, ctx: TaskContext) -> str:
         self.contexts[ctx.task_id] = ctx
@@ -132,6 +132,29 @@ async def test_what_still_runs_under_a_forgotten_id_is_handed_back_under_it(serv
     released = [(path, row["lease"]) for path, body in service.heard for row in body.get("releases", ())]
     assert released == [("/internal/workers/w1/sync", "a")]
     assert service.heard[-1][0].endswith("/w2")
+
+
+async def test_what_is_handed_back_while_the_service_is_away_arrives_once_it_is_back(service: ScriptedService) -> None:
+    bench = Bench(service, script := Script("a", "b"), drain_seconds=0)
+    service_is_back, tries, taken = asyncio.Event(), 0, list[str]()
+
+    async def sync(path: str, body: Json) -> Reply:
+        nonlocal tries
+        tries += 1
+        if not service_is_back.is_set():
+            raise ConnectionResetError
+        taken.extend(row["lease"] for row in body["releases"])
+        return await obliging(path, body)
+
+    async with bench.working() as working:
+        await until(lambda: len(bench.contexts) == 2)
+        script.special["/sync"] = sync
+        bench.worker.stop()
+        await until(lambda: tries >= 3 or working.done())
+        service_is_back.set()
+        await until(working.done)
+
+    assert sorted(taken) == ["a", "b"]
 
 
 async def test_a_poll_of_a_forgotten_worker_is_broken_off(service: ScriptedService) -> None:
@@ -361,6 +384,27 @@ async def test_a_crew_whose_heartbeat_is_refused_does_not_silence_the_others(ser
 
     assert set(beaten) == {"w2"}
     assert pulse.failure_count >= 2
+
+
+async def test_a_crew_whose_heartbeat_is_not_answered_does_not_delay_the_others(service: ScriptedService) -> None:
+    beaten, never = list[str](), asyncio.Event()
+
+    async def hang(path: str, body: Json) -> Reply | None:
+        if "/w1/" in path:
+            await never.wait()
+        return await obliging(path, body)
+
+    service.script = hang
+    beats = [Beat("w1", 0, "active", {}), Beat("w2", 0, "active", {})]
+    pulse = Pulse(service.url, None, lambda: beats, lambda: 0.05, lambda name, _: beaten.append(name), lambda _: None)
+    pulse.start()
+    try:
+        await until(lambda: len(beaten) >= 3, 5)
+    finally:
+        pulse.end()
+
+    assert set(beaten) == {"w2"}
+    assert sum("/w1/" in path for path, _ in service.heard) == 1
 
 
 def test_worker_and_client_believe_the_same_authorities(monkeypatch: pytest.MonkeyPatch) -> None:

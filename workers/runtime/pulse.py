@@ -43,8 +43,9 @@ class Pulse(threading.Thread):
         on_unknown: Callable[[str], None],
     ) -> None:
         super().__init__(name="tideq-pulse", daemon=True)
-        self.failure_count = 0
-        """Rounds in a row in which the service did not answer."""
+        self._failed_in_a_row: dict[str, int] = {}
+        """By worker id; what hinders all of them is under none."""
+        self._under_way: set[str] = set()
         self._url = urlsplit(url)
         self._headers = headers(api_key)
         self._beats = beats
@@ -52,6 +53,11 @@ class Pulse(threading.Thread):
         self._on_answer = on_answer
         self._on_unknown = on_unknown
         self._stop = threading.Event()
+
+    @property
+    def failure_count(self) -> int:
+        """Times in a row that the service did not answer the crew that it answers least."""
+        return max(list(self._failed_in_a_row.values()), default=0)
 
     def end(self) -> None:
         self._stop.set()
@@ -64,22 +70,35 @@ class Pulse(threading.Thread):
                 self._beat()
 
     def _beat(self) -> None:
-        """Whatever goes wrong, the next one comes: a worker without a pulse is given up, and all it runs."""
-        try:
-            failures = [error for beat in self._beats() if (error := self._failure_of(beat))]
-        except Exception as error:
-            failures = [error]
-        self.failure_count = self.failure_count + 1 if failures else 0
-        for error in failures if not self._stop.is_set() else ():
-            log.warning("heartbeat failed", error=f"{type(error).__name__}: {error}", in_a_row=self.failure_count)
+        """Whatever goes wrong, the next one comes: a worker without a pulse is given up, and all it runs.
 
-    def _failure_of(self, beat: Beat) -> Exception | None:
-        """One crew's failure says nothing about the others: each is heard of by itself."""
+        A thread for each crew: where the service leaves one unanswered, the others do not wait for it.
+        """
+        try:
+            beats = {beat.worker_id: beat for beat in self._beats()}
+        except Exception as error:
+            self._failed("", error)
+            return
+        for gone in self._failed_in_a_row.keys() - beats.keys():
+            self._failed_in_a_row.pop(gone, None)
+        for worker_id in beats.keys() - self._under_way:
+            self._under_way.add(worker_id)
+            threading.Thread(target=self._send_alone, args=(beats[worker_id],), name="tideq-beat", daemon=True).start()
+
+    def _send_alone(self, beat: Beat) -> None:
         try:
             self._send(beat)
+            self._failed_in_a_row.pop(beat.worker_id, None)
         except Exception as error:
-            return error
-        return None
+            self._failed(beat.worker_id, error)
+        finally:
+            self._under_way.discard(beat.worker_id)
+
+    def _failed(self, worker_id: str, error: Exception) -> None:
+        count = self._failed_in_a_row[worker_id] = self._failed_in_a_row.get(worker_id, 0) + 1
+        if not self._stop.is_set():
+            said = f"{type(error).__name__}: {error}"
+            log.warning("heartbeat failed", worker_id=worker_id, error=said, in_a_row=count)
 
     def _send(self, beat: Beat) -> None:
         """A connection each: a heartbeat is rare, and must not meet one that died since."""
