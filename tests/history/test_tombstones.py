@@ -8,6 +8,7 @@ from tests.stores import StoreUnderTest
 from tideq.persistence.archive import Archive
 from tideq.persistence.checkpoints import Checkpoints
 from tideq.persistence.database import Database
+from tideq.persistence.recovery.custody import Verdict
 from tideq.persistence.recovery.kept_store import KeptStore
 from tideq.persistence.recovery.reconcile import PURGED
 from tideq.persistence.replication.changes import Change, changes_in
@@ -55,8 +56,9 @@ async def test_a_task_purged_in_writes_that_a_fail_over_lost_does_not_run(
     assert kept.custodian
 
     told = [(each.task_id, each.in_history.state) async for each in kept.custodian.differences()]
-    await kept.custodian.settle()
+    verdict = await kept.custodian.settle()
 
+    assert verdict is Verdict.RECONCILE, "by SOUND history was away for too long, and the very same server goes on"
     assert told == [(purged, PURGED), (other, "queued")]
     assert await kit.queue.read_many([purged]) == [None]
     assert (await kit.read(other)).state == "queued"
