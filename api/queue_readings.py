@@ -86,6 +86,7 @@ def _queue(stats: Stats, priorities: Mapping[str, Priority], types: TypeNames) -
             tideq_queue_paused=int(_is_paused(stats, WHOLE_QUEUE)),
             tideq_dead_letters=stats.dead_letter_count,
             tideq_unreadable_tasks=stats.unreadable_count,
+            tideq_clock_ahead_seconds=stats.clock_ahead_ms / 1000,
             tideq_outbox_entries=stats.outbox_length,
         ),
     }

@@ -45,6 +45,9 @@ METRICS: dict[str, Metric] = {
     "tideq_queue_paused": Metric("gauge", "Whether the whole queue is paused."),
     "tideq_queue_type_paused": Metric("gauge", "Task types that are paused.", ("task_type",)),
     "tideq_unreadable_tasks": Metric("gauge", "Live tasks set aside because this version cannot read them."),
+    "tideq_clock_ahead_seconds": Metric(
+        "gauge", "How far the queue's time is ahead of its store's clock; below zero, behind it."
+    ),
     "tideq_tasks_set_aside_total": Metric("counter", "Times a task was set aside because it could not be read."),
     "tideq_dead_letters": Metric("gauge", "Tasks given up and kept."),
     "tideq_outbox_entries": Metric("gauge", "Entries of the outbox, history's backlog among them."),

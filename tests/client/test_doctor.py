@@ -20,7 +20,7 @@ from tideq.api.schemas import HealthOut, ReadyOut, StaleDutyOut
 from tideq.cli.checks import machine, service
 from tideq.cli.checks.finding import Finding
 from tideq.cli.checks.history import check_lag, check_verdict
-from tideq.cli.checks.store import check_eviction, check_persistence, check_sync
+from tideq.cli.checks.store import check_eviction, check_persistence, check_steps, check_sync
 from tideq.cli.circuits import held_back_words
 from tideq.cli.doctor import findings
 from tideq.cli.live.readings import Reading
@@ -271,6 +271,15 @@ class TestJudgements:
             "warn",
             "ok",
         )
+
+    def test_a_clock_that_stepped_is_told_with_how_far_the_queue_is_from_it(self) -> None:
+        found = [
+            check_steps(note) for note in ("", "1700000000000 3600000.0 ", "1700000000000 -7200000.0 1700000000000")
+        ]
+
+        assert [each.status for each in found] == ["ok", "warn", "warn"]
+        assert "3600 s ahead of" in found[1].found
+        assert "7200 s behind" in found[2].found
 
     def test_what_a_kill_and_a_power_cut_cost_is_told_of_every_way_to_sync(self) -> None:
         found = [check_sync(policy, is_kept=False) for policy in ("always", "everysec", "no")]

@@ -106,4 +106,5 @@ CASES: dict[str, Case] = {
     "TideQEventsParked": _one("tideq_history_parked_events", "1x60", "0x60"),
     "TideQClocksDiffer": _one("tideq_clock_difference_seconds", "61x60", "60x60"),
     "TideQTasksUnreadable": _one("tideq_unreadable_tasks", "1x60", "0x60"),
+    "TideQClockStepped": _one("tideq_clock_ahead_seconds", "-61x60", "59x60"),
 }

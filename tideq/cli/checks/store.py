@@ -6,6 +6,7 @@ from typing import Any
 
 from tideq.cli.checks.finding import Finding, fail, ok, warn
 from tideq.embedded.log_keeper import NAME as LOG_KEEPER
+from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.restoring import Restoration
 from tideq.queue_core.engine.store import StoreUrlError, connect, store_errors
 from tideq.queue_core.errors import QueueError
@@ -38,6 +39,7 @@ async def check_store(redis_url: str, queue: QueueSettings) -> AsyncIterator[Fin
         if finding := await _check_sync(client):
             yield finding
         yield _check_clock(clock)
+        yield await _check_steps(client, queue)
         yield await _check_scripts(client)
         yield await _check_epoch(client, queue)
     except QueueError as error:
@@ -103,6 +105,22 @@ def _check_clock(clock: tuple[int, int]) -> Finding:
     if abs(skew) > MAX_SKEW_SECONDS:
         return warn("store clock", f"{abs(skew):.0f} s off this one", "let NTP set both")
     return ok("store clock", "agrees with this one")
+
+
+async def _check_steps(client: Any, queue: QueueSettings) -> Finding:
+    """Of the first partition."""
+    with store_errors():
+        note = await client.hget(Keys(queue.queue_name).key("meta"), "clock")
+    return check_steps((note or b"").decode())
+
+
+def check_steps(note: str) -> Finding:
+    """From what `include/clock.lua` keeps: the last reading, how far time was ahead of it, a jump in doubt."""
+    if not note:
+        return ok("queue time", "is what the store's clock says")
+    ahead = float(note.split()[1]) / 1_000
+    found = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the store's clock, which has stepped"
+    return warn("queue time", found, "let NTP slew that clock; until both agree, delays and leases take a tenth longer")
 
 
 async def _check_scripts(client: Any) -> Finding:
