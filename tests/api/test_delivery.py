@@ -25,10 +25,8 @@ from tideq.queue_core.task import Task
 
 SHARE_RESET = 0.3
 TASK_COUNT = 300
-LEAVING: dict[str, Callable[[socket.socket], None]] = {"reset": reset, "closed": socket.socket.close}
-
-each_call = pytest.mark.parametrize("call", ["poll", "sync"])
-each_way_to_leave = pytest.mark.parametrize("leave", LEAVING.values(), ids=LEAVING)
+CALLS = ("poll", "sync")
+LEAVING: tuple[Callable[[socket.socket], None], ...] = (reset, socket.socket.close)
 
 
 @pytest.fixture
@@ -125,15 +123,13 @@ async def _leave_before_the_answer(
     await _until_all_wait(kit, 3)
 
 
-@each_way_to_leave
-@each_call
 async def test_a_caller_that_leaves_between_claim_and_answer_leaves_nothing_behind(
-    server: Running, remote: Bench, kit: Kit, store_proxy: Proxy, call: str, leave: Callable[[socket.socket], None]
+    server: Running, remote: Bench, kit: Kit, store_proxy: Proxy
 ) -> None:
     worker_id = await _registered(remote)
     task_ids = [await remote.submit() for _ in range(3)]
 
-    for poll_id, wait_seconds in itertools.product((None, "p1"), (0, 20)):
+    for call, leave, poll_id, wait_seconds in itertools.product(CALLS, LEAVING, (None, "p1"), (0, 20)):
         body = {"wait_seconds": wait_seconds, "poll_id": poll_id}
         await _leave_before_the_answer(server, kit, store_proxy, worker_id, call, body, leave)
 
@@ -144,16 +140,14 @@ async def test_a_caller_that_leaves_between_claim_and_answer_leaves_nothing_behi
     assert [(task["task_id"], task["attempt"]) for task in again] == [(task_id, 1) for task_id in task_ids]
 
 
-@each_way_to_leave
-@each_call
 async def test_a_caller_that_leaves_before_it_hears_what_was_started_for_it_leaves_nothing_behind(
-    server: Running, remote: Bench, kit: Kit, store_proxy: Proxy, call: str, leave: Callable[[socket.socket], None]
+    server: Running, remote: Bench, kit: Kit, store_proxy: Proxy
 ) -> None:
     """Free of charge, though an attempt that was started keeps its number."""
     worker_id = await _registered(remote)
     task_ids = [await remote.submit() for _ in range(3)]
 
-    for number, wait_seconds in enumerate((0, 20), 1):
+    for number, (call, leave, wait_seconds) in enumerate(itertools.product(CALLS, LEAVING, (0, 20)), 1):
         body = {"wait_seconds": wait_seconds, "poll_id": "p1", "start_claimed": True}
         await _leave_before_the_answer(server, kit, store_proxy, worker_id, call, body, leave)
 
@@ -161,34 +155,30 @@ async def test_a_caller_that_leaves_before_it_hears_what_was_started_for_it_leav
         assert {(task.reason, task.attempt, _price(task)) for task in tasks} == {("released", number, (0, 0, 0))}
 
 
-@pytest.mark.parametrize("poll_id", [None, "p1"], ids=["no poll_id", "a poll_id"])
-@each_call
 async def test_a_caller_that_leaves_in_the_middle_of_a_large_answer_leaves_nothing_behind(
-    server: Running, remote: Bench, kit: Kit, call: str, poll_id: str | None
+    server: Running, remote: Bench, kit: Kit
 ) -> None:
     """More than any socket buffers, so that the answer is still being written when its reader is gone."""
     worker_id = await remote.register(capacity=60)
     for _ in range(60):
         await remote.submit(parameters={"a": "x" * 250_000})
 
-    caller = _ask(server.port, worker_id, call, {"available_capacity": 60, "poll_id": poll_id})
-    assert (await asyncio.to_thread(caller.recv, 15)).startswith(b"HTTP/1.1 200")
-    reset(caller)
-    await _until_all_wait(kit, 60)
+    for call, poll_id in itertools.product(CALLS, (None, "p1")):
+        caller = _ask(server.port, worker_id, call, {"available_capacity": 60, "poll_id": poll_id})
+        assert (await asyncio.to_thread(caller.recv, 15)).startswith(b"HTTP/1.1 200")
+        reset(caller)
+        await _until_all_wait(kit, 60)
 
     assert {event.reason for event in await events(kit)} == {"submitted", "claimed", "released"}
 
 
-@each_call
-async def test_a_caller_that_hangs_up_with_its_answer_keeps_it(
-    server: Running, remote: Bench, kit: Kit, call: str
-) -> None:
+async def test_a_caller_that_hangs_up_with_its_answer_keeps_it(server: Running, remote: Bench, kit: Kit) -> None:
     """As a client without keep-alive does, curl for one: it has the tasks, and nobody else may get them."""
     worker_id = await remote.register(capacity=100)
     for _ in range(100):
         await remote.submit()
 
-    for _ in range(100):
+    for call in CALLS * 50:
         caller = _ask(server.port, worker_id, call, {"available_capacity": 1})
         task = await asyncio.to_thread(_read_and_hang_up, caller)
         await remote.tell(worker_id, "start", task)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from tests.races.outbox import audit
 from tests.stores import free_port
 from tideq.queue_core.background import running
 
-RESTARTS = 6
+RESTARTS = 4
 KEEPERS = 4
 CARRIED_BETWEEN = 50
 
@@ -31,7 +32,8 @@ class Site:
         self._settings = settings
         self._folder = folder
         self._open = ExitStack()
-        self.services = {port: self._start(port) for port in ports}
+        with ThreadPoolExecutor() as pool:
+            self.services = dict(zip(ports, pool.map(self._start, ports), strict=True))
         self.said: list[str] = []
 
     def restart(self, port: int) -> int:

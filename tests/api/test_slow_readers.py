@@ -2,9 +2,12 @@
 
 import asyncio
 import contextlib
+import functools
+import itertools
 import json
 import re
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ from tests.api.bench import Bench, until
 from tests.api.listening import EVENTS
 from tests.api.running import Running, environ, serving
 from tests.api.wire import KEEP_ALIVE_SECONDS, PATIENCE_SECONDS, ByHand
-from tests.contract.situations import submit_count
+from tests.contract.situations import events, submit_count
 from tests.kit import Kit, make_kit
 from tests.stores import StoreUnderTest
 from tideq.api.http.bounds import MIN_TAKEN_BYTES
@@ -131,27 +134,22 @@ def _rest(connection: socket.socket) -> int:
     return 0
 
 
-@pytest.mark.parametrize("version", ["1.1", "1.0"])
-@pytest.mark.parametrize("call", ["poll", "sync"])
-async def test_tasks_of_an_answer_that_nobody_reads_go_back(
-    kit: Kit, remote: Bench, server: Running, call: str, version: str
-) -> None:
+async def test_tasks_of_an_answer_that_nobody_reads_go_back(kit: Kit, remote: Bench, server: Running) -> None:
     worker_id = await remote.register(capacity=TASK_COUNT)
     for _ in range(TASK_COUNT):
         await kit.submit(parameters=PARAMETERS)
-    body = {"available_capacity": TASK_COUNT, "poll_id": "p", "start_claimed": True}
+    body = json.dumps({"available_capacity": TASK_COUNT, "poll_id": "p", "start_claimed": True}).encode()
 
-    slow = _ask(server.port, f"POST /internal/workers/{worker_id}/{call} HTTP/{version}", json.dumps(body).encode())
+    async def are_back(started_count: int) -> bool:
+        """Each has been started as often as it was asked for, and waits again."""
+        reasons = Counter(event.reason for event in await events(kit))
+        assert reasons["started"] <= started_count
+        return reasons["started"] == started_count and (await kit.insight.stats()).by_state["queued"] == TASK_COUNT
 
-    async def are_held() -> bool:
-        return (await kit.insight.stats()).by_state["executing"] == TASK_COUNT
-
-    async def are_back() -> bool:
-        return (await kit.insight.stats()).by_state["queued"] == TASK_COUNT
-
-    await until(are_held)
-    await until(are_back)
-    assert await asyncio.to_thread(_rest, slow) < TASK_COUNT * len(PARAMETERS)
+    for number, (call, version) in enumerate(itertools.product(("poll", "sync"), ("1.1", "1.0")), 1):
+        slow = _ask(server.port, f"POST /internal/workers/{worker_id}/{call} HTTP/{version}", body)
+        await until(functools.partial(are_back, number * TASK_COUNT))
+        assert await asyncio.to_thread(_rest, slow) < TASK_COUNT * len(PARAMETERS)
 
 
 async def test_an_event_stream_that_nobody_reads_ends(kit: Kit, remote: Bench, server: Running) -> None:

@@ -8,7 +8,7 @@ import schemathesis
 SEED = 20_260_301
 MIN_CASES = 100
 """Of every operation."""
-MIN_RANDOM_CASES = 40
+MIN_RANDOM_CASES = 20
 """Of them, made at random; more where examples and edge cases are few."""
 STATEFUL_CALLS = 400
 MAX_ROUNDS = 10
