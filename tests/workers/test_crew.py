@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -60,14 +61,15 @@ def _given(name: str) -> Json:
 class Bench:
     """A worker with one handler, which waits until it is told to end."""
 
-    def __init__(self, service: ScriptedService, script: Script, drain_seconds: float = 30.0) -> None:
+    def __init__(self, service: ScriptedService, script: Script, drain_seconds: float = 30.0, url: str = "") -> None:
         self.service, self.script = service, script
         service.script = script
         self.may_end = asyncio.Event()
         self.contexts: dict[str, TaskContext] = {}
         handlers = Handlers()
         handlers.add(Handler("wait", self._wait))
-        self.worker = Worker(WorkerSettings(url=service.url, concurrency=5, drain_seconds=drain_seconds), handlers)
+        settings = WorkerSettings(url=url or service.url, concurrency=5, drain_seconds=drain_seconds)
+        self.worker = Worker(settings, handlers)
 
     async def _wait(self, ctx: TaskContext) -> str:
         self.contexts[ctx.task_id] = ctx
@@ -407,6 +409,33 @@ async def test_a_crew_whose_heartbeat_is_not_answered_does_not_delay_the_others(
     assert sum("/w1/" in path for path, _ in service.heard) == 1
 
 
+async def test_behind_a_proxy_polls_reports_and_heartbeats_go_through_it(
+    service: ScriptedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", service.url)
+    monkeypatch.setenv("NO_PROXY", "")
+    url = "http://tideq.invalid/base"
+    bench = Bench(service, Script("one"), url=url)
+    bench.may_end.set()
+
+    async with bench.working():
+        await until(lambda: bool(service.rows("results")) and bool(service.bodies("heartbeat")))
+
+    assert all(path.startswith(f"{url}/internal/workers/") for path, _ in service.heard)
+
+
+async def test_a_service_that_needs_no_proxy_is_asked_directly(
+    service: ScriptedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    bench = Bench(service, Script("one"))
+    bench.may_end.set()
+
+    async with bench.working():
+        await until(lambda: bool(service.rows("results")) and bool(service.bodies("heartbeat")))
+
+
 def test_worker_and_client_believe_the_same_authorities(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[bool]()
 
@@ -417,7 +446,7 @@ def test_worker_and_client_believe_the_same_authorities(monkeypatch: pytest.Monk
     monkeypatch.setattr(pulse_module, "trust", trusting)
     monkeypatch.setattr(http_module, "trust", trusting)
 
-    Pulse("https://127.0.0.1:1", None, list, lambda: 1.0, lambda _, __: None, lambda _: None)._connect()  # pyright: ignore[reportPrivateUsage]
+    pulse_module._connect(urlsplit("https://127.0.0.1:1"))  # pyright: ignore[reportPrivateUsage]
     http_module.Http("https://127.0.0.1:1", {})._pool._trust()  # pyright: ignore[reportPrivateUsage]
 
     assert asked == [True, True]

@@ -19,7 +19,7 @@ async def serving(serve: Serve) -> AsyncGenerator[Http]:
         try:
             yield http
         finally:
-            http.close()
+            await http.aclose()
 
 
 async def ask(http: Http, seconds: float = 10) -> Answer:

@@ -6,14 +6,20 @@ bytes each way, with and without uvloop): with ten tasks a request the client wa
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from tideq.client.http.address import address_of
 from tideq.client.http.answers import Answer
 from tideq.client.http.asynchronous import AsyncPool
 from tideq.client.http.failures import Stale
+from tideq.client.http.proxies import has_proxy
 from tideq.client.http.timeouts import Timeouts
 from tideq.client.http.trust import trust
+
+if TYPE_CHECKING:
+    from tideq.workers.runtime.proxied import Proxied
 
 CONNECT_SECONDS = 5.0
 MAX_IDLE = 8
@@ -43,5 +49,13 @@ class Http:
                 with contextlib.suppress(Stale):
                     return await self._pool.ask(message, timeouts)
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         self._pool.close()
+
+
+def http_for(url: str, headers: Mapping[str, str]) -> "Http | Proxied":
+    if not has_proxy(url, os.environ):
+        return Http(url, headers)
+    from tideq.workers.runtime.proxied import Proxied
+
+    return Proxied(url, headers, CONNECT_SECONDS)

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tideq.workers.runtime.http import Http
+from tideq.workers.runtime.http import http_for
 
 PROBLEMS = "https://tideq.dev/problems/"
 UNKNOWN_WORKER = "unknown-worker"
@@ -124,13 +124,13 @@ class Protocol:
     """One service, any number of workers. Use as an async context manager."""
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
-        self._http = Http(f"{url.rstrip('/')}/internal/workers", headers(api_key))
+        self._http = http_for(f"{url.rstrip('/')}/internal/workers", headers(api_key))
 
     async def __aenter__(self) -> "Protocol":
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._http.close()
+        await self._http.aclose()
 
     async def register(self, description: Mapping[str, Any]) -> Registration:
         return _read(await self._send("POST", "/register", description), decode_registration)

@@ -2,15 +2,17 @@
 
 import contextlib
 import http.client
+import os
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 import structlog
 
+from tideq.client.http.proxies import has_proxy
 from tideq.client.http.trust import trust
 from tideq.workers.runtime.protocol import UNKNOWN_WORKER, Answer, decode_answer, encode, headers, problem_in
 
@@ -46,7 +48,7 @@ class Pulse(threading.Thread):
         self._failed_in_a_row: dict[str, int] = {}
         """By worker id; what hinders all of them is under none."""
         self._under_way: set[str] = set()
-        self._url = urlsplit(url)
+        self._url = url.rstrip("/")
         self._headers = headers(api_key)
         self._beats = beats
         self._interval_seconds = interval_seconds
@@ -101,24 +103,30 @@ class Pulse(threading.Thread):
             log.warning("heartbeat failed", worker_id=worker_id, error=said, in_a_row=count)
 
     def _send(self, beat: Beat) -> None:
-        """A connection each: a heartbeat is rare, and must not meet one that died since."""
         body = encode({"current_load": beat.current_load, "status": beat.status, "health": beat.health})
-        with contextlib.closing(self._connect()) as connection:
-            connection.request("POST", self._path(beat.worker_id), body, self._headers)
-            response = connection.getresponse()
-            content = response.read()
-        if response.status == 200:
+        status, content = self._post(f"/internal/workers/{beat.worker_id}/heartbeat", body)
+        if status == 200:
             self._on_answer(beat.worker_id, decode_answer(content))
         elif problem_in(content).code == UNKNOWN_WORKER:
             self._on_unknown(beat.worker_id)
         else:
-            raise http.client.HTTPException(f"{response.status} {problem_in(content).code}")
+            raise http.client.HTTPException(f"{status} {problem_in(content).code}")
 
-    def _path(self, worker_id: str) -> str:
-        return f"{self._url.path.rstrip('/')}/internal/workers/{worker_id}/heartbeat"
+    def _post(self, path: str, body: bytes) -> tuple[int, bytes]:
+        """A connection each: a heartbeat is rare, and must not meet one that died since."""
+        if has_proxy(self._url, os.environ):
+            from tideq.workers.runtime import proxied
 
-    def _connect(self) -> http.client.HTTPConnection:
-        host, port = self._url.hostname or "", self._url.port
-        if self._url.scheme != "https":
-            return http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
-        return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_SECONDS, context=trust(verify=True))
+            return proxied.post(self._url + path, body, self._headers, TIMEOUT_SECONDS)
+        address = urlsplit(self._url)
+        with contextlib.closing(_connect(address)) as connection:
+            connection.request("POST", address.path + path, body, self._headers)
+            response = connection.getresponse()
+            return response.status, response.read()
+
+
+def _connect(address: SplitResult) -> http.client.HTTPConnection:
+    host, port = address.hostname or "", address.port
+    if address.scheme != "https":
+        return http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+    return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_SECONDS, context=trust(verify=True))
