@@ -59,7 +59,7 @@ class Submitting:
                     group.create_task(self._submit(connection))
         finally:
             for connection in self._connections:
-                connection.close()
+                await connection.aclose()
         spent = time.process_time() - cpu
         return Submitted(self._done, began, time.monotonic(), spent, self._answer_ms, [])
 
@@ -96,7 +96,7 @@ class Pacing:
                         break
                 ended = time.monotonic()
         finally:
-            self._http.close()
+            await self._http.aclose()
         spent = time.process_time() - cpu
         return Submitted(self._order.count, began, ended, spent, self._answer_ms, self._round_trip_ms)
 
