@@ -12,11 +12,13 @@ from tideq.workers.runtime.handlers import Handler
 from tideq.workers.runtime.registry import registered
 
 LEDGER = os.open(os.environ["LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+BOOTED_MS = int(os.environ["BOOTED_MS"])
+"""When the machine's monotonic clock began, by the harness's wall clock: a worker's own may be wrong."""
 
 
 def _note(event: str, ctx: TaskContext, mark: str) -> None:
     facts = {"task_id": ctx.task_id, "attempt": ctx.attempt, "mark": mark, "pid": os.getpid()}
-    line = {"event": event, "at": time.time_ns() // 1_000_000, **facts}
+    line = {"event": event, "at": BOOTED_MS + time.monotonic_ns() // 1_000_000, **facts}
     os.write(LEDGER, json.dumps(line).encode() + b"\n")
 
 

@@ -27,6 +27,8 @@ WIPES: Profile = {"valkey_wiped": 1}
 FAIL_OVERS: Profile = {"failed_over": 1}
 HISTORY_AWAY: Profile = {"lose_replies:replicate-1>postgres": 1}
 FORBIDDEN: Profile = {"store_forbidden": 1}
+READ_ONLY: Profile = {"history_read_only": 1}
+HISTORY_FORBIDDEN: Profile = {"history_forbidden": 1}
 UNREADABLE: Profile = {"unreadable": 1}
 GLITCHES: Profile = {"clock_glitch": 1}
 CALM: Profile = {"reset": 1}
@@ -143,6 +145,15 @@ MISTAKES = {
         "                duty.failed(await _failure_of(work, duty))\n",
         "                duty.failed(await _failure_of(work, duty))\n                await asyncio.Event().wait()\n",
         FORBIDDEN,
+    ),
+    "a duty that history refused is not begun anew": Mistake(
+        "queue_core/duties.py",
+        "                duty.failed(await _failure_of(work, duty))\n",
+        "                duty.failed(await _failure_of(work, duty))\n                await asyncio.Event().wait()\n",
+        READ_ONLY,
+    ),
+    "what history refuses is an error of ours": Mistake(
+        "api/problems.py", "errors.HistoryRefused: (503,", "errors.HistoryRefused: (500,", HISTORY_FORBIDDEN
     ),
     "what the store refuses is an error of ours": Mistake(
         "api/problems.py", "errors.StoreRefused: (503,", "errors.StoreRefused: (500,", FORBIDDEN

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from psycopg import sql
 
 from tests.api.proxy import Proxy, proxying
 from tests.api.running import TIDEQ, environ
-from tests.chaos.notes import Notebook
+from tests.chaos.notes import Notebook, wall_ms
 from tests.chaos.processes import Process
 from tests.chaos.shim import Shim
 from tests.history.servers import Server
@@ -63,7 +64,7 @@ class Site:
     """Where each service itself listens."""
     processes: dict[str, Process] = field(default_factory=dict[str, Process])
     shims: dict[str, Shim] = field(default_factory=dict[str, Shim])
-    """Of the service's processes, by name: each has a clock of its own."""
+    """By the names of processes: each has a clock of its own."""
     store_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Troubles of the stores come one at a time: a disk that is full and a server that is killed lose data together,
     as its manual says."""
@@ -180,8 +181,7 @@ async def _open_processes(site: Site, stack: contextlib.AsyncExitStack, code: Pa
     for name in names:
         kind = name.partition("-")[0]
         options = ["serve", "--port", str(ports[name])] if kind == "api" else [kind]
-        site.shims[name] = Shim(site.folder / f"shim-{name}")
-        _add(site, name, options, _service_environ(site, name, code) | site.shims[name].environ)
+        _add(site, name, options, _service_environ(site, name, code))
     for number, name in enumerate(site.names("worker")):
         api = list(ports)[number % len(ports)]
         await _proxy(site, stack, f"{name}>{api}", f"http://127.0.0.1:{ports[api]}")
@@ -195,6 +195,8 @@ async def _proxy(site: Site, stack: contextlib.AsyncExitStack, name: str, url: s
 
 
 def _add(site: Site, name: str, options: list[str], settings: dict[str, str]) -> None:
+    site.shims[name] = Shim(site.folder / f"shim-{name}")
+    settings = settings | site.shims[name].environ
     site.processes[name] = Process(name, [TIDEQ, *options], settings, site.folder, site.notebook)
 
 
@@ -213,7 +215,8 @@ def _worker_options(site: Site, name: str, api: str) -> list[str]:
 
 def _worker_environ(site: Site, code: Path | None) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("TIDEQ_")}
-    return inherited | {"LEDGER": str(site.ledger)} | _path_to(code)
+    booted_ms = wall_ms() - time.monotonic_ns() // 1_000_000
+    return inherited | {"LEDGER": str(site.ledger), "BOOTED_MS": str(booted_ms)} | _path_to(code)
 
 
 def _path_to(code: Path | None) -> dict[str, str]:
