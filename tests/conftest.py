@@ -1,5 +1,6 @@
 """Fixtures every suite shares. A store is started once a session; a test gets a queue of its own on it."""
 
+import signal
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -14,6 +15,10 @@ from tests.schedule import place
 from tests.stores import STORES, StoreUnderTest, missing
 from tideq.embedded import EmbeddedStores, PostgresOptions
 from tideq.queue_core.settings import QueueSettings
+
+
+# A shell that runs the suite in the background has it ignore Ctrl-C, and every command that a test starts would too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
