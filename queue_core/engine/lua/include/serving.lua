@@ -44,7 +44,7 @@ local function served_lanes(profile)
     kind = #covered <= FEW_LANES and 'list' or 'map'
     text = kind == 'list' and table.concat(covered, ',') or as_map(covered)
     redis.call('HSET', serving_key, profile, version .. ' ' .. kind .. ' ' .. text)
-    if redis.call('PTTL', serving_key) < 0 then redis.call('PEXPIRE', serving_key, KEPT_MS) end
+    redis.call('PEXPIRE', serving_key, KEPT_MS, 'NX')
   end
   if kind == 'map' then return nil, text end
   local list = {}
