@@ -69,6 +69,18 @@ async def test_a_batch_with_some_known_keys_adds_only_the_others(kit: Kit) -> No
     assert await depth(kit) == 21
 
 
+async def test_keys_of_a_batch_are_removed_in_every_partition_when_their_time_is_over(kit: Kit) -> None:
+    await kit.queue.submit_many(keyed(*range(30)))
+    kept = [key for key in await kit.dump() if ":idempotency:" in key]
+    await kit.clock.advance(kit.settings.retention.idempotency_ttl_ms + 1_000)
+
+    for _ in kit.engine.parts:
+        await kit.queue.sweep()
+
+    assert len(kept) == 30
+    assert not [key for key in await kit.dump() if ":idempotency:" in key]
+
+
 async def test_one_key_twice_in_a_batch_with_other_content_refuses_all_of_it(kit: Kit) -> None:
     before = await kit.dump()
 

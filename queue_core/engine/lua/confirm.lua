@@ -2,12 +2,14 @@
 -- Only those that are still pending for the task they were taken for.
 --
 -- @flags allow-oom
+-- @key   expiring     zset
 -- @prefix idempotency  string
 -- @arg   is_written  int
 -- @row   task_id
 -- @row   name
 -- @reply OK
 -- @use   keys_of_batches
+local listed, last = {}, 0
 for i = 1, row_count do
   local task_id, name = row(i)
   local key = read_key(redis.call('GET', idempotency_keys .. name) or '')
@@ -15,9 +17,12 @@ for i = 1, row_count do
     if is_written == 1 then
       local text = key.task_id .. ' ' .. key.fingerprint .. ' ' .. key.expires_at
       redis.call('SET', idempotency_keys .. name, text, 'KEEPTTL')
+      listed[#listed + 1] = '~' .. name
+      last = math.max(last, tonumber(key.expires_at))
     else
       redis.call('DEL', idempotency_keys .. name)
     end
   end
 end
+if last > 0 then redis.call('ZADD', expiring_key, last, table.concat(listed, ' ')) end
 return {'OK'}

@@ -24,7 +24,6 @@ for i = 1, row_count do
     texts[name] = task_id .. ' ' .. fingerprint .. ' ' .. expiry
   end
 end
-for name, text in pairs(texts) do keep_key(name, text) end
-flush_keys()
+for name, text in pairs(texts) do set_key(name, text) end
 commit()
 return replies

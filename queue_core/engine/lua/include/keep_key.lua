@@ -8,8 +8,13 @@
 local SPARE_MS = 2678400000
 local kept_names = {}
 
-local function keep_key(name, text)
+-- One that is pending is not listed for sweep before its batch is written: a refused batch leaves nothing.
+local function set_key(name, text)
   redis.call('SET', idempotency_keys .. name, text, 'PX', idempotency_ttl_ms + SPARE_MS)
+end
+
+local function keep_key(name, text)
+  set_key(name, text)
   kept_names[#kept_names + 1] = '~' .. name
 end
 
