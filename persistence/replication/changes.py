@@ -18,6 +18,8 @@ WORKER, ATTEMPT, AGE_BUCKET = map(NAMES.index, ("worker", "attempt", "age_bucket
 CREATED, IDEMPOTENCY = map(NAMES.index, ("created_ms", "idempotency"))
 SUBMITTED = Reason.SUBMITTED.encode()
 FIRST_VERSION = b"1"
+MAX_NUMBER, MAX_INSTANT_MS = 2**31, 2**47
+"""What PostgreSQL's columns, and its instants, have room for."""
 UNREADABLE = b"0\0"
 """Before a record, it makes one of a format that nobody reads; behind it the record is as it came."""
 
@@ -39,23 +41,48 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def state(self) -> bytes:
-        return without_number(self.packed).split(b"\0", STATE + 1)[STATE]
+        return self._field(STATE)
 
     @property
     def version(self) -> bytes:
-        return without_number(self.packed).split(b"\0", VERSION + 1)[VERSION]
+        return self._field(VERSION)
+
+    @property
+    def reason(self) -> bytes:
+        return self._field(REASON) or SUBMITTED
+
+    @property
+    def task_name(self) -> str:
+        """The task's id; what came instead of one as a text that PostgreSQL takes."""
+        return self.task_id.decode(errors="replace").replace("\0", "\ufffd")
 
     @property
     def known_version(self) -> int:
         """0 where the record cannot be read."""
-        try:
-            return int(self.version)
-        except (ValueError, LookupError):
-            return 0
+        version = self._known_number(VERSION)
+        return version if version is not None and version < MAX_NUMBER else 0
 
     @property
-    def reason(self) -> bytes:
-        return without_number(self.packed).split(b"\0", REASON + 1)[REASON] or SUBMITTED
+    def known_created_ms(self) -> int | None:
+        """None where the record cannot be read, as of the reason."""
+        return self._known_number(CREATED)
+
+    @property
+    def known_reason(self) -> bytes | None:
+        try:
+            return self.reason
+        except (ValueError, LookupError):
+            return None
+
+    def _known_number(self, index: int) -> int | None:
+        try:
+            text = self._field(index)
+        except (ValueError, LookupError):
+            return None
+        return int(text) if text.isdigit() else None
+
+    def _field(self, index: int) -> bytes:
+        return without_number(self.packed).split(b"\0", index + 1)[index]
 
 
 def changes_in(entry: Entry) -> list[Change]:
@@ -64,6 +91,8 @@ def changes_in(entry: Entry) -> list[Change]:
     try:
         now_ms, epoch, body_of = int(fields[b"now_ms"]), int(fields[b"epoch"]), fields.get
     except (KeyError, ValueError):
+        now_ms, epoch, body_of = -1, -1, fields.get
+    if not (0 <= now_ms < MAX_INSTANT_MS and 0 <= epoch < MAX_NUMBER):
         return [
             Change(entry_id, 0, entry_order(entry_id)[0], task_id, UNREADABLE + packed, None)
             for task_id, packed in fields.items()

@@ -113,7 +113,9 @@ async def _with_definitions(feed: Feed, entries: Sequence[Entry], gathering: Gat
     if missing := [task_id for task_id in wanted if task_id not in definitions]:
         gone = await feed.absent(missing)
         changes = [
-            each for each in changes if each.task_id not in gone or not each.known_version or each.reason == PURGED
+            each
+            for each in changes
+            if each.task_id not in gone or not each.known_version or each.known_reason in (None, PURGED)
         ]
         rows = None
     return Gathered(entries, changes, definitions, rows, is_full)

@@ -9,9 +9,10 @@ import structlog
 
 from tideq.persistence.checkpoints import Checkpoint
 from tideq.persistence.database import Connection, statement
-from tideq.persistence.replication.changes import CREATED, Change
+from tideq.persistence.replication.changes import Change
 from tideq.persistence.replication.writer import Writer
 from tideq.queue_core.engine.feed import Feed, Gap
+from tideq.queue_core.task_id import is_task_id
 
 log = structlog.get_logger(__name__)
 
@@ -34,6 +35,7 @@ class Learning:
                 await self._learn(known, gap)
 
     async def _learn(self, task_ids: list[bytes], gap: Gap) -> None:
+        task_ids = [task_id for task_id in task_ids if is_task_id(task_id.decode(errors="replace"))]
         versions, definitions = await self._versions(task_ids), await self._feed.definitions(task_ids)
         records, results = await self._feed.records(task_ids), await self._feed.results(task_ids)
         changes = [
@@ -53,4 +55,4 @@ class Learning:
 
 
 def _is_lost(change: Change, gap: Gap) -> bool:
-    return gap.before_ms is None or int(change.fields[CREATED]) < gap.before_ms
+    return gap.before_ms is None or (change.known_created_ms or 0) < gap.before_ms

@@ -293,11 +293,9 @@ def finished_in(changes: Iterable[Change], but_not: Collection[bytes]) -> list[t
     """Tasks that ended, with the version they ended in."""
     latest, finished = {change.task_id: change for change in changes}, list[tuple[str, int]]()
     for task_id, change in latest.items():
-        if task_id in but_not or not change.known_version:
-            continue
-        state, version, _ = without_number(change.packed).split(b"\0", VERSION + 1)
-        if state in TERMINAL and (PURGED not in change.packed or change.reason != PURGED):
-            finished.append((task_id.decode(), int(version)))
+        version = 0 if task_id in but_not else change.known_version
+        if version and change.state in TERMINAL and (PURGED not in change.packed or change.known_reason != PURGED):
+            finished.append((change.task_name, version))
     return finished
 
 

@@ -19,7 +19,7 @@ from tideq.persistence.replication.copying import END, SIGNATURE
 from tideq.persistence.replication.deaths import by_pattern
 from tideq.persistence.replication.rows import EVENT_COLUMNS, PURGED, TASK_COLUMNS, MissingDefinition, Rows
 from tideq.persistence.schema.partitions import TABLES, remove_from
-from tideq.persistence.tombstones import Tombstone, add_tombstones, purged_lives
+from tideq.persistence.tombstones import PurgedLife, Tombstone, add_tombstones, purged_lives
 from tideq.queue_core.errors import HistoryUnavailable
 from tideq.queue_core.task_id import is_task_id
 
@@ -107,14 +107,14 @@ class Writer:
         if not batch.changes or batch.changes[0].epoch == batch.before.epoch:
             return batch
         purged = await self._purged(batch.changes)
-        kept = [each for each in batch.changes if each.task_id not in purged or each.reason == PURGED]
+        kept = [each for each in batch.changes if each.task_id not in purged or each.known_reason == PURGED]
         return batch if len(kept) == len(batch.changes) else batch._replace(changes=kept, rows=None)
 
     async def _purged(self, changes: Iterable[Change]) -> set[bytes]:
         """Tasks that these changes tell of a purged life of."""
-        by_id = {change.task_id.decode(errors="replace"): change for change in changes}
+        by_id = {change.task_name: change for change in changes}
         known = await purged_lives(self._connection, [task_id for task_id in by_id if is_task_id(task_id)])
-        return {by_id[each].task_id for each, life in known.items() if _created_ms(by_id[each]) <= life.created_ms}
+        return {by_id[each].task_id for each, life in known.items() if _is_of(by_id[each], life)}
 
     async def write_again(self, changes: Sequence[Change], definitions: Mapping[bytes, bytes]) -> None:
         """Events of a task that were parked, in the transaction that took them out. What fails again is parked anew."""
@@ -125,7 +125,7 @@ class Writer:
         """Changes of tasks with parked events. What is remembered of those may have been resolved since."""
         suspects = {change.task_id for change in changes} & self.parked
         if suspects:
-            ids = [task_id.decode() for task_id in suspects]
+            ids = [change.task_name for change in changes if change.task_id in suspects]
             found = await self._connection.execute(statement("still_parked"), (self._partition, ids))
             self.parked -= suspects - {task_id.encode() for (task_id,) in await found.fetchall()}
         return [change for change in changes if change.task_id in self.parked]
@@ -174,7 +174,7 @@ class Writer:
                     await self._bury(rows, definitions)
         except REFUSALS as error:
             if len(changes) == 1:
-                log.error("history cannot hold a task", task_id=changes[0].task_id.decode(), problem=str(error))
+                log.error("history cannot hold a task", task_id=changes[0].task_name, problem=str(error))
                 return
             middle = len(changes) // 2
             await self.learn(changes[:middle], definitions)
@@ -186,15 +186,17 @@ class Writer:
 
     async def _is_known(self, change: Change) -> bool:
         """Whether history has this very event: a stream may be read anew, from before what a backup knew."""
+        if not is_task_id(change.task_name):
+            return False
         known = await self._connection.execute(
-            statement("is_known"), (change.task_id.decode(), change.epoch, change.known_version, change.now_ms)
+            statement("is_known"), (change.task_name, change.epoch, change.known_version, change.now_ms)
         )
         row = await known.fetchone()
         return bool(row and row[0])
 
     async def _park(self, change: Change, definitions: Mapping[bytes, bytes], problem: str) -> None:
         self.parked.add(change.task_id)
-        task_id, version = change.task_id.decode(errors="replace"), change.known_version
+        task_id, version = change.task_name, change.known_version
         log.error("history parked an event", task_id=task_id, version=version, problem=problem)
         place = (self._partition, change.epoch, change.entry_id, change.now_ms)
         values = (task_id, version, change.packed, change.body, definitions.get(change.task_id), problem)
@@ -275,12 +277,13 @@ class Writer:
             await sink.write(END)
 
 
-def _created_ms(change: Change) -> int:
-    return int(change.fields[CREATED])
+def _is_of(change: Change, life: PurgedLife) -> bool:
+    created_ms = change.known_created_ms
+    return created_ms is not None and created_ms <= life.created_ms
 
 
 def _tombstone(purge: Change) -> Tombstone:
-    return Tombstone(purge.task_id.decode(), purge.epoch, int(purge.version), _created_ms(purge))
+    return Tombstone(purge.task_id.decode(), purge.epoch, int(purge.version), int(purge.fields[CREATED]))
 
 
 def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:

@@ -17,6 +17,8 @@ NO_STREAM = "no such key"
 """What XINFO says of a stream that was never written to."""
 READ_COUNT = 100
 SCAN_COUNT = 500
+INSTANT_LENGTH = 16
+"""No instant has as many digits."""
 
 
 class Entry(NamedTuple):
@@ -27,7 +29,7 @@ class Entry(NamedTuple):
 def written_ms(entry: Entry) -> int:
     """By the store's clock; of an entry that does not say it, as the stream numbered it."""
     told = entry.fields.get(b"now_ms", b"")
-    return int(told) if told.isdigit() else entry_order(entry.entry_id)[0]
+    return int(told) if told.isdigit() and len(told) < INSTANT_LENGTH else entry_order(entry.entry_id)[0]
 
 
 class Gap(NamedTuple):

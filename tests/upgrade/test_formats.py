@@ -19,6 +19,10 @@ from tideq.queue_core.errors import TaskUnreadable
 from tideq.queue_core.settings import QueueSettings, SettingsError
 
 
+UNKNOWN_ID = b"01a1f00a-29bc-7772-b799-005281ba876e"
+"""Of a task that neither the store nor history has."""
+
+
 @pytest.fixture
 async def kept(
     store: StoreUnderTest, migrated: Database, queue_settings: QueueSettings, history_settings: HistorySettings
@@ -104,6 +108,50 @@ async def test_an_event_that_cannot_be_read_is_parked_and_skipped_and_the_rest_g
     assert outbox.skipped_count == 2
     assert await rows(migrated, "SELECT task_id::text FROM tasks ORDER BY task_id") == [(first,), (last,)]
     assert await rows(migrated, "SELECT task_id::text, count(*) FROM parked_events GROUP BY 1") == [(bad, 2)]
+
+
+STRANGE_EVENTS: dict[str, tuple[bytes, bytes]] = {
+    "a short one with a version": (UNKNOWN_ID, b"completed\x003\0"),
+    "one that ends in its version": (UNKNOWN_ID, b"completed\x003"),
+    "of no task": (b"x" * 36, b"completed\x003\0"),
+    "of no task, in no format": (b"x" * 36, b"99\0completed"),
+    "of no text": (b"\xff\0" * 18, b"completed\x003\0"),
+    "of a version beyond all numbers": (UNKNOWN_ID, b"completed\x00%d\0" % 2**70 + b"0\0" * 22),
+}
+
+
+@pytest.mark.parametrize("strange", STRANGE_EVENTS)
+@pytest.mark.parametrize("epoch", ["1", "0", str(2**70)])
+async def test_whatever_an_event_is_the_replicator_parks_it_and_goes_on(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, strange: str, epoch: str
+) -> None:
+    first = await kit.submit()
+    name, packed = STRANGE_EVENTS[strange]
+    now_ms = await kit.client.hget(kit.keys.key("meta"), "now_ms")
+    await kit.client.xadd(kit.keys.key("outbox"), {"now_ms": now_ms, "epoch": epoch, name: packed})
+    last = await kit.submit()
+
+    await replicate_all(kept, store.url, kit, migrated)
+
+    assert await rows(migrated, "SELECT task_id::text FROM tasks ORDER BY task_id") == [(first,), (last,)]
+    assert await rows(migrated, "SELECT count(*) FROM parked_events") == [(1,)]
+
+
+async def test_an_old_primarys_event_of_a_purged_task_is_parked_where_it_cannot_be_read(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+) -> None:
+    purged = await kit.submit()
+    await kit.queue.cancel(purged)
+    await kit.queue.purge(purged)
+    await replicate_all(kept, store.url, kit, migrated)
+    now_ms = await kit.client.hget(kit.keys.key("meta"), "now_ms")
+    await kit.client.xadd(kit.keys.key("outbox"), {"now_ms": now_ms, "epoch": "0", purged: b"completed\x009\0"})
+    last = await kit.submit()
+
+    await replicate_all(kept, store.url, kit, migrated)
+
+    assert await rows(migrated, "SELECT task_id::text FROM tasks") == [(last,)]
+    assert await rows(migrated, "SELECT task_id FROM parked_events") == [(purged,)]
 
 
 async def test_a_rebuild_leaves_out_and_names_what_it_cannot_read(
