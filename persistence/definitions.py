@@ -1,6 +1,10 @@
 """A task's definition as columns: what everyone has and reads apart, the rest as one JSON text, `{}` for most tasks."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import msgspec
+import structlog
 
 from tideq.queue_core.engine.submission import pack_definition, unpack_definition
 from tideq.queue_core.retry_policy import Backoff
@@ -8,6 +12,8 @@ from tideq.queue_core.task import ANONYMOUS, Definition, TraceContext
 
 NOTHING = b"{}"
 TWO_VALUES = b"\x92"
+
+log = structlog.get_logger(__name__)
 
 
 class Attributes(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -47,6 +53,17 @@ def packed_record(text: str) -> bytes:
 
 def joined(task_type: str, parameters: bytes, attributes: str | bytes) -> Definition:
     return Definition(task_type, parameters, *msgspec.structs.astuple(decode_attributes(attributes)))
+
+
+def known_definitions(rows: Iterable[tuple[Any, ...]]) -> dict[str, Definition]:
+    """Of rows of `some_tasks`, by their tasks, as far as they can be read."""
+    known: dict[str, Definition] = {}
+    for task_id, task_type, parameters, attributes, *_ in rows:
+        try:
+            known[task_id] = joined(task_type, parameters.encode(), attributes)
+        except ValueError as error:
+            log.error("definition not read from history", task_id=task_id, problem=str(error))
+    return known
 
 
 def packed(task_type: str, parameters: bytes, attributes: str | bytes) -> bytes:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import structlog
 
 from tideq.persistence.database import Connection, statement
-from tideq.persistence.definitions import joined, pack_definition, unpack
-from tideq.queue_core.engine.record import Record, UnreadableRecord, parse_record
+from tideq.persistence.definitions import known_definitions, pack_definition, unpack
+from tideq.queue_core.engine.record import Record, readable_record
 from tideq.queue_core.engine.restoring import RestoredTask
 from tideq.queue_core.task import Definition
 from tideq.queue_core.task_id import is_task_id
@@ -30,7 +30,7 @@ async def parked_tasks(connection: Connection, partition: int) -> list[ParkedTas
     tasks: list[ParkedTask] = []
     for task_id, record, definition in rows:
         known = _readable(definition) if definition is not None else definitions.get(task_id)
-        read = _readable_record(record)
+        read = readable_record(record)
         if known is None or read is None:
             log.error("a task with parked events cannot be put back", task_id=task_id)
         else:
@@ -41,18 +41,11 @@ async def parked_tasks(connection: Connection, partition: int) -> list[ParkedTas
 
 async def _definitions(connection: Connection, task_ids: list[str]) -> dict[str, Definition]:
     rows = await (await connection.execute(statement("some_tasks"), (task_ids,))).fetchall()
-    return {task_id: joined(task_type, text.encode(), more) for task_id, task_type, text, more, *_ in rows}
+    return known_definitions(rows)
 
 
 def _readable(definition: bytes) -> Definition | None:
     try:
         return unpack(definition)
     except ValueError:
-        return None
-
-
-def _readable_record(packed: bytes) -> Record | None:
-    try:
-        return parse_record(packed)
-    except UnreadableRecord:
         return None

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, TypeVar
 
+import structlog
 from psycopg import AsyncServerCursor
 
 from tideq.persistence.belonging import EVERYTHING, Belonging
@@ -20,11 +21,14 @@ from tideq.persistence.recovery.ground import Ground
 from tideq.persistence.recovery.parked import parked_tasks
 from tideq.queue_core.background import end
 from tideq.queue_core.engine.feed import FIRST_ID
+from tideq.queue_core.engine.record import checked_record
 from tideq.queue_core.engine.restoring import KeptKey, Restoration, RestoredTask, StoreFacts
 from tideq.queue_core.settings import Retention
 
 FETCH_COUNT = 500
 LIVE = ["queued", "assigned", "executing"]
+
+log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
@@ -45,11 +49,24 @@ class Plan(NamedTuple):
         return sum(self.live_by_state.values())
 
 
+class LeftOut(NamedTuple):
+    """A task whose row cannot be read, which history keeps for who can."""
+
+    task_id: str
+    record: bytes
+    problem: str
+
+
 class Returning(NamedTuple):
-    """Tasks as the store will have them, and which of them had errors."""
+    """Tasks as the store will have them, which of them had errors, and those that cannot come back."""
 
     tasks: list[RestoredTask]
     failed_ids: list[str]
+    left_out: list[LeftOut]
+
+    @property
+    def count(self) -> int:
+        return len(self.tasks) + len(self.left_out)
 
 
 class Rebuild:
@@ -88,10 +105,10 @@ class Rebuild:
         async with rows_of(self._connection, "live_tasks", (LIVE, *(self._belonging.bytes,) * 2)) as cursor:
             reading = asyncio.create_task(_read(cursor))
             try:
-                while (returning := await reading).tasks:
+                while (returning := await reading).count:
                     reading = asyncio.create_task(_read(cursor))
                     await _put(self._connection, self._restoration, await self._own(returning))
-                    done += len(returning.tasks)
+                    done += returning.count
                     self._on_progress(done, total)
             finally:
                 await end(reading)
@@ -102,10 +119,11 @@ class Rebuild:
             await self._restoration.put_tasks([task.restored for task in tasks])
 
     async def _own(self, returning: Returning) -> Returning:
-        own = await self._belonging.own([task.task_id for task in returning.tasks])
+        own = await self._belonging.own([each.task_id for each in (*returning.tasks, *returning.left_out)])
         return Returning(
             [task for task in returning.tasks if task.task_id in own],
             [task_id for task_id in returning.failed_ids if task_id in own],
+            [each for each in returning.left_out if each.task_id in own],
         )
 
     async def _put_rest(self) -> None:
@@ -155,6 +173,10 @@ async def put_back(connection: Connection, restoration: Restoration, rows: Seque
 
 
 async def _put(connection: Connection, restoration: Restoration, returning: Returning) -> None:
+    if returning.left_out:
+        columns = [list(column) for column in zip(*returning.left_out, strict=True)]
+        await connection.execute(statement("park_tasks"), (restoration.partition, *columns))
+        log.error("tasks not restored: their rows cannot be read, and are parked", count=len(returning.left_out))
     if not returning.tasks:
         return
     await restoration.put_tasks(returning.tasks)
@@ -171,14 +193,18 @@ async def _read(cursor: AsyncServerCursor[tuple[Any, ...]]) -> Returning:
 
 
 def _returning(rows: Sequence[tuple[Any, ...]]) -> Returning:
-    return Returning([_restored(*row) for row in rows], [task_id for task_id, *_, has_error in rows if has_error])
-
-
-def _restored(
-    task_id: str, task_type: str, parameters: str, attributes: str, record: str, _has_error: bool
-) -> RestoredTask:
-    definition = joined(task_type, parameters.encode(), attributes)
-    return RestoredTask(task_id, packed_record(record), pack_definition(definition), definition.signature)
+    returning = Returning([], [task_id for task_id, *_, has_error in rows if has_error], [])
+    for task_id, task_type, parameters, attributes, text, _ in rows:
+        record = packed_record(text)
+        try:
+            checked_record(record)
+            definition = joined(task_type, parameters.encode(), attributes)
+        except ValueError as error:
+            log.error("task not restored: history keeps it, and parked it", task_id=task_id, problem=str(error))
+            returning.left_out.append(LeftOut(task_id, record, str(error)))
+        else:
+            returning.tasks.append(RestoredTask(task_id, record, pack_definition(definition), definition.signature))
+    return returning
 
 
 def _kept_key(row: tuple[Any, ...], ttl_ms: int) -> KeptKey:

@@ -13,6 +13,7 @@ To change it safely: append a field, with the default that a record written befo
 does not know the field keeps it byte for byte. Never remove, reorder or reuse one. Any other change is a new format.
 """
 
+import re
 from typing import NamedTuple
 
 from tideq.queue_core.engine.store_format import READABLE_FORMATS
@@ -62,6 +63,12 @@ COLD = (
 
 RECORD = HOT + COLD
 NAMES = tuple(field.name for field in RECORD)
+INSTANTS = ("visible_ms", "assigned_ms", "started_ms", "ended_ms", "eligible_ms", "queued_ms")
+"""Those that may be empty."""
+NUMBERS = (
+    "version", "lane", "timeout_ms", "attempt", "rank", "max_retries", "retries", "losses", "deliveries", "created_ms",
+)  # fmt: skip
+NUMBER = re.compile(r"-?\d{1,18}", re.ASCII)
 FIRST_COUNT = 24
 """Fields of the first release: a record with fewer is damaged."""
 DEFAULTS = [field.default for field in RECORD]
@@ -104,6 +111,26 @@ def parse_record(packed: bytes) -> Record:
         raise UnreadableRecord("a record is not text") from error
     values = dict(zip(NAMES, fields, strict=False))
     return Record({**values, "reason": values["reason"] or Reason.SUBMITTED})
+
+
+def checked_record(packed: bytes) -> Record:
+    """The same, and everything that is reckoned with is a number; raises UnreadableRecord."""
+    record = parse_record(packed)
+    for name in NUMBERS:
+        if not NUMBER.fullmatch(record.values[name]):
+            raise UnreadableRecord(f"a record has {record.values[name]!r} where its {name} should be")
+    for name in INSTANTS:
+        if record.values[name] and not NUMBER.fullmatch(record.values[name]):
+            raise UnreadableRecord(f"a record has {record.values[name]!r} where its {name} should be")
+    return record
+
+
+def readable_record(packed: bytes) -> Record | None:
+    """None where it cannot be read, or reckoned with."""
+    try:
+        return checked_record(packed)
+    except UnreadableRecord:
+        return None
 
 
 def record_fields(text: str, separator: str = "\0") -> list[str]:

@@ -75,6 +75,7 @@ class KeptKey(NamedTuple):
 
 class Restoration:
     def __init__(self, client: Any, settings: QueueSettings, *, sends_flags: bool = True) -> None:
+        self.partition = settings.partition
         self._client = client
         self._settings = settings
         self._keys = Keys(settings.queue_name, settings.partition)

@@ -2,11 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, LiteralString
 
 import pytest
-from structlog.testing import capture_logs
 
 from tests.contract.situations import submit_count
 from tests.history.situations import (
@@ -15,7 +13,6 @@ from tests.history.situations import (
     forget_everything,
     replicate_all,
     rows,
-    until,
     until_open,
 )
 from tests.kit import Kit
@@ -24,12 +21,13 @@ from tideq.persistence.checkpoints import Checkpoint
 from tideq.persistence.database import Database
 from tideq.persistence.recovery.custody import Verdict, judge
 from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
+from tideq.persistence.replication.parking import Parking
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.engine.access_keys import AccessKeys
-from tideq.queue_core.engine.feed import FIRST_ID
+from tideq.queue_core.engine.feed import FIRST_ID, Feed
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.restoring import Restoration, StoreFacts
-from tideq.queue_core.errors import HistoryUnavailable, StoreReplaced, Unavailable
+from tideq.queue_core.errors import HistoryUnavailable, StoreReplaced
 from tideq.queue_core.settings import QueueSettings
 
 Opened = contextlib.AbstractAsyncContextManager[Kit]
@@ -163,27 +161,61 @@ async def test_who_was_overtaken_while_it_rebuilt_can_no_longer_empty_the_store(
     assert (await kit.read(task_id)).task_id == task_id
 
 
-async def test_a_row_nobody_can_read_keeps_the_store_closed_until_it_is_mended(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
-) -> None:
-    (task_id,) = await submit_count(kit, 1)
-    await replicate_all(kept, store.url, kit, migrated)
-    await execute(migrated, "UPDATE tasks SET attributes = 'not JSON'")
-    await forget_everything(kit)
+DAMAGED_ROWS: dict[str, LiteralString] = {
+    "attributes": "UPDATE tasks SET attributes = 'not JSON' WHERE task_id = %s",
+    "record": "UPDATE tasks SET record = '99' || chr(31) || record WHERE task_id = %s",
+}
 
-    with capture_logs() as logs:
-        await until(lambda: _has_stumbled(kit, logs))
-        await execute(migrated, "UPDATE tasks SET attributes = '{}'")
+
+@pytest.mark.parametrize("column", DAMAGED_ROWS)
+async def test_a_row_nobody_can_read_is_parked_while_the_store_opens_and_comes_back_once_it_is_mended(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, column: str
+) -> None:
+    bad, good = await submit_count(kit, 2)
+    await replicate_all(kept, store.url, kit, migrated)
+    before = await rows(migrated, "SELECT attributes, record FROM tasks WHERE task_id = %s", bad)
+    parking = Parking(migrated, kit.queue, Feed(kit.client, kit.client, kit.keys), kit.settings.partition)
+    await execute(migrated, DAMAGED_ROWS[column], bad)
+    for _ in range(2):
+        await forget_everything(kit)
         await until_open(kit)
 
-    assert (await kit.read(task_id)).task_id == task_id
-    assert await rows(migrated, "SELECT count(*) FROM tasks") == [(1,)]
+    assert [task and task.task_id for task in await kit.queue.read_many([bad, good])] == [None, good]
+    assert [(each.task_id, each.event_count) for each in await parking.tasks()] == [(bad, 1)]
+
+    await execute(migrated, "UPDATE tasks SET attributes = %s, record = %s WHERE task_id = %s", *before[0], bad)
+    custodian = kept.custodian
+    assert custodian is not None
+    await custodian.reconcile()
+    await until_open(kit)
+    assert (await kit.read(bad)).task_id == bad
+    if column == "attributes":
+        assert await parking.retry(bad) is True
+    else:
+        assert await parking.discard(bad) == 1
+    assert await parking.tasks() == []
+    assert await rows(migrated, "SELECT attributes, record FROM tasks WHERE task_id = %s", bad) == before
 
 
-async def _has_stumbled(kit: Kit, logs: list[MutableMapping[str, Any]]) -> bool:
-    with pytest.raises(Unavailable):
-        await kit.insight.stats()
-    return any(each["log_level"] == "error" for each in logs)
+async def test_a_parked_task_whose_row_cannot_be_read_keeps_no_store_closed(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+) -> None:
+    bad, good = await submit_count(kit, 2)
+    await replicate_all(kept, store.url, kit, migrated)
+    await execute(
+        migrated,
+        "INSERT INTO parked_events (partition, epoch, entry_id, task_id, version, record, problem) "
+        "SELECT 0, 1, '0-0', task_id::text, 2, 'short', 'none' FROM tasks WHERE task_id = %s",
+        bad,
+    )
+    await execute(migrated, DAMAGED_ROWS["attributes"], bad)
+    await forget_everything(kit)
+
+    await until_open(kit)
+
+    assert [task and task.task_id for task in await kit.queue.read_many([bad, good])] == [None, good]
+    parking = Parking(migrated, kit.queue, Feed(kit.client, kit.client, kit.keys), kit.settings.partition)
+    assert await parking.discard(bad) == 1
 
 
 @pytest.mark.parametrize("held", ["the lock", "a table"])

@@ -18,7 +18,6 @@ from tideq.queue_core.engine.outbox import Outbox
 from tideq.queue_core.errors import TaskUnreadable
 from tideq.queue_core.settings import QueueSettings, SettingsError
 
-
 UNKNOWN_ID = b"01a1f00a-29bc-7772-b799-005281ba876e"
 """Of a task that neither the store nor history has."""
 
