@@ -12,7 +12,6 @@ from tideq.persistence.database import Connection, statement
 from tideq.persistence.replication.changes import Change
 from tideq.persistence.replication.writer import Writer
 from tideq.queue_core.engine.feed import Feed, Gap
-from tideq.queue_core.task_id import is_task_id
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +34,6 @@ class Learning:
                 await self._learn(known, gap)
 
     async def _learn(self, task_ids: list[bytes], gap: Gap) -> None:
-        task_ids = [task_id for task_id in task_ids if is_task_id(task_id.decode(errors="replace"))]
         versions, definitions = await self._versions(task_ids), await self._feed.definitions(task_ids)
         records, results = await self._feed.records(task_ids), await self._feed.results(task_ids)
         changes = [

@@ -11,6 +11,7 @@ from tideq.queue_core.engine.reconnecting import connect_anew
 from tideq.queue_core.engine.replies import text
 from tideq.queue_core.engine.store import store_errors
 from tideq.queue_core.errors import StoreRefused
+from tideq.queue_core.task_id import is_task_id
 
 FIRST_ID = "0-0"
 NO_STREAM = "no such key"
@@ -100,7 +101,7 @@ class Feed:
         while cursor != 0:
             with store_errors():
                 cursor, found = await self._client.hscan(self._records, cursor or 0, count=count)
-            yield list(found)
+            yield [task_id for task_id in found if is_task_id(task_id.decode(errors="replace"))]
 
     async def records(self, task_ids: Sequence[bytes]) -> list[bytes | None]:
         return await self._fields(self._records, task_ids)

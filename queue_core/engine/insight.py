@@ -8,7 +8,7 @@ import msgspec
 
 from tideq.queue_core.circuits import parse_circuits
 from tideq.queue_core.engine.controls import Control, parse_control, parse_controls
-from tideq.queue_core.engine.record import Record, UnreadableRecord, parse_record
+from tideq.queue_core.engine.record import parse_record, readable_record
 from tideq.queue_core.engine.replies import accepted, instant, number, pairs, text
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.lanes import serves, task_type_of, worker_profile
@@ -198,7 +198,7 @@ class Insight:
         """Everything the invariants speak about, in one instant. Reads every task: for tests and the doctor."""
         reply = await self._scripts.call("snapshot", is_bulk=True)
         now, queue, records, defined, heads, counts, ages, lane_names, dead, held, set_aside = accepted(reply)
-        found = {text(records[i]): _record(records[i + 1]) for i in range(0, len(records), 2)}
+        found = {text(records[i]): readable_record(records[i + 1]) for i in range(0, len(records), 2)}
         return Snapshot(
             now_ms=number(now),
             queue={task_id: int(float(score)) for task_id, score in pairs(queue).items()},
@@ -213,13 +213,6 @@ class Insight:
             dead=frozenset(text(task_id) for task_id in dead),
             held={text(held[i]): frozenset(map(text, held[i + 1])) for i in range(0, len(held), 2)},
         )
-
-
-def _record(packed: bytes) -> Record | None:
-    try:
-        return parse_record(packed)
-    except UnreadableRecord:
-        return None
 
 
 def _by_type(counted: dict[str, int], lane_names: dict[str, str]) -> dict[str, int]:

@@ -18,7 +18,7 @@ from tideq.queue_core.engine.identity import Bearing, bearing_of
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.policy import scripts_for
 from tideq.queue_core.engine.reconnecting import connect_anew
-from tideq.queue_core.engine.record import Record, UnreadableRecord, parse_record
+from tideq.queue_core.engine.record import Record, readable_record
 from tideq.queue_core.engine.replies import accepted, text
 from tideq.queue_core.engine.store import node_of, store_errors
 from tideq.queue_core.engine.submission import unpack_definition
@@ -209,11 +209,4 @@ class Restoration:
         """Of those tasks that the store has; None where the record cannot be read."""
         with store_errors():
             packed = await self._client.hmget(self._keys.key("records"), task_ids)
-        return {task_id: _readable(each) for task_id, each in zip(task_ids, packed, strict=True) if each}
-
-
-def _readable(packed: bytes) -> Record | None:
-    try:
-        return parse_record(packed)
-    except UnreadableRecord:
-        return None
+        return {task_id: readable_record(each) for task_id, each in zip(task_ids, packed, strict=True) if each}

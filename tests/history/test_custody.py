@@ -197,6 +197,29 @@ async def test_a_row_nobody_can_read_is_parked_while_the_store_opens_and_comes_b
     assert await rows(migrated, "SELECT attributes, record FROM tasks WHERE task_id = %s", bad) == before
 
 
+@pytest.mark.parametrize("is_purged", [False, True], ids=["live", "purged"])
+async def test_a_record_with_a_shifted_field_keeps_no_store_from_being_reconciled(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, is_purged: bool
+) -> None:
+    bad, good = await submit_count(kit, 2)
+    records, custodian = kit.keys.key("records"), kept.custodian
+    whole = await kit.client.hget(records, bad)
+    if is_purged:
+        await kit.queue.cancel(bad)
+        await kit.queue.purge(bad)
+    await replicate_all(kept, store.url, kit, migrated)
+    shifted = whole.replace(b"queued\x001\0", b"queued\0new\x001\0")
+    await kit.client.hset(records, mapping={bad: shifted, "of no task": shifted})
+    await kit.client.hdel(records, good)
+    assert custodian is not None
+
+    await custodian.reconcile()
+    await until_open(kit)
+
+    assert [task and task.task_id for task in await kit.queue.read_many([bad, good])] == [None, good]
+    assert await kit.client.hget(records, bad) == shifted
+
+
 async def test_a_parked_task_whose_row_cannot_be_read_keeps_no_store_closed(
     kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
 ) -> None:
