@@ -461,17 +461,17 @@ def _all_of(known: Sequence[Submitted]) -> list[Submitted]:
 
 def _handed(
     flat: Sequence[Any], read: Callable[[Sequence[Any]], ClaimedTask]
-) -> tuple[tuple[ClaimedTask, ...], list[str]]:
+) -> tuple[tuple[ClaimedTask, ...], list[bytes]]:
     """The tasks that can be read, and id and lease of each that cannot: those are not handed to anybody."""
     tasks: list[ClaimedTask] = []
-    unreadable: list[str] = []
+    unreadable: list[bytes] = []
     for at in range(0, len(flat), 3):
         try:
             tasks.append(read(flat[at : at + 3]))
         except ValueError as error:
             task_id, packed, _ = flat[at : at + 3]
-            log.error("task set aside", task_id=text(task_id), problem=str(error))
-            unreadable += (text(task_id), text(without_number(packed)).split("\0", CLAIMED_END)[LEASE])
+            log.error("task set aside", task_id=task_id.decode(errors="replace"), problem=str(error))
+            unreadable += (task_id, without_number(packed).split(b"\0", LEASE + 1)[LEASE])
     return tuple(tasks), unreadable
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.kit import Kit
 from tideq.queue_core.engine.attempts import Failure, Held, Success
+from tideq.queue_core.engine.record import NAMES
 from tideq.queue_core.errors import StaleLease, StoreTooNew, TaskNotFound, WrongState
 from tideq.queue_core.states import TaskState
 
@@ -177,6 +178,25 @@ async def test_claim_of_a_task_without_a_readable_definition_sets_it_aside_free_
     await kit.queue.sweep()
     task = await kit.claimed()
     assert (task.task_id, task.attempt, (await kit.read(bad)).deliveries) == (bad, 1, 0)
+
+
+@pytest.mark.parametrize("field", ["age_bucket", "backoff", "idempotency"])
+async def test_a_byte_that_is_no_text_costs_no_other_task_of_the_claim_anything(kit: Kit, field: str) -> None:
+    await kit.worker()
+    bad, good = await kit.submit(head_start_ms=1_000), await kit.submit()
+    whole = await record_of(kit, bad)
+    fields = whole.split(b"\0")
+    fields[NAMES.index(field)] += b"\xff"
+    await put_record(kit, bad, b"\0".join(fields))
+
+    claim = await kit.queue.claim("w1", 2)
+
+    assert [task.task_id for task in claim.tasks] == [good]
+    assert await set_aside(kit) == [bad]
+    await put_record(kit, bad, (await record_of(kit, bad)).replace(b"\xff", b""))
+    await kit.clock.advance(ASIDE_MS)
+    await kit.queue.sweep()
+    assert [task.task_id for task in (await kit.queue.claim("w1", 2)).tasks] == [bad]
 
 
 async def test_a_dead_workers_tasks_come_back_beside_one_that_cannot_be_read(kit: Kit) -> None:
