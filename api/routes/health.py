@@ -19,14 +19,14 @@ async def livez() -> Response[bytes]:
 
 @get("/readyz", opt=call(PUBLIC, answer=schemas.ReadyOut, refuses=(ServiceClosing,)))
 async def readyz(service: InjectedService) -> Response[bytes]:
-    """The store answers and is ours, and the service is not stopping.
+    """The store answers and is ours, and the service is not stopping. What it keeps is nobody's business here.
 
     It is ready with a stale duty too: it takes work, and with every process refusing nobody would.
     """
     if service.is_closing:
         raise ServiceClosing("draining")
     try:
-        await service.engine.insight.stats()
+        await service.engine.insight.unreadable(1)
     except Unavailable as error:
         if why := service.duties.error_of(CUSTODY):
             raise StoreUnavailable(f"closed, and waiting: {why}") from error

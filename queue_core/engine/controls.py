@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tideq.queue_core.engine.replies import accepted, pairs
+from tideq.queue_core.engine.replies import accepted, known_number, known_rate, pairs
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.errors import InvalidRequest
 from tideq.queue_core.names import NAME
@@ -99,10 +99,12 @@ def _whole(rules: dict[str, str], kind: str, scope: str) -> str:
 
 
 def parse_control(scope: str, pause: str, rate: str, most: str) -> Control:
-    limits = Limits(float(rate) if rate else None, int(most) if most else None)
-    return Control(scope, _parse_pause(pause) if pause else None, limits)
+    """What is no number limits nothing; a pause of any form is one, without an end unless it begins with that."""
+    per_second = known_rate(rate, scope) if rate else None
+    limits = Limits(per_second, known_number(most, scope) if most else None)
+    return Control(scope, _parse_pause(pause, scope) if pause else None, limits)
 
 
-def _parse_pause(text: str) -> Pause:
-    resume_at, by, reason = text.split("|", 2)
-    return Pause(int(resume_at) if resume_at else None, by, reason)
+def _parse_pause(text: str, scope: str) -> Pause:
+    resume_at, by, reason, *_ = [*text.split("|", 2), "", ""]
+    return Pause(known_number(resume_at, scope) if resume_at else None, by, reason)

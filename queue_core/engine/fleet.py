@@ -7,15 +7,18 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+import structlog
 
 from tideq.queue_core.circuits import HeldBack, circuit_word, parse_circuits
 from tideq.queue_core.engine.queue import parse_stops
-from tideq.queue_core.engine.replies import accepted, instant, number, text
+from tideq.queue_core.engine.replies import accepted, instant, known_number, number, shown, text
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.errors import InvalidRequest
 from tideq.queue_core.lanes import worker_profile
 from tideq.queue_core.names import NAME
 from tideq.queue_core.task import Stop, Worker
+
+log = structlog.get_logger(__name__)
 
 DISMISS_LIMIT = 200
 WORKER_STATES = ("active", "draining", "unhealthy", "dead")
@@ -146,16 +149,21 @@ def _member(row: Sequence[Any]) -> Member:
         worker=_worker(text(worker_id), description),
         state=text(state),
         held_count=number(held),
-        registered_at_ms=instant(registered) or 0,
+        registered_at_ms=known_number(registered or 0, "registered_ms") or 0,
         heartbeat_due_at_ms=instant(due),
-        died_at_ms=instant(died),
+        died_at_ms=known_number(died, "died_ms") if died else None,
         health=health or b"",
-        held_back=parse_circuits(text(circuits)),
+        held_back=parse_circuits(shown(circuits)),
     )
 
 
 def _worker(worker_id: str, description: bytes) -> Worker:
-    return msgspec.json.decode(description, type=Worker) if description else Worker(worker_id=worker_id)
+    """With nothing but its id where it did not say more, or that cannot be read."""
+    try:
+        return msgspec.json.decode(description, type=Worker) if description else Worker(worker_id=worker_id)
+    except msgspec.DecodeError as error:
+        log.error("what a worker declared cannot be read", worker_id=worker_id, problem=str(error))
+        return Worker(worker_id=worker_id)
 
 
 def _check(worker: Worker) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from tideq.queue_core.circuits import parse_circuits
 from tideq.queue_core.engine.controls import Control, parse_control, parse_controls
 from tideq.queue_core.engine.record import parse_record, readable_record
-from tideq.queue_core.engine.replies import accepted, instant, number, pairs, text
+from tideq.queue_core.engine.replies import accepted, counts, instant, known_number, number, pairs, shown, text
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.lanes import serves, task_type_of, worker_profile
 from tideq.queue_core.snapshot import Snapshot
@@ -124,27 +124,27 @@ class Insight:
         self._scripts = scripts
 
     async def stats(self) -> Stats:
-        (now, counts, ages, recent, rules, lane_names, fleet, dead_workers, dead, outbox, due, ready, *more) = accepted(
+        (now, live, aged, recent, rules, lane_names, fleet, dead_workers, dead, outbox, due, ready, *more) = accepted(
             await self._scripts.call("stats")
         )
         totals, ahead, unreadable = more
-        counted = {field: int(value) for field, value in pairs(counts).items()}
+        counted, ages = counts(live), _ages(counts(aged))
         return Stats(
             now_ms=number(now),
             total_depth=counted.get("queued", 0),
             by_state={state: counted.get(state, 0) for state in LIVE_STATES},
             by_type=_by_type(counted, pairs(lane_names)),
-            by_priority=_sum_by(pairs(ages), _bucket_priority),
-            age_counts=_sum_by(pairs(ages), _bucket_minute_ms),
-            recent=_recent(pairs(recent), number(now)),
+            by_priority=_sum_by(ages, lambda bucket: bucket[0]),
+            age_counts=_sum_by(ages, lambda bucket: bucket[1]),
+            recent=_recent(counts(recent), number(now)),
             workers=_workers(fleet, number(dead_workers)),
             controls=parse_controls(pairs(rules)),
             dead_letter_count=number(dead),
             outbox_length=number(outbox),
             due_count=number(due),
             ready_count=number(ready),
-            ages={_bucket(name): int(count) for name, count in pairs(ages).items()},
-            totals={kind: int(count) for kind, count in pairs(totals).items()},
+            ages=ages,
+            totals=counts(totals),
             clock_ahead_ms=number(ahead),
             unreadable_count=number(unreadable),
         )
@@ -197,7 +197,7 @@ class Insight:
     async def snapshot(self) -> Snapshot:
         """Everything the invariants speak about, in one instant. Reads every task: for tests and the doctor."""
         reply = await self._scripts.call("snapshot", is_bulk=True)
-        now, queue, records, defined, heads, counts, ages, lane_names, dead, held, set_aside = accepted(reply)
+        now, queue, records, defined, heads, live, ages, lane_names, dead, held, set_aside = accepted(reply)
         found = {text(records[i]): readable_record(records[i + 1]) for i in range(0, len(records), 2)}
         return Snapshot(
             now_ms=number(now),
@@ -207,8 +207,8 @@ class Insight:
             set_aside=frozenset(map(text, set_aside)),
             defined=frozenset(text(task_id) for task_id in defined),
             heads={int(lane): int(float(rank)) for lane, rank in pairs(heads).items()},
-            counts={field: int(value) for field, value in pairs(counts).items()},
-            ages={bucket: int(value) for bucket, value in pairs(ages).items()},
+            counts=counts(live),
+            ages=counts(ages),
             lane_names={int(lane): name for lane, name in pairs(lane_names).items()},
             dead=frozenset(text(task_id) for task_id in dead),
             held={text(held[i]): frozenset(map(text, held[i + 1])) for i in range(0, len(held), 2)},
@@ -224,37 +224,35 @@ def _by_type(counted: dict[str, int], lane_names: dict[str, str]) -> dict[str, i
     return totals
 
 
-def _bucket(name: str) -> tuple[str, int]:
-    return _bucket_priority(name), _bucket_minute_ms(name)
+def _ages(buckets: dict[str, int]) -> dict[tuple[str, int], int]:
+    ages: dict[tuple[str, int], int] = {}
+    for bucket, count in buckets.items():
+        priority, _, minute = bucket.rpartition(":")
+        if (known := known_number(minute, bucket)) is not None:
+            ages[priority, known * MINUTE_MS] = count
+    return ages
 
 
-def _bucket_priority(bucket: str) -> str:
-    return bucket.rpartition(":")[0]
-
-
-def _bucket_minute_ms(bucket: str) -> int:
-    return int(bucket.rpartition(":")[2]) * MINUTE_MS
-
-
-def _sum_by(buckets: dict[str, str], key: Callable[[str], K]) -> dict[K, int]:
+def _sum_by(buckets: dict[tuple[str, int], int], key: Callable[[tuple[str, int]], K]) -> dict[K, int]:
     totals: Counter[K] = Counter()
-    for bucket, value in buckets.items():
-        totals[key(bucket)] += int(value)
+    for bucket, count in buckets.items():
+        totals[key(bucket)] += count
     return dict(totals)
 
 
-def _recent(fields: dict[str, str], now_ms: int) -> dict[str, int]:
+def _recent(fields: dict[str, int], now_ms: int) -> dict[str, int]:
     totals: dict[str, int] = {}
     for field, value in fields.items():
         name, _, bucket = field.rpartition(":")
         span = MINUTE_MS if name in ("completed", "failed", "duration_ms") else HOUR_MS
-        if int(float(bucket)) > now_ms - span:
-            totals[name] = totals.get(name, 0) + int(value)
+        began_ms = known_number(bucket, field)
+        if began_ms is not None and began_ms > now_ms - span:
+            totals[name] = totals.get(name, 0) + value
     return totals
 
 
 def _workers(fleet: Sequence[Any], dead: int) -> WorkerCounts:
-    rows = [tuple(map(text, row)) for row in fleet]
+    rows = [tuple(map(shown, row)) for row in fleet]
     states = [state for state, *_ in rows]
     held_back = [parse_circuits(circuits) for *_, circuits in rows]
     return WorkerCounts(
@@ -262,7 +260,7 @@ def _workers(fleet: Sequence[Any], dead: int) -> WorkerCounts:
         draining=states.count("draining"),
         unhealthy=states.count("unhealthy"),
         dead=dead,
-        total_capacity=sum(int(capacity) for _, capacity, _, _ in rows),
+        total_capacity=sum(known_number(capacity, "capacity") or 0 for _, capacity, _, _ in rows),
         used_capacity=sum(int(held) for _, _, held, _ in rows),
         open_circuits=sum(bool(each) for each in held_back),
         open_circuits_by_type=dict(Counter(circuit.task_type for each in held_back for circuit in each)),

@@ -1,16 +1,25 @@
 """What the scripts' words mean: `OK`, or exactly one error each."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+import structlog
 
 from tideq.queue_core import errors
 from tideq.queue_core.engine.scripts import Reply
 
+log = structlog.get_logger(__name__)
+
 
 def text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def shown(value: Any) -> str:
+    """As well as can be where it is no text: others share the hash it is from."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def number(value: Any) -> int:
@@ -24,7 +33,33 @@ def instant(value: Any) -> int | None:
 
 def pairs(flat: Sequence[Any]) -> dict[str, str]:
     """A flat field-value list, as HGETALL returns it inside a script, as a dictionary of texts."""
-    return {text(flat[i]): text(flat[i + 1]) for i in range(0, len(flat), 2)}
+    texts = list(map(shown, flat))
+    return dict(zip(texts[::2], texts[1::2], strict=True))
+
+
+def counts(flat: Sequence[Any]) -> dict[str, int]:
+    """The same with numbers for values."""
+    read = {field: known_number(value, field) for field, value in pairs(flat).items()}
+    return {field: value for field, value in read.items() if value is not None}
+
+
+def known_number(value: Any, of: str) -> int | None:
+    """None, and told once, of what is none: what many share may hold one odd value."""
+    try:
+        return number(value)
+    except (ValueError, OverflowError):
+        _tell_odd(of, str(value))
+        return None
+
+
+def known_rate(value: Any, of: str) -> float | None:
+    """The same of a number that need not be whole."""
+    return None if known_number(value, of) is None else float(value)
+
+
+@functools.lru_cache(maxsize=1_000)
+def _tell_odd(of: str, value: str) -> None:
+    log.error("a value in the store is no number, and is left out", of=of, value=value[:100])
 
 
 class Refusal(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tideq.queue_core.engine.replies import accepted, number, pairs, text
+from tideq.queue_core.engine.replies import accepted, counts, known_number, number, pairs, text
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.score import BAND_WIDTH
 from tideq.queue_core.states import Reason
@@ -89,9 +89,10 @@ class Tide:
         """The store's clock, and the outcomes of so long ago up to now; where nothing happened nothing is told."""
         now, recent = accepted(await self._scripts.call("tallies"))
         counted: dict[int, dict[str, int]] = {}
-        for field, value in pairs(recent).items():
+        for field, value in counts(recent).items():
             name, _, bucket = field.rpartition(":")
-            counted.setdefault(int(float(bucket)), {})[name] = int(value)
+            if (began_ms := known_number(bucket, field)) is not None:
+                counted.setdefault(began_ms, {})[name] = value
         first = number(now) - since_ms
         return number(now), [
             Tally(at_ms=at, **{name: counted[at].get(name, 0) for name in ("completed", "failed", "duration_ms")})

@@ -119,7 +119,7 @@ end
 
 local function depth_refusal()
   if is_listed == 1 then return nil end
-  local depth = tonumber(redis.call('HGET', counts_key, 'queued') or 0)
+  local depth = tonumber(redis.call('HGET', counts_key, 'queued') or nil) or 0
   local function over(limit, spared_urgency)
     return depth + new_count > limit and least_urgent > spared_urgency and {'QUEUE_FULL', depth, limit, RETRY_AFTER_MS}
   end

@@ -26,7 +26,8 @@ local KEPT_TALLIES_MS, KEPT_DEAD_WORKERS_MS, KEPT_EVENTS = 3900000, 3600000, 100
 
 local function drop_old_tallies()
   for _, field in ipairs(redis.call('HKEYS', recent_key)) do
-    if tonumber(string.match(field, '%d+$')) < now - KEPT_TALLIES_MS then redis.call('HDEL', recent_key, field) end
+    local began_at = tonumber(string.match(field, '%d+$') or nil) or now
+    if began_at < now - KEPT_TALLIES_MS then redis.call('HDEL', recent_key, field) end
   end
 end
 
@@ -45,7 +46,7 @@ end
 local function drop_full_buckets()
   local found, full = redis.call('HRANDFIELD', buckets_key, MAX_BUCKETS, 'WITHVALUES') or {}, {}
   for i = 1, #found, 2 do
-    if tonumber(found[i + 1]) <= now then full[#full + 1] = found[i] end
+    if (tonumber(found[i + 1]) or 0) <= now then full[#full + 1] = found[i] end
   end
   if #full > 0 then redis.call('HDEL', buckets_key, unpack(full)) end
 end

@@ -6,7 +6,7 @@
 -- @arg   client_burst  int
 -- @reply TOO_MANY_SUBMISSIONS BATCH_ABOVE_BURST
 local interval, client_field = client_rate > 0 and 1000 / client_rate, 'client:' .. client_id
-local spent_until = interval and math.max(tonumber(redis.call('HGET', buckets_key, client_field) or 0), now)
+local spent_until = interval and math.max(tonumber(redis.call('HGET', buckets_key, client_field) or nil) or 0, now)
 
 -- Its size, how long it takes to fill, what is left, how long until it is full again.
 local function bucket()

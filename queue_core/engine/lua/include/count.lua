@@ -5,7 +5,7 @@
 -- @key   ages       hash
 -- @key   lane_idle  zset
 -- @key   controls   hash
--- @use   wake
+-- @use   wake, increase
 local lane_counts, age_counts = {}, {}
 local LIVE = {queued = true, assigned = true, executing = true}
 local ENDED = {completed = true, failed = true, cancelled = true, dead_letter = true}
@@ -40,7 +40,7 @@ local function count_alike(task, amount)
 end
 
 local function add_to(key, field, amount)
-  if amount ~= 0 and redis.call('HINCRBY', key, field, amount) == 0 then redis.call('HDEL', key, field) end
+  if amount ~= 0 and increase(key, field, amount) == 0 then redis.call('HDEL', key, field) end
 end
 
 local function note_if_idle(lane)
@@ -59,6 +59,8 @@ local function flush_counts()
   end
   if totals.assigned + totals.executing < 0 and redis.call('EXISTS', controls_key) == 1 then tell_to_look() end
   for state, amount in pairs(totals) do add_to(counts_key, state, amount) end
-  for bucket, amount in pairs(age_counts) do add_to(ages_key, bucket, amount) end
+  for bucket, amount in pairs(age_counts) do
+    if string.find(bucket, ':%d+$') then add_to(ages_key, bucket, amount) end
+  end
   lane_counts, age_counts = {}, {}
 end

@@ -13,11 +13,18 @@
 local loaded_controls, lane_types = nil, {}
 local permits, unnamed_permits = nil, math.huge
 
+-- A rate or a maximum that is no number limits nothing; whoever looks is told.
+local function is_rule(field, rule)
+  return tonumber(rule) or not (string.find(field, '^rate:') or string.find(field, '^max:'))
+end
+
 local function controls()
   if not loaded_controls then
     local flat = redis.call('HGETALL', controls_key)
     loaded_controls = {}
-    for i = 1, #flat, 2 do loaded_controls[flat[i]] = flat[i + 1] end
+    for i = 1, #flat, 2 do
+      if is_rule(flat[i], flat[i + 1]) then loaded_controls[flat[i]] = flat[i + 1] end
+    end
     loaded_controls.any = #flat > 0
   end
   return loaded_controls
@@ -31,7 +38,7 @@ local function lane_type(lane)
 end
 
 local function arrival(scope)
-  return math.max(tonumber(redis.call('HGET', buckets_key, scope) or 0), now)
+  return math.max(tonumber(redis.call('HGET', buckets_key, scope) or nil) or 0, now)
 end
 
 local function is_limited(scope)

@@ -4,6 +4,7 @@
 --
 -- @key   recent  hash
 -- @key   totals  hash
+-- @use   increase
 local tallies = {}
 local BUCKET_MS = {completed = 10000, failed = 10000, duration_ms = 10000}
 
@@ -14,8 +15,8 @@ end
 local function flush_tallies()
   for name, amount in pairs(tallies) do
     local width = BUCKET_MS[name] or 60000
-    redis.call('HINCRBY', recent_key, name .. ':' .. math.floor(now / width) * width, amount)
-    if not BUCKET_MS[name] then redis.call('HINCRBY', totals_key, name, amount) end
+    increase(recent_key, name .. ':' .. math.floor(now / width) * width, amount)
+    if not BUCKET_MS[name] then increase(totals_key, name, amount) end
   end
   tallies = {}
 end

@@ -1,0 +1,101 @@
+"""One odd value in what many share is left out by itself: looking, sweeping and working go on.
+
+Values are put there behind the engine's back, as a later version, or damage, could have left them.
+"""
+
+import pytest
+
+from tests.kit import Kit
+from tideq.queue_core.engine.controls import Pause
+from tideq.queue_core.engine.tide import Tide
+from tideq.queue_core.task import Worker
+
+ODD = {
+    "ages": {"normal:eight": "1", "\xff": "many", "normal:8": "many"},
+    "counts": {"queued": "many", "0:queued": "", "\xff": "1"},
+    "totals": {"worker_losses": "many"},
+    "recent": {"completed": "1", "completed:now": "many", "later": "many"},
+    "controls": {"pause:*": "tomorrow", "rate:work": "slow", "max:work": "few", "later:work": "many"},
+    "buckets": {"client:anonymous": "full", "*": "full"},
+}
+
+
+async def put_odd(kit: Kit, name: str) -> None:
+    key, values = kit.keys.key(name), {field.encode("latin-1"): value for field, value in ODD[name].items()}
+    await kit.client.hset(key, mapping=values)
+
+
+@pytest.mark.parametrize("name", ODD)
+async def test_statistics_and_sweeps_go_on_beside_an_odd_value(kit: Kit, name: str) -> None:
+    await kit.worker()
+    await kit.submit()
+    before = await kit.client.hgetall(kit.keys.key(name))
+    await put_odd(kit, name)
+
+    stats = await kit.insight.stats()
+    for _ in range(2):
+        await kit.queue.sweep()
+    await Tide(kit.engine.scripts).tallies(60_000)
+
+    assert (stats.ready_count, stats.workers.active) == (1, 1)
+    await kit.client.delete(kit.keys.key(name))
+    if before:
+        await kit.client.hset(kit.keys.key(name), mapping=before)
+
+
+@pytest.mark.parametrize("name", ODD.keys() - {"controls"})
+async def test_tasks_are_submitted_claimed_and_completed_beside_an_odd_value(kit: Kit, name: str) -> None:
+    await kit.worker()
+    await put_odd(kit, name)
+
+    task_id = await kit.submit()
+    task = await kit.started()
+
+    assert (task.task_id, await kit.complete(task)) == (task_id, "completed")
+    await kit.client.delete(*map(kit.keys.key, (name, "counts")))
+
+
+async def test_a_limit_that_is_no_number_limits_nothing_and_a_strange_pause_pauses(kit: Kit) -> None:
+    await kit.worker()
+    await kit.submit()
+    await put_odd(kit, "controls")
+
+    assert (await kit.queue.claim("w1", 1)).tasks == ()
+    controls = (await kit.insight.stats()).controls
+    await kit.controls.resume()
+
+    assert controls["*"].pause == Pause(None, "", "")
+    assert controls["work"].limits.max_executing is None
+    assert (await kit.claimed()).attempt == 1
+
+
+@pytest.mark.parametrize("field", ["d", "registered_ms", "capacity"])
+async def test_a_worker_with_an_odd_field_hides_no_other(kit: Kit, field: str) -> None:
+    await kit.worker("w1")
+    await kit.fleet.register(Worker(worker_id="w2", capacity=3, version="7"))
+    await kit.client.hset(kit.keys.prefix("worker") + "w1", field, b"\xff odd")
+
+    page = await kit.fleet.members()
+    described = await kit.fleet.describe("w1")
+    workers = (await kit.insight.stats()).workers
+
+    assert [member.worker.worker_id for member in page.members] == ["w1", "w2"]
+    assert page.members[1].worker.version == "7"
+    assert described.worker.worker_id == "w1"
+    assert workers.active == 2
+
+
+async def test_a_damaged_age_bucket_never_gets_into_the_ages_of_all(kit: Kit) -> None:
+    await kit.worker()
+    task_id = await kit.submit()
+    records, ages = kit.keys.key("records"), kit.keys.key("ages")
+    before, whole = await kit.client.hgetall(ages), await kit.client.hget(records, task_id)
+    (bucket,) = before
+    await kit.client.hset(records, task_id, whole.replace(bucket, b"normal:soon"))
+
+    task = await kit.claimed()
+
+    assert await kit.client.hgetall(ages) == before
+    await kit.client.hset(records, task_id, (await kit.client.hget(records, task_id)).replace(b"normal:soon", bucket))
+    await kit.client.delete(ages)
+    assert task.task_id == task_id
