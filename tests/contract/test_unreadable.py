@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.kit import Kit
-from tideq.queue_core.engine.attempts import Failure, Held, Success
+from tideq.queue_core.engine.attempts import Extension, Failure, Held, Success
 from tideq.queue_core.engine.record import NAMES
 from tideq.queue_core.errors import StaleLease, StoreTooNew, TaskNotFound, WrongState
 from tideq.queue_core.states import TaskState
@@ -30,6 +30,12 @@ async def record_of(kit: Kit, task_id: str) -> bytes:
 
 async def put_record(kit: Kit, task_id: str, record: bytes) -> None:
     await kit.client.hset(kit.keys.key("records"), task_id, record)
+
+
+async def put_field(kit: Kit, task_id: str, name: str, value: bytes) -> None:
+    fields = (await record_of(kit, task_id)).split(b"\0")
+    fields[NAMES.index(name)] = value
+    await put_record(kit, task_id, b"\0".join(fields))
 
 
 async def set_aside(kit: Kit) -> list[str]:
@@ -130,6 +136,67 @@ async def test_a_task_that_still_cannot_be_read_is_looked_at_again_later(kit: Ki
     assert await record_of(kit, bad) == b"garbage"
 
 
+@pytest.mark.parametrize("field", ["visible_ms", "started_ms"])
+async def test_a_worker_s_batch_is_accepted_beside_a_record_whose_instant_is_none(kit: Kit, field: str) -> None:
+    await kit.worker()
+    for _ in range(2):
+        await kit.submit()
+    tasks = (await kit.queue.claim("w1", 2)).tasks
+    held = [Held(task.task_id, task.lease) for task in tasks]
+    await kit.attempts.start("w1", held)
+    await put_field(kit, tasks[0].task_id, field, b"soon")
+
+    extended = await kit.attempts.extend("w1", [Extension(*each, 60_000) for each in held])
+    completed = await kit.attempts.complete("w1", [Success(*each) for each in held])
+
+    for bad, good in (extended, completed):
+        assert isinstance(bad.error, StaleLease)
+        assert good.error is None
+    await kit.clock.advance(900_000)
+    await kit.queue.sweep()
+    assert await set_aside(kit) == [tasks[0].task_id]
+
+
+async def test_an_executing_task_that_never_says_when_it_started_is_extended_and_completed(kit: Kit) -> None:
+    await kit.worker()
+    await kit.submit()
+    task = await kit.started()
+    await put_field(kit, task.task_id, "started_ms", b"")
+
+    (extended,) = await kit.attempts.extend("w1", [Extension(task.task_id, task.lease, 60_000)])
+
+    assert extended.error is None
+    assert await kit.complete(task) == "completed"
+
+
+@pytest.mark.parametrize("field", ["created_ms", "eligible_ms", "max_retries"])
+async def test_sweep_brings_back_what_is_due_beside_a_record_with_a_cold_field_that_is_no_number(
+    kit: Kit, field: str
+) -> None:
+    await kit.worker()
+    bad, good = await kit.submit(), await kit.submit()
+    await kit.queue.claim("w1", 2)
+    await put_field(kit, bad, field, b"soon")
+    await kit.clock.advance(30_000)
+
+    await kit.queue.sweep()
+
+    assert (await kit.read(good)).state is TaskState.QUEUED
+    assert await set_aside(kit) == [bad]
+
+
+async def test_a_backoff_that_is_no_number_is_the_services(kit: Kit) -> None:
+    await kit.worker()
+    await kit.submit()
+    task = await kit.started()
+    await put_field(kit, task.task_id, "backoff", b"a,b,c")
+
+    await kit.fail(task, jitter=0.0)
+
+    found = await kit.read(task.task_id)
+    assert (found.state, found.visible_at_ms) == (TaskState.QUEUED, found.state_since_ms + kit.settings.backoff.base_ms)
+
+
 async def test_verbs_about_an_unreadable_task_are_refused_and_change_nothing(kit: Kit) -> None:
     await kit.worker()
     good = await kit.submit()
@@ -185,9 +252,7 @@ async def test_a_byte_that_is_no_text_costs_no_other_task_of_the_claim_anything(
     await kit.worker()
     bad, good = await kit.submit(head_start_ms=1_000), await kit.submit()
     whole = await record_of(kit, bad)
-    fields = whole.split(b"\0")
-    fields[NAMES.index(field)] += b"\xff"
-    await put_record(kit, bad, b"\0".join(fields))
+    await put_field(kit, bad, field, whole.split(b"\0")[NAMES.index(field)] + b"\xff")
 
     claim = await kit.queue.claim("w1", 2)
 

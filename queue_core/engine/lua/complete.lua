@@ -22,7 +22,7 @@ for i = 1, row_count do
     remember(task, digest, 'completed')
     unhold(task_id, task)
     count_outcome(worker_id, task.lane, 'good', 1)
-    done_count, duration_ms = done_count + 1, duration_ms + now - task.started_ms
+    done_count, duration_ms = done_count + 1, duration_ms + now - (tonumber(task.started_ms) or now)
     keep_result(task_id, result)
     finish(task_id, task, 'completed', 'succeeded', result)
     replies[i + 2] = 'OK completed'

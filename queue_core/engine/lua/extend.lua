@@ -19,7 +19,8 @@ for i = 1, row_count do
   if refused then
     replies[i + 2] = refused
   else
-    local visible_at = math.max(task.visible_ms, math.min(now + extension_ms, task.started_ms + max_execution_ms))
+    local until_ms = math.min(now + extension_ms, (tonumber(task.started_ms) or now) + max_execution_ms)
+    local visible_at = math.max(tonumber(task.visible_ms) or 0, until_ms)
     task.visible_ms = string.format('%.0f', visible_at)
     place_hidden(task_id, visible_at, task.visible_ms)
     keep_record(task_id, pack_record(task))

@@ -11,15 +11,19 @@ local UNREADABLE = {
 }
 
 -- By their texts, because most tasks of a batch share them.
-local is_number = setmetatable({}, {__index = function(known, text)
-  known[text] = tonumber(text) ~= nil
-  return known[text]
-end})
+local function numbers(known)
+  return setmetatable(known, {__index = function(_, text)
+    known[text] = tonumber(text) ~= nil
+    return known[text]
+  end})
+end
+
+local is_number, is_instant = numbers({}), numbers({[''] = true})
 
 local function read_record(packed)
   local is_read, task = pcall(unpack_record, packed)
   if is_read and is_number[task.version] and is_number[task.lane] and is_number[task.timeout_ms]
-    and is_number[task.attempt] then return task end
+    and is_number[task.attempt] and is_instant[task.visible_ms] and is_instant[task.started_ms] then return task end
   return UNREADABLE
 end
 
@@ -39,6 +43,8 @@ end
 -- The same for those who need its cold fields: UNREADABLE also where only these cannot be read.
 local function load_whole(task_id)
   local task = load_task(task_id)
-  if task and not has_cold(task) then return UNREADABLE end
+  if task and not (has_cold(task) and is_number[task.created_ms] and is_instant[task.eligible_ms]) then
+    return UNREADABLE
+  end
   return task
 end

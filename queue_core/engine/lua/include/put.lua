@@ -8,7 +8,7 @@ end
 
 local function put(task_id, task, held_until)
   if task.state ~= 'queued' then
-    hide(task_id, task, math.max(tonumber(task.visible_ms), held_until))
+    hide(task_id, task, math.max(tonumber(task.visible_ms) or now, held_until))
     hold(task_id, task)
   elseif task.visible_ms ~= '' then
     hide(task_id, task, tonumber(task.visible_ms))
