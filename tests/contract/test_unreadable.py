@@ -343,6 +343,19 @@ async def test_fields_that_only_a_later_version_knows_go_through_a_whole_life_by
     assert (await kit.read(task_id)).attempt == 2
 
 
+async def test_a_result_is_repeated_although_a_later_version_remembered_more_of_it(kit: Kit) -> None:
+    await kit.worker()
+    await kit.submit()
+    task = await kit.started()
+    await kit.complete(task)
+    settled = (await record_of(kit, task.task_id)).split(b"\0")[NAMES.index("settled")]
+    await put_field(kit, task.task_id, "settled", settled + b",later,more")
+
+    assert await kit.complete(task) == "completed"
+    with pytest.raises(WrongState):
+        await kit.complete(task, result=b"another")
+
+
 async def test_a_store_in_format_2_lives_on_records_of_both_formats(kit: Kit) -> None:
     await kit.worker()
     old = await kit.submit()
