@@ -14,10 +14,12 @@ import structlog
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.lane_names import LaneNames
 from tideq.queue_core.engine.record import Record, parse_record
-from tideq.queue_core.engine.replies import text
+from tideq.queue_core.engine.replies import shown, text
 from tideq.queue_core.engine.store import store_errors
 
 PAGE_ENTRIES = 20
+ID_LENGTH = 36
+"""By which events are told from what else an entry has, as later versions may add to it."""
 WHOLE_ENTRY = 1_000_000
 """As a number within an entry, past all of them: none holds as many."""
 
@@ -81,17 +83,17 @@ def parse_entry(
         log.error("outbox entry skipped", entry_id=entry_id, problem=repr(error))
         on_skipped()
         return
-    names = (name for name in fields if b":" not in name and name not in (b"now_ms", b"epoch"))
+    names = (name for name in fields if len(name) == ID_LENGTH)
     for number, name in enumerate(names, 1):
         try:
-            record = parse_record(fields[name])
+            record, task_id = parse_record(fields[name]), text(name)
             counted = record.number("version"), record.number("attempt"), record.instant("ended_ms")
         except ValueError as error:
-            log.error("event skipped", entry_id=entry_id, task_id=text(name), problem=str(error))
+            log.error("event skipped", entry_id=entry_id, task_id=shown(name), problem=str(error))
             on_skipped()
             continue
         task_type = lanes.task_type(record.text("lane"), counted[-1] or now_ms)
-        yield Event(place._replace(number=number), now_ms, epoch, text(name), task_type, record, partition)
+        yield Event(place._replace(number=number), now_ms, epoch, task_id, task_type, record, partition)
 
 
 class Page(NamedTuple):

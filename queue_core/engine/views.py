@@ -1,5 +1,6 @@
 """From what the store keeps of a task to a `Task`."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,13 +8,15 @@ import msgspec
 import structlog
 
 from tideq.queue_core.engine.record import record_fields
-from tideq.queue_core.engine.replies import instant, text
+from tideq.queue_core.engine.replies import instant, shown
 from tideq.queue_core.engine.submission import unpack_definition
 from tideq.queue_core.states import reason_named, state_named
 from tideq.queue_core.task import Definition, Progress, Task
 
 UNREADABLE = "unreadable"
 """The state that scripts report of a task whose record they cannot read."""
+ERROR_NOTE = re.compile(r"e\d{1,9}", re.ASCII)
+"""Notes of other names are of a later version."""
 
 log = structlog.get_logger(__name__)
 
@@ -34,7 +37,7 @@ def _read_view(task_id: str, now_ms: int, row: Any) -> Task | None:
     score, position, packed, definition, result, flat = row
     if not packed:
         return None
-    notes: dict[str, bytes] = {text(flat[i]): flat[i + 1] for i in range(0, len(flat), 2)}
+    notes: dict[str, bytes] = {shown(flat[i]): flat[i + 1] for i in range(0, len(flat), 2)}
     fields, placed = record_fields(packed.decode()), instant(score)
     task = task_of(task_id, now_ms, fields, unpack_definition(definition), result or None, _errors(notes))
     return msgspec.structs.replace(
@@ -97,13 +100,16 @@ def task_of(
 
 
 def _progress(packed: bytes | None, current: int) -> Progress | None:
-    """Progress of an earlier attempt says nothing about this one."""
+    """Progress of an earlier attempt says nothing about this one, and what cannot be read says nothing at all."""
     if packed is None:
         return None
-    attempt, _, percent, message = packed.decode().split("|", 3)
-    return Progress(float(percent), message) if int(attempt) == current else None
+    try:
+        attempt, _, percent, message = packed.decode().split("|", 3)
+        return Progress(float(percent), message) if int(attempt) == current else None
+    except ValueError:
+        return None
 
 
 def _errors(notes: dict[str, bytes]) -> tuple[bytes, ...]:
-    attempts = sorted(int(name[1:]) for name in notes if name[0] == "e")
-    return tuple(notes[f"e{attempt}"] for attempt in attempts)
+    attempts = sorted((int(name[1:]), error) for name, error in notes.items() if ERROR_NOTE.fullmatch(name))
+    return tuple(error for _, error in attempts)

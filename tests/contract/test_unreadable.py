@@ -356,6 +356,29 @@ async def test_a_result_is_repeated_although_a_later_version_remembered_more_of_
         await kit.complete(task, result=b"another")
 
 
+async def test_notes_that_nobody_can_read_hide_neither_the_task_nor_others(kit: Kit) -> None:
+    await kit.worker()
+    await kit.submit()
+    task = await kit.started()
+    await kit.fail(task, error=b'"first"', jitter=0.0)
+    other = await kit.submit()
+    strange: dict[str | bytes, str | bytes] = {
+        "eta": "soon",
+        "": "nothing",
+        "e": "none",
+        b"\xff": "",
+        "p": b"1|\xff|much",
+    }
+    await kit.client.hset(kit.keys.prefix("notes") + task.task_id, mapping=strange)
+
+    found = await kit.queue.read_many([task.task_id, other])
+
+    assert [each and (each.task_id, each.errors, each.progress) for each in found] == [
+        (task.task_id, (b'"first"',), None),
+        (other, (), None),
+    ]
+
+
 async def test_a_store_in_format_2_lives_on_records_of_both_formats(kit: Kit) -> None:
     await kit.worker()
     old = await kit.submit()

@@ -119,6 +119,21 @@ STRANGE_EVENTS: dict[str, tuple[bytes, bytes]] = {
 }
 
 
+async def test_what_a_later_version_adds_to_an_entry_is_no_event_that_was_skipped(kit: Kit) -> None:
+    task_id = await kit.submit()
+    ((_, fields),) = await kit.client.xrange(kit.keys.key("outbox"))
+    outbox = Outbox(kit.client, kit.keys)
+    await kit.client.xadd(
+        kit.keys.key("outbox"), {**fields, "format": "3", "tenant": "t-7", b"\xff": b"", b"y" * 36: b""}
+    )
+
+    page = await outbox.first_page()
+
+    assert page is not None
+    assert [event.task_id for event in page.events] == [task_id, task_id]
+    assert outbox.skipped_count == 1
+
+
 @pytest.mark.parametrize("strange", STRANGE_EVENTS)
 @pytest.mark.parametrize("epoch", ["1", "0", str(2**70)])
 async def test_whatever_an_event_is_the_replicator_parks_it_and_goes_on(
