@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+import structlog
 
 from tideq.queue_core.engine.feed import FIRST_ID, Entry, last_entry_id
 from tideq.queue_core.engine.keys import Keys
@@ -18,6 +19,8 @@ from tideq.queue_core.engine.store import store_errors
 from tideq.queue_core.task import TraceContext
 
 READ_COUNT = 200
+
+log = structlog.get_logger(__name__)
 
 
 class Stretch(NamedTuple):
@@ -86,9 +89,17 @@ class JournalStore:
         return self._lanes
 
     async def traces(self, task_ids: Sequence[bytes]) -> list[TraceContext | None]:
-        """Of a task that the store no longer has, none."""
+        """Of a task that the store no longer has, or whose definition cannot be read, none."""
         if not task_ids:
             return []
         with store_errors():
             found = await self._client.hmget(self._definitions, task_ids)
-        return [decode_traced(definition).trace if definition else None for definition in found]
+        return [_trace(*each) for each in zip(task_ids, found, strict=True)]
+
+
+def _trace(task_id: bytes, definition: bytes | None) -> TraceContext | None:
+    try:
+        return decode_traced(definition).trace if definition else None
+    except msgspec.DecodeError as error:
+        log.error("trace not read", task_id=task_id.decode(errors="replace"), problem=str(error))
+        return None

@@ -9,6 +9,7 @@ from tests.kit import Kit
 from tests.telemetry.listening import Ear, follow, follower, journal
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.engine.attempts import Held
+from tideq.queue_core.engine.record import NAMES
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.task import NewTask, TraceContext
 from tideq.workers.monitor.journal.follower import Follower
@@ -271,3 +272,96 @@ async def test_manual_retries_begin_another_life(kit: Kit) -> None:
 def _at_least(phases: list[tuple[str, int]], milliseconds: tuple[int, ...]) -> bool:
     """The store's clock runs on meanwhile, by less than half a second for each step."""
     return all(0 <= took - least < 500 * len(phases) for (_, took), least in zip(phases, milliseconds, strict=True))
+
+
+class Reader(Ear):
+    """Reads all that metrics and spans read before it goes on to the next."""
+
+    def hear(self, transitions: Sequence[Transition]) -> None:
+        for each in transitions:
+            assert (each.looks, each.phases, each.is_revived, each.worker_id, each.life) is not None
+            assert each.retry_count + each.loss_count + each.delivery_count >= 0
+            self.heard.append(each)
+
+
+DAMAGED = {
+    "created_ms": b"",
+    "queued_ms": b"soon",
+    "eligible_ms": b"soon",
+    "started_ms": b"soon",
+    "assigned_ms": b"soon",
+    "ended_ms": b"soon",
+    "visible_ms": b"soon",
+    "retries": b"few",
+    "worker": b"\xff",
+    "age_bucket": b"\xff:1",
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+async def test_an_event_with_a_damaged_field_takes_no_other_with_it(kit: Kit, name: str) -> None:
+    reader = Reader()
+    made = await follower(kit, reader)
+    await kit.worker()
+    await kit.submit(backoff=QUICKLY)
+    await kit.fail(await kit.started())
+    task_id = (await kit.submit()).encode()
+    ((_, fields),) = await kit.client.xrevrange(kit.keys.key("outbox"), count=1)
+    record = fields[task_id].split(b"\0")
+    record[NAMES.index("queued_ms")] = record[NAMES.index("created_ms")]
+    record[NAMES.index(name)] = DAMAGED[name]
+    await kit.client.xadd(kit.keys.key("outbox"), {**fields, task_id: b"\0".join(record)})
+    last = await kit.submit()
+
+    await follow(made)
+
+    assert (made.skipped_count, made.told_count, len(reader.heard)) == (1, 6, 6)
+    assert reader.heard[-1].task_id == last
+
+
+async def test_an_end_that_does_not_say_when_it_began_is_told_without_its_phases(kit: Kit) -> None:
+    reader = Reader()
+    made = await follower(kit, reader)
+    await kit.worker()
+    await kit.submit()
+    await kit.complete(await kit.started())
+    ((_, fields),) = await kit.client.xrevrange(kit.keys.key("outbox"), count=1)
+    emptied = {name: _without(value, "started_ms", "ended_ms") for name, value in fields.items() if len(name) == 36}
+    await kit.client.xadd(kit.keys.key("outbox"), {**fields, **emptied})
+
+    await follow(made)
+
+    assert (made.skipped_count, len(reader.heard)) == (0, 5)
+    assert reader.heard[-1].phases == []
+
+
+def _without(packed: bytes, *names: str) -> bytes:
+    indexes = list(map(NAMES.index, names))
+    return b"\0".join([b"" if at in indexes else field for at, field in enumerate(packed.split(b"\0"))])
+
+
+async def test_a_definition_that_cannot_be_read_costs_its_own_task_the_trace_and_no_other_anything(kit: Kit) -> None:
+    ear = Ear(wants_traces=True)
+    made = await follower(kit, ear)
+    bad = await kit.submit(trace=TRACE)
+    good = await kit.submit(trace=TRACE)
+    await kit.client.hset(kit.keys.key("definitions"), bad, b"\x92garbage")
+
+    await follow(made)
+
+    assert [(each.task_id, each.trace) for each in ear.heard] == [(bad, None), (good, TRACE)]
+
+
+async def test_what_a_listener_failed_over_is_counted(kit: Kit) -> None:
+    class Broken(Ear):
+        def hear(self, transitions: Sequence[Transition]) -> None:
+            raise RuntimeError("no")
+
+    ear = Ear()
+    made = await follower(kit, Broken(), ear)
+    await kit.submit()
+    await kit.submit()
+
+    await follow(made)
+
+    assert (made.skipped_count, len(ear.heard)) == (2, 2)

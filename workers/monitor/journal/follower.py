@@ -40,7 +40,7 @@ class Follower:
         self.gap_count = 0
         """How often the stream had been trimmed past the journal's place."""
         self.skipped_count = 0
-        """Events that could not be read, and were not told."""
+        """Events that could not be read, and were told to nobody; and those of a slice that a listener failed over."""
         self._store = store
         self._listeners = listeners
         self._traces = Traces(store) if any(listener.wants_traces for listener in listeners) else None
@@ -117,17 +117,19 @@ class Follower:
             if self._traces is not None:
                 await self._traces.fill_in(part)
             for listener in self._listeners:
-                _tell(listener, part)
+                self.skipped_count += _tell(listener, part)
             self.told_count += len(part)
             await asyncio.sleep(0)
 
 
-def _tell(listener: Listener, transitions: Sequence[Transition]) -> None:
-    """One listener's mistake is no other's."""
+def _tell(listener: Listener, transitions: Sequence[Transition]) -> int:
+    """One listener's mistake is no other's. Says how many it may not have heard."""
     try:
         listener.hear(transitions)
     except Exception:
         log.exception("a listener of the journal failed", listener=type(listener).__name__)
+        return len(transitions)
+    return 0
 
 
 def _pause(entry_count: int) -> float:

@@ -5,6 +5,7 @@ tell any transition, without having seen those before. Fields stay bytes until s
 """
 
 import functools
+import operator
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -56,6 +57,10 @@ FROM = {
 """Found by the bytes of a reason: looking up a member of an enumeration calls Python code to hash it."""
 MINUTE_MS = 60_000
 GAVE_ITS_NUMBER_BACK = (b"assignment_lapsed", b"never_started", b"released")
+NEEDED = (VERSION, ATTEMPT, RETRIES, LOSSES, DELIVERIES, CREATED)
+needed_in = operator.itemgetter(*NEEDED)
+reckoned_in = operator.itemgetter(*NEEDED, VISIBLE, ASSIGNED, STARTED, ENDED, ELIGIBLE, QUEUED)
+"""What has to be a number, and with it what may be empty too. Looked at together: it is done for every event."""
 ENDS = {state.encode() for state in TERMINAL}
 
 
@@ -198,7 +203,7 @@ class Transition:
             return bool(eligible)
         minute = int(eligible) // MINUTE_MS
         if minute != self.created_ms // MINUTE_MS:
-            return int(record[AGE_BUCKET].rpartition(b":")[2]) == minute
+            return record[AGE_BUCKET].rpartition(b":")[2] == b"%d" % minute
         return int(record[ATTEMPT]) > int(record[RETRIES]) + int(record[LOSSES]) + 1
 
     @property
@@ -231,13 +236,13 @@ class Transition:
         """
         phases = list[Phase]()
         source = self.source
-        if source is TaskState.EXECUTING:
+        if source is TaskState.EXECUTING and self._record[STARTED]:
             phases.append(Phase(SPAN_EXECUTING, int(self._record[STARTED]), self.at_ms))
-        elif source is TaskState.ASSIGNED:
+        elif source is TaskState.ASSIGNED and self._record[ASSIGNED]:
             phases.append(Phase(SPAN_ASSIGNED, int(self._record[ASSIGNED]), self.at_ms))
         elif source is TaskState.QUEUED:
             phases += self._waits()
-        if self.is_end:
+        if self.is_end and self._record[ENDED]:
             began_ms = int(self._record[ELIGIBLE if self.is_revived else CREATED])
             phases.append(Phase(SPAN_LIFECYCLE, began_ms, int(self._record[ENDED])))
         return phases
@@ -298,10 +303,10 @@ def readable_transitions_in(entry: Entry) -> tuple[list[Transition], int]:
 
 def _fields(packed: bytes) -> list[bytes]:
     fields = packed.split(b"\0")
-    if len(fields) != SPLIT_COUNT or packed[:1].isdigit():
+    if len(fields) != SPLIT_COUNT or packed[:1].isdigit() or not packed.isascii():
         fields = [field.encode() for field in record_fields(packed.decode())]
-    if not (fields[VERSION].isdigit() and fields[ATTEMPT].isdigit()):
-        raise UnreadableRecord("a record has no number for its version or its attempt")
+    if not (all(needed_in(fields)) and b"".join(reckoned_in(fields)).isdigit()):
+        raise UnreadableRecord("a record has something else than a number for one that is reckoned with")
     for word in (fields[STATE], fields[REASON]):
         if word not in STATES and word not in REASONS and not WORD.fullmatch(word):
             raise UnreadableRecord("a record has something else than a word for its state or its reason")
