@@ -1,7 +1,7 @@
 """A task's definition as columns: what everyone has and reads apart, the rest as one JSON text, `{}` for most tasks."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 
 
 class Attributes(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Persisted as JSON: add fields with defaults, never rename one."""
+    """Persisted as JSON. Never add, rename or remove one: what later versions add to a definition goes to `later`."""
 
     required_capabilities: tuple[str, ...] = ()
     tags: dict[str, str] | None = None
@@ -28,10 +28,23 @@ class Attributes(msgspec.Struct, frozen=True, omit_defaults=True):
     head_start_ms: int = 0
     backoff: Backoff | None = None
     searchable: dict[str, str] | None = None
+    later: tuple[bytes, ...] = ()
+    """What follows in a definition, value by value as it came: a version that does not know it keeps it by this."""
 
 
-FIELDS = Attributes.__struct_fields__
+class Kept(NamedTuple):
+    """A definition, and how the store has it, with all that a later version may have put there."""
+
+    definition: Definition
+    packed: bytes
+
+
+FIELDS = Attributes.__struct_fields__[:-1]
+KNOWN_COUNT = len(Definition.__struct_fields__)
+KNOWN_VALUES = bytes((0x90 + KNOWN_COUNT,))
+"""What a definition begins with that has all the values this version knows; more values begin with a larger byte."""
 decode_attributes = msgspec.json.Decoder(Attributes).decode
+decode_values = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 encode_json = msgspec.json.Encoder().encode
 
 unpack = unpack_definition
@@ -42,8 +55,14 @@ def is_plain(packed_definition: bytes) -> bool:
     return packed_definition[:1] == TWO_VALUES
 
 
-def attributes_text(definition: Definition) -> bytes:
-    return encode_json(Attributes(*(getattr(definition, name) for name in FIELDS)))
+def attributes_text(definition: Definition, packed_definition: bytes) -> bytes:
+    return encode_json(Attributes(*(getattr(definition, name) for name in FIELDS), later=_later(packed_definition)))
+
+
+def _later(packed_definition: bytes) -> tuple[bytes, ...]:
+    if packed_definition[:1] <= KNOWN_VALUES:
+        return ()
+    return tuple(map(bytes, decode_values(packed_definition)[KNOWN_COUNT:]))
 
 
 def packed_record(text: str) -> bytes:
@@ -52,15 +71,25 @@ def packed_record(text: str) -> bytes:
 
 
 def joined(task_type: str, parameters: bytes, attributes: str | bytes) -> Definition:
-    return Definition(task_type, parameters, *msgspec.structs.astuple(decode_attributes(attributes)))
+    return _definition(task_type, parameters, decode_attributes(attributes))
 
 
-def known_definitions(rows: Iterable[tuple[Any, ...]]) -> dict[str, Definition]:
+def _definition(task_type: str, parameters: bytes, attributes: Attributes) -> Definition:
+    return Definition(task_type, parameters, *(getattr(attributes, name) for name in FIELDS))
+
+
+def kept(task_type: str, parameters: bytes, attributes: str | bytes) -> Kept:
+    decoded = decode_attributes(attributes)
+    definition = _definition(task_type, parameters, decoded)
+    return Kept(definition, pack_definition(definition, decoded.later))
+
+
+def kept_definitions(rows: Iterable[tuple[Any, ...]]) -> dict[str, Kept]:
     """Of rows of `some_tasks`, by their tasks, as far as they can be read."""
-    known: dict[str, Definition] = {}
+    known: dict[str, Kept] = {}
     for task_id, task_type, parameters, attributes, *_ in rows:
         try:
-            known[task_id] = joined(task_type, parameters.encode(), attributes)
+            known[task_id] = kept(task_type, parameters.encode(), attributes)
         except ValueError as error:
             log.error("definition not read from history", task_id=task_id, problem=str(error))
     return known
@@ -68,4 +97,4 @@ def known_definitions(rows: Iterable[tuple[Any, ...]]) -> dict[str, Definition]:
 
 def packed(task_type: str, parameters: bytes, attributes: str | bytes) -> bytes:
     """As the store had it."""
-    return pack_definition(joined(task_type, parameters, attributes))
+    return kept(task_type, parameters, attributes).packed

@@ -52,7 +52,9 @@ class NewTask(msgspec.Struct, frozen=True):
 class Definition(msgspec.Struct, frozen=True, array_like=True):
     """The half of a task that never changes, packed once and opaque to the scripts.
 
-    Persisted: new fields go to the end and have defaults; fields are never removed or reordered.
+    Persisted as a list of values that says how many there are, and that is its format: where a field lies says which it
+    is. So new fields go to the end and have defaults, fields are never removed or reordered, a shorter list is of an
+    earlier version, and what follows in a longer one is kept as it came, in the store and in history.
     """
 
     task_type: str

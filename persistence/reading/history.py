@@ -65,7 +65,7 @@ async def hold(connection: Connection, task_ids: Sequence[str]) -> dict[str, Kep
     """Until the end of the connection's transaction. Replication goes on: only removal waits."""
     await stay_in_transaction(connection)
     rows = await _fetch(connection, "hold_tasks", (list(task_ids),))
-    return {row[0]: TaskRow(*row).kept() for row in rows}
+    return {row[0]: known for row in rows if (known := TaskRow(*row).kept()) is not None}
 
 
 def _with_errors(errors: list[str] | None, *row: Any) -> Task:

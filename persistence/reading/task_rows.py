@@ -55,8 +55,13 @@ class TaskRow(NamedTuple):
             known if errors is None else errors,
         )
 
-    def kept(self) -> KeptTask:
-        definition = packed(self.task_type, (self.parameters or "").encode(), self.attributes)
+    def kept(self) -> KeptTask | None:
+        """None where its definition cannot be read; whether the record can be is the script's to say."""
+        try:
+            definition = packed(self.task_type, (self.parameters or "").encode(), self.attributes)
+        except ValueError as error:
+            log.warning("task not taken from history", task_id=self.task_id, problem=str(error))
+            return None
         return KeptTask(packed_record(self.record), definition)
 
 

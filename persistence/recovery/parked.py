@@ -8,10 +8,9 @@ from typing import NamedTuple
 import structlog
 
 from tideq.persistence.database import Connection, statement
-from tideq.persistence.definitions import known_definitions, pack_definition, unpack
+from tideq.persistence.definitions import Kept, kept_definitions, unpack
 from tideq.queue_core.engine.record import Record, readable_record
 from tideq.queue_core.engine.restoring import RestoredTask
-from tideq.queue_core.task import Definition
 from tideq.queue_core.task_id import is_task_id
 
 log = structlog.get_logger(__name__)
@@ -34,18 +33,18 @@ async def parked_tasks(connection: Connection, partition: int) -> list[ParkedTas
         if known is None or read is None:
             log.error("a task with parked events cannot be put back", task_id=task_id)
         else:
-            restored = RestoredTask(task_id, record, pack_definition(known), known.signature)
+            restored = RestoredTask(task_id, record, known.packed, known.definition.signature)
             tasks.append(ParkedTask(read, restored))
     return tasks
 
 
-async def _definitions(connection: Connection, task_ids: list[str]) -> dict[str, Definition]:
+async def _definitions(connection: Connection, task_ids: list[str]) -> dict[str, Kept]:
     rows = await (await connection.execute(statement("some_tasks"), (task_ids,))).fetchall()
-    return known_definitions(rows)
+    return kept_definitions(rows)
 
 
-def _readable(definition: bytes) -> Definition | None:
+def _readable(definition: bytes) -> Kept | None:
     try:
-        return unpack(definition)
+        return Kept(unpack(definition), definition)
     except ValueError:
         return None

@@ -16,7 +16,7 @@ from psycopg import AsyncServerCursor
 from tideq.persistence.belonging import EVERYTHING, Belonging
 from tideq.persistence.checkpoints import Checkpoint
 from tideq.persistence.database import Connection, statement
-from tideq.persistence.definitions import joined, pack_definition, packed_record
+from tideq.persistence.definitions import kept, packed_record
 from tideq.persistence.recovery.ground import Ground
 from tideq.persistence.recovery.parked import parked_tasks
 from tideq.queue_core.background import end
@@ -65,7 +65,7 @@ class Returning(NamedTuple):
     left_out: list[LeftOut]
 
     @property
-    def count(self) -> int:
+    def row_count(self) -> int:
         return len(self.tasks) + len(self.left_out)
 
 
@@ -105,10 +105,10 @@ class Rebuild:
         async with rows_of(self._connection, "live_tasks", (LIVE, *(self._belonging.bytes,) * 2)) as cursor:
             reading = asyncio.create_task(_read(cursor))
             try:
-                while (returning := await reading).count:
+                while (returning := await reading).row_count:
                     reading = asyncio.create_task(_read(cursor))
                     await _put(self._connection, self._restoration, await self._own(returning))
-                    done += returning.count
+                    done += returning.row_count
                     self._on_progress(done, total)
             finally:
                 await end(reading)
@@ -198,12 +198,12 @@ def _returning(rows: Sequence[tuple[Any, ...]]) -> Returning:
         record = packed_record(text)
         try:
             checked_record(record)
-            definition = joined(task_type, parameters.encode(), attributes)
+            known = kept(task_type, parameters.encode(), attributes)
         except ValueError as error:
             log.error("task not restored: history keeps it, and parked it", task_id=task_id, problem=str(error))
             returning.left_out.append(LeftOut(task_id, record, str(error)))
         else:
-            returning.tasks.append(RestoredTask(task_id, record, pack_definition(definition), definition.signature))
+            returning.tasks.append(RestoredTask(task_id, record, known.packed, known.definition.signature))
     return returning
 
 

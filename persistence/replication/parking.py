@@ -10,7 +10,7 @@ import structlog
 
 from tideq.persistence.checkpoints import Checkpoints
 from tideq.persistence.database import WRITING, Connection, Database, statement
-from tideq.persistence.definitions import known_definitions, pack_definition
+from tideq.persistence.definitions import kept_definitions
 from tideq.persistence.replication.changes import Change
 from tideq.persistence.replication.rows import finished_in
 from tideq.persistence.replication.writer import Writer
@@ -135,4 +135,4 @@ def _without_body(change: Change) -> Change:
 
 async def _known_definition(connection: Connection, task_id: str) -> dict[bytes, bytes]:
     rows = await (await connection.execute(statement("some_tasks"), ([task_id],))).fetchall()
-    return {known_id.encode(): pack_definition(known) for known_id, known in known_definitions(rows).items()}
+    return {known_id.encode(): known.packed for known_id, known in kept_definitions(rows).items()}

@@ -242,7 +242,7 @@ class Rows:
                 TASK_START,
                 self._ids[task_id],
                 self._shared.get(look) or self._share(look),
-                PLAIN if is_plain(packed_definition) else _attributes(definition),
+                PLAIN if is_plain(packed_definition) else _attributes(definition, packed_definition),
                 text_field(key) if key else NULL,
                 self._instants.get(fields[CREATED]) or self._instant(fields[CREATED]),
                 (self._instants.get(ended) or self._instant(ended)) if ended else NULL,
@@ -317,8 +317,8 @@ def _term_lines(term: str, task_ids: Iterable[bytes]) -> bytes:
     return prefix + (b"\n" + prefix).join(task_ids) + b"\n"
 
 
-def _attributes(definition: Definition) -> bytes:
-    return _trace_id(definition) + text_field(attributes_text(definition))
+def _attributes(definition: Definition, packed_definition: bytes) -> bytes:
+    return _trace_id(definition) + text_field(attributes_text(definition, packed_definition))
 
 
 def _trace_id(definition: Definition) -> bytes:

@@ -170,9 +170,13 @@ def in_rows(prepared: Sequence[Prepared]) -> Batch:
     return Batch(numbers, rows, has_own_ids)
 
 
-def pack_definition(definition: Definition) -> bytes:
-    """Without the defaults at its end, which reading fills in again: most tasks have a type and parameters only."""
-    return _packed(msgspec.structs.astuple(definition))
+def pack_definition(definition: Definition, later: Sequence[bytes] = ()) -> bytes:
+    """Without the defaults at its end, which reading fills in again: most tasks have a type and parameters only.
+
+    `later` are values that follow, packed, which only a later version knows.
+    """
+    values = msgspec.structs.astuple(definition)
+    return encode((*values, *map(msgspec.Raw, later))) if later else _packed(values)
 
 
 def _packed(values: tuple[Any, ...]) -> bytes:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from psycopg import sql
 from psycopg.types.json import Jsonb
@@ -24,6 +25,8 @@ from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.engine.journal import JournalStore
 from tideq.queue_core.engine.outbox import Outbox
+from tideq.queue_core.engine.record import NAMES
+from tideq.queue_core.engine.submission import unpack_definition
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.states import TaskState
 from tideq.workers.monitor.journal.transition import transitions_in
@@ -32,6 +35,9 @@ GOLDEN = Path(__file__).parent / "golden"
 FORMATS = sorted(folder.name for folder in GOLDEN.iterdir())
 FUTURE = "future"
 LATER_FIELDS = "tenant-7\0later\0"
+LATER_VALUES = b"\xa8tenant-7\x92\x01\xc3"
+"""Of a definition: a text, and a list of a number and a truth, as they are packed."""
+LATER_JSON = '"later":["qHRlbmFudC03","kgHD"]'
 LIVE = {"retrying", "executing", "assigned", "full", "scheduled", "plain"}
 AGED = ("now_ms", "lane_position", "progress", "visible_at_ms", "lane")
 """What a task in history does not say, or says otherwise a moment later."""
@@ -48,9 +54,24 @@ def read(folder: str, name: str) -> Any:
 def later(record: str, separator: str = "\0") -> str:
     """As a version that knows more fields, and a reason that this one does not, would have written it."""
     fields = record.split(separator)
-    if fields[0] == "cancelled":
-        fields[9] = "superseded"
+    first = int(fields[0].isdigit())
+    settled = first + NAMES.index("settled")
+    fields[settled] += ",later" if fields[settled] else ""
+    if fields[first] == "cancelled":
+        fields[first + NAMES.index("reason")] = "superseded"
     return separator.join(fields) + LATER_FIELDS.replace("\0", separator)
+
+
+def later_definition(packed: bytes) -> bytes:
+    """With two values behind all that are known."""
+    values = msgspec.structs.astuple(unpack_definition(packed))
+    return bytes((0x90 + len(values) + 2,)) + msgspec.msgpack.encode(values)[1:] + LATER_VALUES
+
+
+def later_attributes(text: str) -> str:
+    """As every replicator writes those of such a definition."""
+    beginning = '{"client_id":"anonymous"' if text == "{}" else text[:-1]
+    return f"{beginning},{LATER_JSON}}}"
 
 
 async def fill_store(client: Any, keys_tag: str, folder: str) -> None:
@@ -61,6 +82,10 @@ async def fill_store(client: Any, keys_tag: str, folder: str) -> None:
                 values = {latin(field): latin(value) for field, value in content.items()}
                 if name == "records" and folder == FUTURE:
                     values = {field: latin(later(value.decode("latin-1"))) for field, value in values.items()}
+                if name.startswith("notes:") and folder == FUTURE:
+                    values |= {b"eta": b"soon", b"": b"\xff"}
+                if name == "definitions" and folder == FUTURE:
+                    values = {field: later_definition(value) for field, value in values.items()}
                 await client.hset(key, mapping=values)
             case "zset":
                 await client.zadd(key, {latin(member): score for member, score in content})
@@ -80,6 +105,7 @@ async def fill_history(database: Database, folder: str) -> None:
             for row in found:
                 if folder == FUTURE and "record" in row:
                     row["record"] = later(row["record"], "\x1f")
+                    row["attributes"] = later_attributes(row["attributes"])
                 if folder == FUTURE and row.get("state") == "cancelled":
                     row["reason"] = "superseded"
                 insert = sql.SQL("INSERT INTO {0} SELECT * FROM jsonb_populate_record(NULL::{0}, %s)")
@@ -191,6 +217,13 @@ async def test_tasks_are_claimed_lapse_fail_and_complete(kit: Kit, folder: str) 
     if folder == FUTURE:
         records = await kit.client.hvals(kit.keys.key("records"))
         assert all(record.endswith(b"\0" + LATER_FIELDS.encode()) for record in records)
+    await assert_later_values_are_kept(kit, folder)
+
+
+async def assert_later_values_are_kept(kit: Kit, folder: str) -> None:
+    definitions = await kit.client.hvals(kit.keys.key("definitions"))
+    assert definitions
+    assert all(packed.endswith(LATER_VALUES) for packed in definitions) == (folder == FUTURE)
 
 
 async def test_events_are_told_live_and_by_the_journal(kit: Kit, folder: str) -> None:
@@ -211,7 +244,7 @@ async def test_events_are_told_live_and_by_the_journal(kit: Kit, folder: str) ->
 async def test_a_history_that_has_nothing_yet_is_written_as_the_release_wrote_it(
     kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, folder: str
 ) -> None:
-    wanted = "SELECT task_id::text, version, state, reason, record FROM tasks ORDER BY task_id"
+    wanted = "SELECT task_id::text, version, state, reason, record, attributes FROM tasks ORDER BY task_id"
     steps = "SELECT task_id::text, epoch, version, state, reason, attempt, error FROM task_events ORDER BY 1, 2, 3"
     before = [await rows(migrated, wanted), await rows(migrated, steps)]
     for table in ("tasks", "task_events", "task_terms", "dead_letter_tasks"):
@@ -231,6 +264,23 @@ async def execute_on(database: Database, table: str) -> None:
         await connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)))
 
 
+async def test_a_task_that_only_history_has_is_retried_with_all_that_it_was(
+    kit: Kit, kept: KeptStore, migrated: Database, history_settings: HistorySettings, folder: str
+) -> None:
+    archive, task_id = (
+        Archive(migrated, kept.engine, kept.client, kit.settings, history_settings),
+        read(folder, "tasks")["failed"]["task_id"],
+    )
+    for name in ("records", "definitions"):
+        await kit.client.hdel(kit.keys.key(name), task_id)
+
+    async with archive.history.holding(task_id) as known:
+        await kit.queue.retry(task_id, kept=known)
+
+    assert (await kit.read(task_id)).state is TaskState.QUEUED
+    await assert_later_values_are_kept(kit, folder)
+
+
 async def test_a_lost_store_is_rebuilt_with_every_live_task(kit: Kit, kept: KeptStore, folder: str) -> None:
     tasks = expected(folder)
     assert kept.custodian is not None
@@ -241,6 +291,7 @@ async def test_a_lost_store_is_rebuilt_with_every_live_task(kit: Kit, kept: Kept
     found = await kit.queue.read_many([each["task_id"] for each in tasks.values()])
     live = {name: task for name, task in zip(tasks, found, strict=True) if task is not None}
     assert live.keys() == LIVE
+    await assert_later_values_are_kept(kit, folder)
     for name, task in live.items():
         assert (task.rank, task.version, task.attempt) == tuple(
             tasks[name][key] for key in ("rank", "version", "attempt")
