@@ -3,8 +3,9 @@
 from typing import NamedTuple
 
 from tideq.persistence.database import Database, statement
+from tideq.persistence.definitions import packed_record
 from tideq.persistence.schema.partitions import id_at
-from tideq.queue_core.engine.record import NAMES, Record, UnreadableRecord, record_fields
+from tideq.queue_core.engine.record import readable_record
 
 MAX_SAMPLE = 1_000
 
@@ -31,15 +32,10 @@ class Timings:
         return [timing for (record,) in rows if (timing := _timing(record))]
 
 
-def _record(text: str) -> Record:
-    return Record(dict(zip(NAMES, record_fields(text, "\x1f"), strict=False)))
-
-
 def _timing(text: str) -> Timing | None:
     """Only a first attempt's wait is one in the queue: between attempts lie executions and delays."""
-    try:
-        record = _record(text)
-    except UnreadableRecord:
+    record = readable_record(packed_record(text))
+    if record is None:
         return None
     assigned, started, ended = (record.instant(f"{name}_ms") for name in ("assigned", "started", "ended"))
     if assigned is None or started is None or ended is None or record.number("attempt") != 1:

@@ -12,9 +12,11 @@ from tests.stores import StoreUnderTest
 from tideq.persistence.archive import Archive
 from tideq.persistence.database import Database
 from tideq.persistence.reading.filters import TaskFilter
+from tideq.persistence.reading.history import hold
 from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.engine.outbox import Outbox
+from tideq.queue_core.engine.record import NAMES
 from tideq.queue_core.errors import TaskUnreadable
 from tideq.queue_core.settings import QueueSettings, SettingsError
 
@@ -198,3 +200,35 @@ async def test_a_page_of_history_leaves_out_a_row_that_cannot_be_read(
     with pytest.raises(TaskUnreadable):
         await archive.history.find(bad)
     assert list(await archive.history.find_many([bad, good])) == [good]
+
+
+async def test_an_instant_that_is_none_costs_the_timings_of_others_nothing(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, history_settings: HistorySettings
+) -> None:
+    await kit.worker()
+    for _ in range(2):
+        await kit.submit()
+    tasks = [await kit.started() for _ in range(2)]
+    for task in tasks:
+        await kit.complete(task)
+    await replicate_all(kept, store.url, kit, migrated)
+    bad = tasks[0].task_id
+    ((record,),) = await rows(migrated, "SELECT record FROM tasks WHERE task_id = %s", bad)
+    fields = record.split("\x1f")
+    fields[NAMES.index("started_ms")] = "soon"
+    await execute(migrated, "UPDATE tasks SET record = %s WHERE task_id = %s", "\x1f".join(fields), bad)
+
+    timings = await Archive(migrated, kept.engine, kept.client, kit.settings, history_settings).timings.since(0)
+
+    assert len(timings) == 1
+
+
+async def test_a_row_whose_definition_cannot_be_read_keeps_no_other_from_being_revived(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+) -> None:
+    bad, good = await kit.submit(), await kit.submit()
+    await replicate_all(kept, store.url, kit, migrated)
+    await execute(migrated, "UPDATE tasks SET attributes = 'not JSON' WHERE task_id = %s", bad)
+
+    async with migrated.session() as connection, connection.transaction():
+        assert list(await hold(connection, [bad, good])) == [good]

@@ -1,7 +1,8 @@
 """What every released format left behind, in the store and in history, is read and worked with as if written today.
 
 Each folder in `golden/` was made by the release that wrote the format (`make_golden.py`). FUTURE is the newest of them
-as a later version could have left it: with fields behind those that are known, and a reason that is not.
+as a later version could have left it: with fields behind those that are known, values behind those of definitions,
+parts behind those of what was settled, notes of other names, and a state and a reason that are not known.
 """
 
 import json
@@ -20,9 +21,11 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.archive import Archive
 from tideq.persistence.database import Database
+from tideq.persistence.dead_letters.letters import DeadLetterFilter, DeadLetters
 from tideq.persistence.reading.filters import TaskFilter
 from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
 from tideq.persistence.settings import HistorySettings
+from tideq.persistence.terms import error_terms
 from tideq.queue_core.engine.journal import JournalStore
 from tideq.queue_core.engine.outbox import Outbox
 from tideq.queue_core.engine.record import NAMES
@@ -38,6 +41,7 @@ LATER_FIELDS = "tenant-7\0later\0"
 LATER_VALUES = b"\xa8tenant-7\x92\x01\xc3"
 """Of a definition: a text, and a list of a number and a truth, as they are packed."""
 LATER_JSON = '"later":["qHRlbmFudC03","kgHD"]'
+YEAR_MS = 365 * 86_400_000
 LIVE = {"retrying", "executing", "assigned", "full", "scheduled", "plain"}
 AGED = ("now_ms", "lane_position", "progress", "visible_at_ms", "lane")
 """What a task in history does not say, or says otherwise a moment later."""
@@ -58,7 +62,7 @@ def later(record: str, separator: str = "\0") -> str:
     settled = first + NAMES.index("settled")
     fields[settled] += ",later" if fields[settled] else ""
     if fields[first] == "cancelled":
-        fields[first + NAMES.index("reason")] = "superseded"
+        fields[first], fields[first + NAMES.index("reason")] = "expired", "superseded"
     return separator.join(fields) + LATER_FIELDS.replace("\0", separator)
 
 
@@ -107,7 +111,7 @@ async def fill_history(database: Database, folder: str) -> None:
                     row["record"] = later(row["record"], "\x1f")
                     row["attributes"] = later_attributes(row["attributes"])
                 if folder == FUTURE and row.get("state") == "cancelled":
-                    row["reason"] = "superseded"
+                    row |= {"state": "expired", "reason": "superseded"}
                 insert = sql.SQL("INSERT INTO {0} SELECT * FROM jsonb_populate_record(NULL::{0}, %s)")
                 await connection.execute(insert.format(sql.Identifier(table)), (Jsonb(row),))
 
@@ -115,7 +119,7 @@ async def fill_history(database: Database, folder: str) -> None:
 def expected(folder: str) -> dict[str, dict[str, Any]]:
     tasks = read(folder, "tasks")
     if folder == FUTURE:
-        tasks["cancelled"]["reason"] = "superseded"
+        tasks["cancelled"] |= {"state": "expired", "reason": "superseded"}
     return tasks
 
 
@@ -192,6 +196,15 @@ async def test_tasks_are_read_and_found_in_history_as_they_were_left(
         assert [step.version for step in steps] == list(range(1, each["version"] + 1))
     gold = await archive.listing.page(TaskFilter(terms=("tag:customer=c-118",)), 50)
     assert [task.task_id for task in gold.tasks] == [tasks["full"]["task_id"]]
+    failed = await archive.listing.page(TaskFilter(terms=tuple(error_terms("upstream timed out"))), 50)
+    assert {task.task_id for task in failed.tasks} >= {tasks[name]["task_id"] for name in ("failed", "dead")}
+    assert [each.run_ms >= 0 for each in await archive.timings.since(0)] == [True]
+    dead_letters = DeadLetters(migrated, 100 * YEAR_MS)
+    letters = await dead_letters.page(DeadLetterFilter(), 10)
+    assert [(each.task.task_id, each.message) for each in letters.dead_letters] == [
+        (tasks["dead"]["task_id"], "upstream timed out")
+    ]
+    assert "upstream timed out" in {each.message for each in await dead_letters.patterns()}
 
 
 async def test_tasks_are_claimed_lapse_fail_and_complete(kit: Kit, folder: str) -> None:
