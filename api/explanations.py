@@ -47,6 +47,7 @@ def _can_start_at(found: Explanation) -> int | None:
         return None
     is_blocked = found.allowed_now == 0 and found.allowed_at_ms is None
     held_back_until_ms = found.held_back_until_ms if found.serving_worker_count == 0 else None
+    is_blocked |= found.serving_worker_count == 0 < found.held_back_worker_count and held_back_until_ms is None
     earliest = (found.visible_at_ms, found.allowed_at_ms, held_back_until_ms, found.now_ms)
     return None if is_blocked else max(filter(None, earliest))
 
@@ -60,21 +61,25 @@ def _obstacles(found: Explanation) -> Iterator[str]:
     yield from _rules("the whole queue", found.queue_control, found.queue_left)
     yield from _rules("its task type", found.type_control, found.type_left)
     yield from _circuits(found)
-    if found.serving_worker_count + found.held_back_worker_count == 0:
+    if not found.servers:
         yield f"no active worker serves {found.lane.rstrip('|')}"
     if found.global_position:
         yield f"{found.global_position} ready tasks rank before it"
 
 
 def _circuits(found: Explanation) -> Iterator[str]:
-    if not found.held_back_worker_count:
-        return
-    until = schemas.maybe_rfc3339(found.held_back_until_ms)
-    workers = found.serving_worker_count + found.held_back_worker_count
-    yield (
-        f"{found.held_back_worker_count} of {workers} active workers for it get no tasks of its type before {until}: "
-        "most of their latest ones failed"
-    )
+    workers = f"of {len(found.servers)} active workers for it"
+    if found.shut_worker_count:
+        until = schemas.maybe_rfc3339(found.held_back_until_ms)
+        yield (
+            f"{found.shut_worker_count} {workers} get no tasks of its type before {until}: "
+            "most of their latest ones failed"
+        )
+    if on_trial := found.trials_left:
+        yield (
+            f"{len(on_trial)} {workers} are on trial for its type, with {sum(on_trial)} tasks of it left to try: "
+            "their next results decide"
+        )
 
 
 def _rules(scope: str, control: Control, left: int | None) -> Iterator[str]:

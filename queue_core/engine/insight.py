@@ -91,6 +91,20 @@ class Backlog(msgspec.Struct, frozen=True):
     """Assigned or executing."""
 
 
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """An active worker that serves a task's lane, and what its circuit for the task's type lets it have."""
+
+    worker_id: str
+    shut_until_ms: int | None = None
+    """While it gets none."""
+    trials_left: int | None = None
+    """How many more it gets before their results decide; `None` is any number."""
+
+    @property
+    def may_take(self) -> bool:
+        return self.shut_until_ms is None and self.trials_left != 0
+
+
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a task is where it is. Positions count the ready tasks that go before it."""
 
@@ -103,12 +117,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     lane: str
     lane_position: int | None
     global_position: int | None
-    serving_worker_count: int
-    """Workers that could take it, are active and not held back from its type."""
-    held_back_worker_count: int
-    """Those that only their circuit keeps from it."""
-    held_back_until_ms: int | None
-    """When the first of them may try again."""
+    servers: tuple[Server, ...]
     queue_control: Control
     type_control: Control
     queue_left: int | None
@@ -117,6 +126,31 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     allowed_now: int | None
     """How many tasks of its type limits and pauses let out now; `None` is any number."""
     allowed_at_ms: int | None
+
+    @property
+    def serving_worker_count(self) -> int:
+        """Workers that could take it, are active and not held back from its type."""
+        return sum(each.may_take for each in self.servers)
+
+    @property
+    def held_back_worker_count(self) -> int:
+        """Those that only their circuit keeps from it: open, or with all trials given and not decided."""
+        return len(self.servers) - self.serving_worker_count
+
+    @property
+    def shut_worker_count(self) -> int:
+        return sum(each.shut_until_ms is not None for each in self.servers)
+
+    @property
+    def held_back_until_ms(self) -> int | None:
+        """When the first of them may try again; how long trials take is not known."""
+        return min((each.shut_until_ms for each in self.servers if each.shut_until_ms is not None), default=None)
+
+    @property
+    def trials_left(self) -> tuple[int, ...]:
+        """Of each worker that is on trial."""
+        on_trial = (each for each in self.servers if each.shut_until_ms is None)
+        return tuple(each.trials_left for each in on_trial if each.trials_left is not None)
 
 
 class Insight:
@@ -159,11 +193,9 @@ class Insight:
     async def explain(self, task_id: str) -> Explanation:
         reply = await self._scripts.call("explain", task_id=task_id)
         subject = (task_id,) if reply.word in ("TASK_NOT_FOUND", "WRONG_STATE") else ()
-        now, packed, score, place, global_place, lane, profiles, whole, own = accepted(reply, *subject)
+        now, packed, score, place, global_place, lane, fleet, whole, own = accepted(reply, *subject)
         record, placed, signature = parse_record(packed), instant(score), text(lane)
         allowances = [_allowance(whole), _allowance(own)]
-        ends = [end for line in profiles if (end := _could_take_from(text(line), signature)) is not None]
-        held_back = [end for end in ends if end]
         return Explanation(
             task_id=task_id,
             state=state_named(record.text("state")),
@@ -174,9 +206,7 @@ class Insight:
             lane=signature,
             lane_position=instant(place),
             global_position=instant(global_place),
-            serving_worker_count=len(ends) - len(held_back),
-            held_back_worker_count=len(held_back),
-            held_back_until_ms=min(held_back, default=None),
+            servers=_servers(fleet, signature),
             queue_control=_control(whole),
             type_control=_control(own),
             queue_left=allowances[0][0],
@@ -193,6 +223,11 @@ class Insight:
         """How many ready tasks here go before one of another partition: of its lane, and of all."""
         in_lane, in_all = accepted(await self._scripts.call("ahead", task_id=task_id, rank=rank, signature=signature))
         return number(in_lane), number(in_all)
+
+    async def trials(self, task_type: str, worker_ids: Sequence[str]) -> list[tuple[int | None, int]]:
+        """Until when each is held back from the type here, and how many trials of it were given here."""
+        told = accepted(await self._scripts.call("trials_of", task_type=task_type, rows=worker_ids))
+        return [(instant(told[i]), number(told[i + 1])) for i in range(0, len(told), 2)]
 
     async def snapshot(self) -> Snapshot:
         """Everything the invariants speak about, in one instant. Reads every task: for tests and the doctor."""
@@ -267,10 +302,12 @@ def _workers(fleet: Sequence[Any], dead: int) -> WorkerCounts:
     )
 
 
-def _could_take_from(line: str, signature: str) -> int | None:
-    """From when on a worker could take it, zero for now; `None` of one that does not serve it."""
-    state, shut_until, profile = line.split(" ", 2)
-    return int(shut_until) if state == "active" and serves(profile, signature) else None
+def _servers(fleet: Sequence[Any], signature: str) -> tuple[Server, ...]:
+    return tuple(
+        Server(worker_id=text(worker_id), shut_until_ms=instant(shut_until), trials_left=instant(left))
+        for worker_id, state, profile, shut_until, left in fleet
+        if text(state) == "active" and serves(text(profile), signature)
+    )
 
 
 def _control(parts: Any) -> Control:

@@ -58,6 +58,29 @@ async def test_a_task_whose_only_worker_is_held_back_can_start_when_that_ends(be
     assert not [each for each in told["held_back_by"] if "no active worker" in each]
 
 
+async def test_a_task_whose_only_worker_is_on_trial_waits_for_the_results_of_its_trials(
+    bench: Bench, kit: Kit, shut: str
+) -> None:
+    last = [await bench.submit("crawl") for _ in range(4)][-1]
+    await kit.clock.advance(kit.settings.circuit.open_ms)
+
+    async def explained() -> tuple[int, list[str], bool]:
+        told = await bench.call("GET", f"/api/v1/tasks/{last}/explain")
+        said = [each for each in told["held_back_by"] if "worker" in each]
+        return told["serving_workers"], said, told["can_start_at"] is None
+
+    def on_trial(left: int) -> list[str]:
+        start = "1 of 1 active workers for it are on trial for its type"
+        return [f"{start}, with {left} tasks of it left to try: their next results decide"]
+
+    assert await explained() == (1, on_trial(3), False)
+    assert len((await bench.poll(shut, available_capacity=2))["tasks"]) == 2
+    assert await explained() == (1, on_trial(1), False)
+    assert len((await bench.poll(shut, available_capacity=9))["tasks"]) == 1
+    assert await explained() == (0, on_trial(0), True)
+    assert not (await bench.poll(shut, available_capacity=9))["tasks"]
+
+
 async def test_a_poll_a_sync_a_heartbeat_and_the_fleet_say_the_same(bench: Bench, shut: str) -> None:
     of_poll = (await bench.poll(shut))["held_back"]
     of_sync = (await bench.sync(shut, available_capacity=1))["held_back"]

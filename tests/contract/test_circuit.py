@@ -178,6 +178,25 @@ async def test_explain_does_not_count_on_a_worker_that_is_shut_off(shut: Kit) ->
     assert (other.serving_worker_count, other.held_back_worker_count, other.held_back_until_ms) == (1, 0, None)
 
 
+async def test_explain_does_not_count_on_a_worker_whose_trials_are_all_given(shut: Kit) -> None:
+    task_id = [await shut.submit() for _ in range(4)][-1]
+    await shut.clock.advance(OPEN_MS)
+    before = await shut.insight.explain(task_id)
+    trials = (await shut.queue.claim("w1", 3)).tasks
+    during = await shut.insight.explain(task_id)
+    await shut.start(trials[0])
+    await shut.complete(trials[0])
+    after_one = await shut.insight.explain(task_id)
+    for each in trials[1:]:
+        await shut.start(each)
+        await shut.complete(each)
+    after_all = await shut.insight.explain(task_id)
+
+    told = [(each.serving_worker_count, each.trials_left) for each in (before, during, after_one, after_all)]
+    assert told == [(1, (3,)), (0, (0,)), (0, (0,)), (1, ())]
+    assert (during.held_back_worker_count, during.held_back_until_ms) == (1, None)
+
+
 async def test_another_type_is_given_as_ever(shut: Kit) -> None:
     await shut.submit()
     healthy = await shut.submit("crawl")

@@ -22,7 +22,7 @@ FREEING = {
 READING = {
     "ahead", "backlog", "belongings", "depth", "describe", "explain", "fleet", "known", "read", "results", "snapshot",
     "stats",
-    "tallies", "tide", "unreadable", "usage",
+    "tallies", "tide", "trials_of", "unreadable", "usage",
 }  # fmt: skip
 
 UNGUARDED = {"found", "enter_epoch", "read_clock"}

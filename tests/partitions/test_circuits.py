@@ -96,6 +96,28 @@ async def test_three_trials_are_for_all_partitions_together(shut: Kit) -> None:
     assert not await given(shut), "two in hand and one that ended well"
 
 
+async def test_explain_counts_the_trials_of_all_partitions(shut: Kit) -> None:
+    await shut.clock.advance(OPEN_MS)
+    for partition in range(4):
+        await submit_in(shut, partition)
+        await submit_in(shut, partition)
+    waiting = (await shut.queue.submit(NewTask(task_type="resize"))).task_id
+
+    told = [(await shut.insight.explain(waiting)).trials_left]
+    trials = await given(shut, 2)
+    told.append((await shut.insight.explain(waiting)).trials_left)
+    trials += await given(shut)
+    told.append((await shut.insight.explain(waiting)).trials_left)
+    await end(shut, trials[0])
+    told.append((await shut.insight.explain(waiting)).trials_left)
+
+    assert len({partition_of(task.task_id) for task in trials}) > 1
+    assert told == [(3,), (1,), (0,), (0,)]
+    assert (await shut.insight.explain(waiting)).serving_worker_count == 0
+    await end(shut, trials[1], "retry")
+    assert (await shut.insight.explain(waiting)).held_back_until_ms
+
+
 async def test_three_that_end_well_anywhere_close_it_everywhere(shut: Kit) -> None:
     await shut.clock.advance(OPEN_MS)
 

@@ -7,9 +7,10 @@
 -- @key   workers     zset
 -- @key   lane_names  hash
 -- @prefix worker  hash
+-- @prefix held    set
 -- @arg   task_id  text
 -- @reply OK TASK_NOT_FOUND WRONG_STATE
--- @use   band, load_task, position, limits, circuits
+-- @use   band, load_task, position, limits, trials
 local task = load_whole(task_id)
 if not task then return {'TASK_NOT_FOUND'} end
 if task == UNREADABLE then return {'WRONG_STATE', task.state} end
@@ -39,15 +40,16 @@ local function control_of(scope)
     left < math.huge and left or '', again_at and string.format('%.0f', again_at) or ''}
 end
 
-local profiles = {}
+-- Of each worker what its circuit for this type says: until when it is open, or how many trials it has left.
+local fleet = {}
 for _, worker in ipairs(redis.call('ZRANGEBYSCORE', workers_key, '(' .. now, '+inf')) do
   local known = redis.call('HMGET', worker_keys .. worker, 'state', 'profile', 'circuits')
-  local circuits = read_circuits(known[3])
-  local circuit = circuits['*'] or circuits[lane_type(task.lane)]
-  local shut_until = circuit and circuit.kind == 'open' and string.format('%.0f', circuit.amount) or '0'
-  profiles[#profiles + 1] = (known[1] or '') .. ' ' .. shut_until .. ' ' .. (known[2] or '')
+  hold_back(worker, known[3], '')
+  local left, shut_until = trials_left(bars['*'] and '*' or lane_type(task.lane))
+  fleet[#fleet + 1] = {worker, known[1] or '', known[2] or '', shut_until and string.format('%.0f', shut_until) or '',
+    left < math.huge and not shut_until and left or ''}
 end
 
 return {'OK', now, pack_record(task), score and string.format('%.0f', score) or '',
   is_ready and lane_position(task_id, task.lane) or '', is_ready and global_position() or '',
-  redis.call('HGET', lane_names_key, task.lane) or '', profiles, control_of('*'), control_of(lane_type(task.lane))}
+  redis.call('HGET', lane_names_key, task.lane) or '', fleet, control_of('*'), control_of(lane_type(task.lane))}

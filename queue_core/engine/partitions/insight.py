@@ -10,13 +10,14 @@ from typing import TypeVar
 import msgspec
 
 from tideq.queue_core.engine.controls import Limits
-from tideq.queue_core.engine.insight import Backlog, Explanation, Insight, Stats, WorkerCounts
+from tideq.queue_core.engine.insight import Backlog, Explanation, Insight, Server, Stats, WorkerCounts
 from tideq.queue_core.engine.partitions.health import Health
 from tideq.queue_core.engine.partitions.ledger import Ledger, Permit
 from tideq.queue_core.engine.partitions.routing import Routing
 from tideq.queue_core.engine.queue import Queue
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.errors import TaskNotFound
+from tideq.queue_core.lanes import task_type_of
 
 K = TypeVar("K")
 NO_LIMITS = Limits()
@@ -55,7 +56,7 @@ class PartitionedInsight(Insight):
 
     async def explain(self, task_id: str) -> Explanation:
         home, found = await self._find(task_id)
-        found = await self._with_limits(found)
+        found = await self._with_trials(home, await self._with_limits(found))
         if found.lane_position is None or found.global_position is None:
             return found
         others = [each for each in self._health.well if each != home]
@@ -65,6 +66,23 @@ class PartitionedInsight(Insight):
             found,
             lane_position=found.lane_position + sum(in_lane for in_lane, _ in ahead),
             global_position=found.global_position + sum(in_all for _, in_all in ahead),
+        )
+
+    async def _with_trials(self, home: int, found: Explanation) -> Explanation:
+        """Trials are counted where their tasks lie, and three are for all partitions together."""
+        on_trial = [each.worker_id for each in found.servers if each.trials_left is not None]
+        if not on_trial:
+            return found
+        task_type, others = task_type_of(found.lane), [each for each in self._health.well if each != home]
+        told = await self._health.ask(others, lambda each: self._parts[each].trials(task_type, on_trial))
+        standings = [
+            dict(zip(on_trial, each, strict=True)) for each in told.values() if not isinstance(each, Exception)
+        ]
+        return msgspec.structs.replace(
+            found,
+            servers=tuple(
+                _with_standings(each, [at.get(each.worker_id) for at in standings]) for each in found.servers
+            ),
         )
 
     async def _with_limits(self, found: Explanation) -> Explanation:
@@ -96,6 +114,17 @@ class PartitionedInsight(Insight):
             except TaskNotFound:
                 continue
         raise TaskNotFound(task_id)
+
+
+def _with_standings(server: Server, standings: Sequence[tuple[int | None, int] | None]) -> Server:
+    """With how its trials stand in the other partitions."""
+    if server.trials_left is None:
+        return server
+    ends = [end for end, _ in filter(None, standings) if end is not None]
+    given = sum(count for _, count in filter(None, standings))
+    return msgspec.structs.replace(
+        server, shut_until_ms=max(ends, default=None), trials_left=max(server.trials_left - given, 0)
+    )
 
 
 def _least(left: int | None, permit: Permit | None) -> int | None:

@@ -4,6 +4,7 @@
 --
 -- @key   lane_names  hash
 -- @prefix held       set
+-- @arg   circuit_trials  int
 -- @use   circuits, limits, load_task
 local SLICE = 1000
 local bars, bars_any, barred_worker = {}, false, nil
