@@ -5,16 +5,19 @@ Counted, not timed: what workers do with the broken types while the healthy one'
 
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.api.bench import Bench
 from tests.api.running import Running, environ, serving
 from tests.stores import StoreUnderTest
-from tests.workers.waiting import submitted, until
+from tests.workers.waiting import all_ended, submitted, until
+from tideq.api.schemas.held_back import OPEN
 from tideq.queue_core.background import running
+from tideq.workers.runtime.failures import Retry
 from tideq.workers.runtime.handlers import Handler, Handlers
 from tideq.workers.runtime.protocol import Answer, Protocol
 from tideq.workers.runtime.worker import Worker, WorkerSettings
@@ -22,6 +25,7 @@ from tideq.workers.runtime.worker import Worker, WorkerSettings
 SLOTS = 10
 HEALTHY = "-healthy"
 BATCH = 1_000
+LOG_SECONDS = 20
 MIN_SHARE = 0.9
 """Of its throughput alone. With slots shared and tasks alike, that of the attempts."""
 
@@ -87,6 +91,49 @@ async def test_in_one_worker_the_healthy_type_has_nine_tenths_of_the_attempts(se
 
     assert crowd.calls[load.healthy_type] / crowd.calls.total() >= MIN_SHARE, crowd.calls
     assert min(crowd.calls[each] for each in load.broken_types) >= 5
+
+
+async def test_the_worker_says_in_its_own_log_what_it_is_held_back_from_and_until_when(
+    service: Running, bench: Bench
+) -> None:
+    broken = uuid.uuid4().hex[:8]
+    await submitted(bench, [{"task_type": broken, "max_retries": 0}] * 9)
+
+    with capture_logs() as logs:
+        async with running(Crowd(service.url).worker("broken", broken).run()):
+            await until(lambda: _told(logs, "circuit opened"), LOG_SECONDS)
+
+    (told,) = _told(logs, "circuit opened")
+    assert (told["log_level"], told["task_type"], told["reason"]) == ("warning", broken, OPEN)
+    assert told["until"]
+
+
+async def test_what_a_handler_asks_for_is_not_held_against_its_worker(service: Running, bench: Bench) -> None:
+    """Nine failures and nothing else: five of them would have opened its circuit."""
+    calls, busy = 0, uuid.uuid4().hex[:8]
+
+    async def ask_for_a_retry() -> None:
+        nonlocal calls
+        calls += 1
+        raise Retry("not yet", code="X")
+
+    handlers = Handlers()
+    handlers.add(Handler(busy, ask_for_a_retry))
+    worker = Worker(WorkerSettings(url=service.url, concurrency=1, name="polite"), handlers)
+    tasks = await submitted(bench, [{"task_type": busy, "max_retries": 0}] * 9)
+
+    with capture_logs() as logs:
+        async with running(worker.run()):
+            await until(lambda: calls == len(tasks) or _told(logs, "circuit opened"))
+            ends = await all_ended(bench, tasks) if calls == len(tasks) else []
+            fleet = (await bench.call("GET", "/api/v1/workers?limit=500"))["workers"]
+
+    assert [end["error"]["code"] for end in ends] == ["X"] * 9
+    assert [each["held_back"] for each in fleet if each["name"] == "polite"] == [[]]
+
+
+def _told(logs: Sequence[Any], event: str) -> list[Any]:
+    return [line for line in logs if line["event"] == event]
 
 
 async def test_in_workers_of_their_own_the_broken_types_leave_the_service_in_peace(
