@@ -21,7 +21,6 @@ OUTSIDE = {
     "POD_NAME",
     "POD_IP",
     "NODE_NAME",
-    "OTEL_SERVICE_NAME",
     "OTEL_RESOURCE_ATTRIBUTES",
     "OTEL_EXPORTER_OTLP_ENDPOINT",
     "OTEL_EXPORTER_OTLP_PROTOCOL",
@@ -54,6 +53,18 @@ def test_the_program_knows_every_variable_it_is_given(scenario: str) -> None:
                 read_service_settings({**settings, **given})
 
     assert checked >= 9
+
+
+@each_scenario
+def test_no_process_has_another_name_in_traces_than_it_has_by_default(scenario: str) -> None:
+    named = [
+        (name, each["name"])
+        for name, spec in pod_specs(rendered(scenario))
+        for each in containers(spec)
+        if "OTEL_SERVICE_NAME" in _variables(each)
+    ]
+
+    assert named == []
 
 
 def test_a_variable_the_program_does_not_know_would_be_noticed() -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests.api.bench import Bench, held
 from tests.api.running import Running, serving
 from tests.stores import StoreUnderTest
+from tests.telemetry.jaeger import complaints
 from tests.telemetry.processes import monitor, observed
 from tests.telemetry.sink import Sink
 from tideq.queue_core.engine.keys import Keys
@@ -61,6 +62,8 @@ async def test_two_monitors_tell_every_transition_once(
         ("task.queued", "task.assigned", "task.executing", "task.lifecycle"), TASK_COUNT
     )
     assert len({span.span_id for span in sink.spans}) == len(sink.spans)
+    assert {span.service for span in lives} == {"tideq"}, "told as the monitor's, it would look as if that called"
+    assert complaints(sink.spans) == []
     lines = [json.loads(line) for log in logs for line in log.splitlines() if line.startswith('{"event": "transition"')]
     assert len(lines) == len({(line["task_id"], line["to"]) for line in lines}) == TASK_COUNT * 4
 
