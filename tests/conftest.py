@@ -1,6 +1,7 @@
 """Fixtures every suite shares. A store is started once a session; a test gets a queue of its own on it."""
 
 import signal
+import time
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -77,6 +78,17 @@ async def kit(client: Any, store: StoreUnderTest, settings: QueueSettings) -> As
     kit = await make_kit(client, uuid.uuid4().hex[:12], settings, sends_flags=store.sends_flags)
     yield kit
     await kit.assert_sound()
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process lives in one zone, and its sessions with PostgreSQL in another."""
+    monkeypatch.setenv("TZ", "America/St_Johns")
+    monkeypatch.setenv("PGTZ", "Asia/Kolkata")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

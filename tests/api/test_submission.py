@@ -150,6 +150,7 @@ async def test_what_is_left_out_takes_its_default(bench: Bench) -> None:
     assert (task["client_id"], task["idempotency_key"], task["trace_id"]) == ("anonymous", None, None)
 
 
+@pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize("shape", ["Z", "+00:00", "offset", "naive"])
 async def test_run_at_is_an_instant_however_it_is_written(bench: Bench, shape: str) -> None:
     instant = (datetime.now(UTC) + timedelta(hours=2)).replace(microsecond=0)

@@ -23,6 +23,7 @@ def test_what_is_none_is_refused(text: str) -> None:
         duration(text)
 
 
+@pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize(
     ("text", "instant"),
     [

@@ -1,8 +1,5 @@
 """What machines in one zone with clocks that agree and instants that never tie do not show."""
 
-import time
-from collections.abc import Iterator
-
 import pytest
 
 from tests.history.situations import checkpoint, execute, forget_everything, replicate_all, replicating, rows
@@ -91,17 +88,6 @@ async def test_a_page_goes_on_among_tasks_that_died_in_one_instant(
             break
 
     assert sorted(found) == sorted(task.task_id for task in died)
-
-
-@pytest.fixture
-def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """This process lives in one zone, and its sessions with PostgreSQL in another."""
-    monkeypatch.setenv("TZ", "America/St_Johns")
-    monkeypatch.setenv("PGTZ", "Asia/Kolkata")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 @pytest.mark.usefixtures("elsewhere")

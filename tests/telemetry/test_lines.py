@@ -53,6 +53,17 @@ async def test_a_line_says_who_did_what_and_why(kit: Kit) -> None:
     assert "4111" not in "".join(written)
 
 
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize("for_people", [True, False])
+def test_a_line_gives_its_instant_in_utc_wherever_the_process_lives(for_people: bool) -> None:
+    written, made = list[str](), hostile()
+    made.at_ms = 1_772_442_000_042
+
+    TransitionLines(written.append, for_people=for_people).hear([made])
+
+    assert "2026-03-02T09:00:00.042Z" in "".join(written)
+
+
 @pytest.mark.parametrize("for_people", [True, False])
 def test_hostile_names_stay_on_their_line(for_people: bool) -> None:
     written = list[str]()
