@@ -23,6 +23,9 @@ from tideq.queue_core.settings import SettingsError
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 CONNECT_SECONDS = 5
 WAIT_SECONDS = 5.0
+RECONNECT_SECONDS = 4.0
+"""How long the pool goes on trying by itself, doubling its pauses; then it begins anew with the next reader. Left to
+itself it would pause for two minutes after some minutes without a server, and readers with it."""
 BY_INDEX = (
     "SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_seqscan = off; SET enable_bitmapscan = off; "
     "SET enable_sort = off; SET enable_incremental_sort = off; SET enable_hashjoin = off; SET enable_mergejoin = off; "

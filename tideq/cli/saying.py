@@ -15,6 +15,8 @@ from tideq.queue_core.repeats import Repeats
 
 POOL = "psycopg.pool"
 """What the database driver's pool logs with."""
+GIVEN_UP = "reconnection attempt"
+"""Until the next reader; why is in the warnings before."""
 TELL_AGAIN_SECONDS = 300.0
 MULTI_LINE = ("exception",)
 """Tracebacks keep their lines where people read them."""
@@ -51,7 +53,7 @@ class PoolLines(logging.Handler):
         self._told = Repeats(TELL_AGAIN_SECONDS)
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self._told.is_news(str(record.msg)):
+        if not str(record.msg).startswith(GIVEN_UP) and self._told.is_news(str(record.msg)):
             log.warning("database pool warned", warning=record.getMessage().partition("\n")[0])
 
 
