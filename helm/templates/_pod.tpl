@@ -149,6 +149,8 @@ metadata:
     {{- end }}
 spec:
   {{- include "tideq.podBasics" (dict "root" $root "uid" 10001) | nindent 2 }}
+  # The pod's own first process, which is not ours: a signal is not lost while Python starts.
+  shareProcessNamespace: true
   terminationGracePeriodSeconds: {{ .graceSeconds }}
   {{- include "tideq.placement" (dict "options" .options "selector" $selector) | nindent 2 }}
   {{- if or .waits .options.initContainers }}

@@ -23,6 +23,7 @@ from tideq.workers.runtime.health import MAX_REQUEST_SECONDS
 from tideq.workers.runtime.worker import EXIT_SECONDS
 
 each_scenario = pytest.mark.parametrize("scenario", SCENARIOS)
+ROLES = ("api", "monitor", "replicator", "worker-")
 MUTABLE = ("app.kubernetes.io/version", "helm.sh/chart", "team")
 
 
@@ -56,6 +57,15 @@ def test_no_pod_is_given_a_token_or_variables_named_after_services(scenario: str
     for name, spec in pod_specs(rendered(scenario)):
         assert spec["automountServiceAccountToken"] is False, name
         assert spec["enableServiceLinks"] is False, name
+
+
+@each_scenario
+def test_no_role_is_the_first_process_of_its_container_which_would_lose_signals_while_it_starts(scenario: str) -> None:
+    roles = [each for each in of_kind(rendered(scenario), "Deployment") if component(each).startswith(ROLES)]
+
+    assert len(roles) >= 3
+    for each in roles:
+        assert each["spec"]["template"]["spec"]["shareProcessNamespace"] is True, name_of(each)
 
 
 @each_scenario

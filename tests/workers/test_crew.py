@@ -292,6 +292,16 @@ async def test_a_paused_worker_breaks_its_poll_off_and_asks_again_when_resumed(s
     assert paused_count == 1
 
 
+async def test_a_worker_that_was_told_to_stop_before_it_runs_asks_for_nothing(service: ScriptedService) -> None:
+    bench = Bench(service, Script("a"))
+    bench.worker.stop()
+
+    async with asyncio.timeout(20):
+        await bench.worker.run()
+
+    assert service.heard == []
+
+
 async def test_a_worker_the_service_never_takes_ends_and_says_why(service: ScriptedService) -> None:
     bench = Bench(service, Script())
 
