@@ -16,7 +16,7 @@ from tideq.api.problems import HeadTooLarge, RequestError, RequestTooSlow
 
 MAX_HEAD_BYTES = 65_536
 MIN_BODY_BYTES = 16_384
-MIN_TAKEN_BYTES = 1_024
+MIN_TAKEN_BYTES = MIN_BODY_BYTES
 PATIENCE_SECONDS = 20.0
 
 log = structlog.get_logger(__name__)

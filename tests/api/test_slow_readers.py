@@ -76,7 +76,7 @@ async def test_an_application_that_waits_for_its_reader_hears_that_it_is_gone(co
 
 
 async def test_a_slow_reader_that_gets_on_keeps_its_connection(connection: ByHand) -> None:
-    await _answer_unread(connection)
+    await _answer_unread(connection, size=50 * MIN_TAKEN_BYTES)
 
     for _ in range(20):
         connection.time.advance(PATIENCE_SECONDS)
@@ -89,14 +89,26 @@ async def test_a_slow_reader_that_gets_on_keeps_its_connection(connection: ByHan
     assert not connection.line.is_closed
 
 
-async def test_a_reader_of_single_bytes_does_not_get_on(connection: ByHand) -> None:
+@pytest.mark.parametrize("taken_bytes", [1, 1_024, 16_383])
+async def test_a_reader_who_trickles_is_as_bad_as_a_body_that_does(connection: ByHand, taken_bytes: int) -> None:
     await _answer_unread(connection)
 
     for _ in range(3):
         connection.time.advance(PATIENCE_SECONDS)
-        connection.line.untaken_bytes -= 1
+        connection.line.untaken_bytes -= taken_bytes
 
     assert connection.line.is_aborted
+
+
+async def test_a_short_rest_of_an_answer_has_to_be_taken_whole(connection: ByHand) -> None:
+    await _answer_unread(connection, size=MIN_TAKEN_BYTES // 2)
+
+    connection.time.advance(PATIENCE_SECONDS)
+    connection.line.untaken_bytes = 0
+    connection.protocol.resume_writing()
+    connection.time.advance(KEEP_ALIVE_SECONDS / 2)
+
+    assert not connection.line.is_closed
 
 
 @pytest.fixture
