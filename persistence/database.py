@@ -117,6 +117,7 @@ class Database:
             min_size=1,
             max_size=MAX_READERS,
             timeout=WAIT_SECONDS,
+            reconnect_timeout=RECONNECT_SECONDS,
             open=False,
             configure=self._configure_reader,
             check=AsyncConnectionPool.check_connection,

@@ -1,0 +1,235 @@
+"""Mistakes that no test found once: each is put into a copy of the tree, where its test must fail.
+
+`python -m tests.blind_spots [word…]` plants those whose name has the words, or all, and says which were missed.
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+TREE = Path(__file__).parents[2]
+PARTS = ("api", "bench", "examples", "helm", "persistence", "queue_core", "tests", "tideq", "workers", "pyproject.toml")
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "node_modules")
+FAILED = 1
+"""Pytest's exit status where tests ran and some failed; any other is a mistake of this list."""
+SECONDS = 120
+
+
+class Edit(NamedTuple):
+    path: str
+    right: str
+    wrong: str
+
+
+class Mistake(NamedTuple):
+    test: str
+    edits: tuple[Edit, ...]
+
+
+def _mistake(test: str, *edits: tuple[str, str, str]) -> Mistake:
+    return Mistake(test, tuple(Edit(*edit) for edit in edits))
+
+
+ZONES, TRIALS = "tests/history/test_ties_and_zones.py", "tests/partitions/test_circuits.py"
+BROKEN, BACK_SOON = "tests/workers/test_broken_types.py", "tests/unit/test_back_soon.py"
+SIGNALS, CREW = "tests/integration/test_signals_at_start.py", "tests/workers/test_crew.py"
+BY_UTC = 'UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")'
+BY_LOCAL_TIME = 'None).isoformat(timespec="milliseconds") + "Z"'
+
+MISTAKES = {
+    "a probe follows a redirect": _mistake(
+        "tests/monitor/test_prober.py::test_a_redirect_is_not_followed",
+        (
+            "workers/monitor/probe.py",
+            '        return line.split(b" ", 2)[:2] in (',
+            '        if b" 302 " in line:\n'
+            '            head = await reader.readuntil(b"\\r\\n\\r\\n")\n'
+            '            return await _ask(address, int(head.split(b"127.0.0.1:")[1].split(b"/")[0]))\n'
+            '        return line.split(b" ", 2)[:2] in (',
+        ),
+    ),
+    "the checkpoint is written after the rows' transaction": _mistake(
+        f"{ZONES}::test_rows_are_not_to_be_seen_before_their_checkpoint",
+        (
+            "persistence/replication/writer.py",
+            "            await self._checkpoints.move(self._connection, batch.before, batch.after)\n",
+            "",
+        ),
+        (
+            "persistence/replication/writer.py",
+            "                await self._write_or_halve(batch.changes, batch.definitions, batch.rows)\n\n",
+            "                await self._write_or_halve(batch.changes, batch.definitions, batch.rows)\n"
+            "        await self._checkpoints.move(self._connection, batch.before, batch.after)\n\n",
+        ),
+    ),
+    "dead letters of one instant are skipped by the cursor": _mistake(
+        f"{ZONES}::test_a_page_goes_on_among_tasks_that_died_in_one_instant",
+        (
+            "persistence/dead_letters/letters.py",
+            "%(below_at)s::timestamptz, %(below_id)s::uuid)",
+            "%(below_at)s::timestamptz, '00000000-0000-0000-0000-000000000000'::uuid)",
+        ),
+    ),
+    "steps are listed by their instants": _mistake(
+        f"{ZONES}::test_steps_come_in_the_order_of_their_epochs_and_versions_whatever_their_instants",
+        ("persistence/queries/transitions.sql", "ORDER BY epoch, version", "ORDER BY at"),
+    ),
+    "the clock may run back after a rebuild": _mistake(
+        f"{ZONES}::test_after_a_rebuild_time_goes_on_from_where_history_was",
+        ("persistence/recovery/rebuild.py", "seal(facts, checkpoint.now_ms)", "seal(facts, 0)"),
+        ("persistence/recovery/rebuild.py", "str(epoch), checkpoint.now_ms)", "str(epoch), 0)"),
+    ),
+    "rows are written in local time": _mistake(
+        f"{ZONES}::test_instants_are_the_same_in_every_zone",
+        ("persistence/replication/changes.py", "instant_ms / 1000, UTC)", "instant_ms / 1000)"),
+    ),
+    "a list is searched by local time": _mistake(
+        f"{ZONES}::test_instants_are_the_same_in_every_zone",
+        ("persistence/reading/filters.py", "LATEST_MS) / 1000, UTC)", "LATEST_MS) / 1000).replace(tzinfo=UTC)"),
+    ),
+    "an answer gives local time": _mistake(
+        "tests/api/test_submission.py::test_run_at_is_an_instant_however_it_is_written",
+        ("api/schemas/times.py", BY_UTC, BY_LOCAL_TIME),
+    ),
+    "an instant without an offset is local time": _mistake(
+        "tests/api/test_submission.py::test_run_at_is_an_instant_however_it_is_written",
+        ("api/schemas/times.py", "instant.replace(tzinfo=UTC)", "instant"),
+    ),
+    "a line of the journal gives local time": _mistake(
+        "tests/telemetry/test_lines.py::test_a_line_gives_its_instant_in_utc_wherever_the_process_lives",
+        ("workers/monitor/journal/lines.py", BY_UTC, BY_LOCAL_TIME),
+    ),
+    "a partition goes when its beginning is old": _mistake(
+        "tests/history/test_partitions.py::test_a_partition_stays_until_its_end_is_old",
+        ("persistence/schema/partitions.py", "if each.end_ms <= ended_ms", "if each.start_ms <= ended_ms"),
+    ),
+    "a repeated poll looks at some partitions only": _mistake(
+        "tests/partitions/test_limits.py::TestManyPartitions::"
+        "test_a_repeated_poll_is_answered_the_same_wherever_its_tasks_lie",
+        ("queue_core/engine/partitions/claiming.py", "chosen = every if poll.poll_id else ", "chosen = "),
+    ),
+    "trials are counted in the task's own partition only": _mistake(
+        f"{TRIALS}::test_explain_counts_the_trials_of_all_partitions",
+        ("queue_core/engine/partitions/insight.py", "        if not on_trial:", "        if True:"),
+    ),
+    "a worker without trials left counts as serving": _mistake(
+        "tests/api/test_held_back.py::test_a_task_whose_only_worker_is_on_trial_waits_for_the_results_of_its_trials",
+        ("queue_core/engine/insight.py", " and self.trials_left != 0", ""),
+    ),
+    "a timeout's jitter only goes later": _mistake(
+        "tests/contract/test_sweep.py::test_timeouts_of_one_sweep_come_back_earlier_and_later_than_their_base_delay",
+        ("queue_core/engine/lua/include/retry_delay.lua", "0.2 * jitter", "0.2 * math.abs(jitter)"),
+    ),
+    "a draining worker is given started tasks": _mistake(
+        "tests/contract/test_claim_started.py::test_a_draining_worker_gets_nothing_and_is_told_to_drain",
+        ("queue_core/engine/lua/include/may_take.lua", "worker[1] == 'active' and wanted or 0", "wanted"),
+    ),
+    "a draining worker stops its heartbeats": _mistake(
+        "tests/workers/test_draining.py::"
+        "test_a_task_that_outlasts_the_heartbeat_timeout_during_a_drain_is_finished_and_not_lost",
+        (
+            "workers/runtime/worker.py",
+            "            if crew.worker_id\n",
+            "            if crew.worker_id and not crew.is_draining\n",
+        ),
+    ),
+    "releases are lost while the service is away": _mistake(
+        f"{CREW}::test_what_is_handed_back_while_the_service_is_away_arrives_once_it_is_back",
+        ("workers/runtime/mail.py", "        self._releases.extendleft(reversed(bundle.releases))\n", ""),
+    ),
+    "a worker told to stop before it runs registers": _mistake(
+        f"{CREW}::test_a_worker_that_was_told_to_stop_before_it_runs_asks_for_nothing",
+        ("workers/runtime/worker.py", "            if self._is_stopping:\n                crew.drain()\n", ""),
+    ),
+    "a worker goes on for a moment after its signal": _mistake(
+        f"{SIGNALS}::test_a_worker_that_was_told_to_stop_neither_registers_nor_claims",
+        (
+            "workers/runtime/worker.py",
+            "loop.add_signal_handler(number, worker.stop)",
+            "loop.add_signal_handler(number, lambda: loop.call_later(1, worker.stop))",
+        ),
+    ),
+    "a worker does not log what it is held back from": _mistake(
+        f"{BROKEN}::test_the_worker_says_in_its_own_log_what_it_is_held_back_from_and_until_when",
+        ("workers/runtime/crew.py", "self._circuits.note(worker_id, answer.held_back)", "pass"),
+    ),
+    "the service does not know a retry that was asked for": _mistake(
+        f"{BROKEN}::test_what_a_handler_asks_for_is_not_held_against_its_worker",
+        ("workers/runtime/failures.py", 'details["asked_for"]', 'details["wished_for"]'),
+    ),
+    "duties pause for a minute": _mistake(
+        BACK_SOON, ("queue_core/duties.py", "LONGEST_PAUSE_SECONDS = 3.0", "LONGEST_PAUSE_SECONDS = 60.0")
+    ),
+    "a worker pauses for minutes": _mistake(
+        BACK_SOON, ("workers/runtime/patience.py", "MAX_DELAY_SECONDS = 5.0", "MAX_DELAY_SECONDS = 300.0")
+    ),
+    "readers pause as long as their pool likes": _mistake(
+        BACK_SOON, ("persistence/database.py", "            reconnect_timeout=RECONNECT_SECONDS,\n", "")
+    ),
+    "a monitor tells lives as its own": _mistake(
+        "tests/telemetry/test_processes.py::test_two_monitors_tell_every_transition_once",
+        ("tideq/cli/monitor.py", "per_second, telemetry.service_name, is", 'per_second, "tideq-monitor", is'),
+    ),
+    "a reader of an answer may trickle": _mistake(
+        "tests/api/test_slow_readers.py::test_a_reader_who_trickles_is_as_bad_as_a_body_that_does",
+        ("api/http/bounds.py", "MIN_TAKEN_BYTES = MIN_BODY_BYTES", "MIN_TAKEN_BYTES = 1_024"),
+    ),
+}
+CHEAPEST = (
+    "a probe follows a redirect",
+    "the checkpoint is written after the rows' transaction",
+    "an instant without an offset is local time",
+    "releases are lost while the service is away",
+    "a reader of an answer may trickle",
+)
+"""Planted in every run of the suites: that the list itself works."""
+
+
+class Copy:
+    """Of everything the tests need."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for part in PARTS:
+            if (TREE / part).is_dir():
+                shutil.copytree(TREE / part, folder / part, symlinks=True, ignore=LEFT_OUT)
+            else:
+                shutil.copy(TREE / part, folder / part)
+        for made in (".tools", ".venv"):
+            if (TREE / made).exists():
+                (folder / made).symlink_to(TREE / made)
+
+    @contextlib.contextmanager
+    def with_planted(self, mistake: Mistake) -> Iterator[None]:
+        """Raises LookupError where the tree no longer says what was right."""
+        paths = {self.folder / edit.path for edit in mistake.edits}
+        before = {path: path.read_text() for path in paths}
+        try:
+            for path, right, wrong in mistake.edits:
+                text = (self.folder / path).read_text()
+                if right not in text:
+                    raise LookupError(f"{path} no longer says {right!r}: plant this mistake anew")
+                (self.folder / path).write_text(text.replace(right, wrong))
+            yield
+        finally:
+            for path, text in before.items():
+                path.write_text(text)
+
+    def run(self, *tests: str) -> "subprocess.CompletedProcess[str]":
+        """Nothing compiled is kept: a file may change twice within the second that its time is told in."""
+        environ = {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, "-m", "pytest", "-n0", "-x", "-p", "no:cacheprovider", "--tb=line", *tests]
+        command.append(f"--timeout={SECONDS}")
+        return subprocess.run(command, cwd=self.folder, env=environ, capture_output=True, text=True, check=False)
+
+    def finds(self, mistake: Mistake) -> bool:
+        with self.with_planted(mistake):
+            ended = self.run(mistake.test)
+        if ended.returncode not in (0, FAILED):
+            raise LookupError(f"{mistake.test} cannot be run: {ended.stdout[-2_000:]}{ended.stderr[-2_000:]}")
+        return ended.returncode == FAILED
