@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -205,7 +205,7 @@ class Copy:
                 (folder / made).symlink_to(TREE / made)
 
     @contextlib.contextmanager
-    def with_planted(self, mistake: Mistake) -> Iterator[None]:
+    def with_planted(self, mistake: Mistake) -> Generator[None]:
         """Raises LookupError where the tree no longer says what was right."""
         paths = {self.folder / edit.path for edit in mistake.edits}
         before = {path: path.read_text() for path in paths}
