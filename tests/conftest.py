@@ -17,7 +17,6 @@ from tests.stores import STORES, StoreUnderTest, missing
 from tideq.embedded import EmbeddedStores, PostgresOptions
 from tideq.queue_core.settings import QueueSettings
 
-
 # A shell that runs the suite in the background has it ignore Ctrl-C, and every command that a test starts would too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
