@@ -80,7 +80,7 @@ def _joined(members: tuple[Engine, ...], settings: QueueSettings) -> Engine:
     membership = Membership(fleets, health)
     sampling = Sampling(settings.leases.heartbeat_timeout_ms / 6_000)
     controls = PartitionedControls([each.controls for each in members])
-    ledger = Ledger(scripts)
+    ledger = Ledger(scripts, len(members))
     circuits = Circuits(queues, health, settings.circuit)
     claiming = Claiming(queues, health, membership, sampling, ledger, circuits)
     return Engine(

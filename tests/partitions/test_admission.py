@@ -10,9 +10,11 @@ import pytest
 
 from tests.contract.situations import submit_count
 from tests.kit import Kit, make_kit
+from tests.partitions.test_limits import refuse_calls
 from tests.stores import StoreUnderTest
 from tideq.queue_core.errors import QueueFull, TooManySubmissions
 from tideq.queue_core.settings import Admission, QueueSettings
+from tideq.queue_core.task import NewTask
 
 
 @pytest.fixture
@@ -73,6 +75,22 @@ class TestDepth:
         with pytest.raises(QueueFull):
             await kit.submit()
 
+    async def test_what_waits_in_a_partition_that_is_away_counts_for_processes_that_never_saw_it(
+        self, kit: Kit, others: list[Kit], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Also where the queue was far from its limit when anybody last saw it."""
+        for _ in range(4):
+            await kit.engine.parts[3].queue.submit_many([NewTask(task_type="resize")] * 100)
+        await kit.submit()
+        refuse_calls(monkeypatch, others[0].engine.parts[3].scripts, lambda _: True)
+
+        for _ in range(5):
+            await submit_count(others[0], 100)
+
+        assert await depth(kit) == 901
+        with pytest.raises(QueueFull):
+            await submit_count(others[0], 100)
+
 
 class TestFarFromItsLimits:
     @pytest.fixture
@@ -96,7 +114,8 @@ class TestFarFromItsLimits:
 
         assert called["submit"] == 40
         assert called["depth"] <= 16, "a look a second, of each partition"
-        assert set(called) <= {"submit", "depth"}
+        assert called["grant"] <= 2, "with each look the ledger is told what it saw"
+        assert set(called) <= {"submit", "depth", "grant"}
 
 
 class TestClientRate:

@@ -1,6 +1,7 @@
 """Pauses are in force in all partitions; limits are the whole queue's, wherever its tasks lie."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -232,6 +233,48 @@ async def test_without_the_ledger_what_is_not_limited_goes_on(kit: Kit, monkeypa
     claim = await kit.queue.claim("w1", 10)
 
     assert [task.definition.task_type for task in claim.tasks] == ["crop"] * 10
+
+
+async def begun_while_away(kit: Kit, store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch, partition: int) -> Kit:
+    """A process that has never seen one of the partitions."""
+    begun = await make_kit(store.client(), kit.settings.queue_name, kit.settings)
+    refuse_calls(monkeypatch, begun.engine.parts[partition].scripts, lambda _: True)
+    return begun
+
+
+async def test_what_a_partition_that_is_away_runs_counts_for_processes_that_never_saw_it(
+    kit: Kit, store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(kit)
+    await kit.worker(capacity=100)
+    await kit.controls.limit("resize", max_executing=2)
+    first = partition_of((await kit.claimed()).task_id)
+    begun = await begun_while_away(kit, store, monkeypatch, first)
+
+    assert await claimed_count(begun) == 1
+    await kit.clock.advance(15_001)
+    assert await claimed_count(begun) == 0
+    assert await executing_count(kit) == 2
+    await begun.client.aclose()
+
+
+async def test_slots_wait_for_a_partition_nobody_ever_saw_and_nothing_else_does(
+    kit: Kit, store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(kit, 40, "resize")
+    await kit.worker(capacity=100)
+    first = partition_of((await kit.claimed()).task_id)
+    await kit.controls.limit("resize", max_executing=1)
+    await fill(kit, 40, "crop")
+    await fill(kit, 40, "crawl")
+    await kit.controls.limit("crawl", tasks_per_second=1_000)
+    begun = await begun_while_away(kit, store, monkeypatch, first)
+
+    claim = await begun.queue.claim("w1", 100)
+
+    assert Counter(task.definition.task_type for task in claim.tasks) == {"crop": 35, "crawl": 35}
+    assert await claimed_count(kit) == 10, "the rest of what is not limited by slots, and none of what is"
+    await begun.client.aclose()
 
 
 async def test_a_token_that_was_given_back_in_any_partition_is_had_again(kit: Kit) -> None:

@@ -1,13 +1,15 @@
 """Whether the queue takes what is submitted: depth limits and clients' rates over all partitions.
 
 A client's bucket lies in the partition its name belongs to. Depth is looked at where it may be near a limit: at half of
-it, or after as many submissions of this process as a 64th of it, or a second. Near a limit each submission reserves its
+it, or after as many submissions of this process as a 64th of it, or a second. What was seen is kept by the ledger, for
+when a partition is away, whichever process asks then. Near a limit each submission reserves its
 place with the ledger, which knows of all others that are under way. So a limit is passed by at most a 64th of it for
 each process whose look was from the second before the queue filled up, and by nothing from then on. What is refused is
 still answered where it is known already, so the script is asked all the same.
 """
 
 import asyncio
+import contextlib
 import time
 import zlib
 from collections.abc import Callable, Sequence
@@ -17,7 +19,7 @@ from tideq.queue_core.engine.partitions.health import Health
 from tideq.queue_core.engine.partitions.ledger import Grant, Ledger, Uses
 from tideq.queue_core.engine.polls import Use
 from tideq.queue_core.engine.queue import Admission, Queue
-from tideq.queue_core.errors import QueueFull, Refused, StoreUnavailable
+from tideq.queue_core.errors import QueueFull, Refused, StoreUnavailable, Unavailable
 from tideq.queue_core.settings import Admission as Limits
 from tideq.queue_core.task import Bucket, NewTask
 
@@ -39,8 +41,7 @@ class Room(NamedTuple):
 class Look(NamedTuple):
     now_ms: int | None
     """The ledger's instant; `None` where it is away."""
-    queued: dict[int, int]
-    taken: dict[int, int]
+    uses: Uses
 
 
 class Entry:
@@ -125,12 +126,13 @@ class Depth:
         self._health = health
         self._ledger = ledger
         self._queued: dict[int, int] = {}
-        """By partition; of one that is away as it was last seen."""
+        """By partition as this process saw it last: all that is known while the ledger is away."""
+        self._total = 0
         self._seen_at = -VIEW_SECONDS
         self._since = 0
         """What this process has let in that the last look may not have seen."""
         self._under_way = 0
-        self._looking: asyncio.Task[Look] | None = None
+        self._looking: asyncio.Task[None] | None = None
 
     async def reserve(self, count: int, limits: Sequence[int]) -> Room | None:
         """Nothing where the depth is far from its limits. Raises `QueueFull`."""
@@ -151,35 +153,38 @@ class Depth:
     def _is_far(self, count: int, limit: int) -> bool:
         since = self._since + count
         is_fresh = time.monotonic() - self._seen_at < VIEW_SECONDS
-        return is_fresh and since <= limit // SHARE and sum(self._queued.values()) + since <= limit // FAR
+        return is_fresh and since <= limit // SHARE and self._total + since <= limit // FAR
 
     async def _look_together(self) -> None:
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.ensure_future(self._look())
+            self._looking = asyncio.ensure_future(self._measure())
         await asyncio.shield(self._looking)
 
-    async def _look(self) -> Look:
+    async def _measure(self) -> None:
+        look = await self._look(0)
+        if look.now_ms is not None:
+            with contextlib.suppress(Unavailable):
+                self._total = (await self._ledger.look(look.uses, look.now_ms))[QUEUED].running
+
+    async def _look(self, limit: int) -> Look:
         began, under_way = time.monotonic(), self._under_way
         told = await self._health.ask_some(lambda each: self._parts[each].depth())
         self._queued.update({partition: queued for partition, (_, queued, _) in told.items()})
-        self._seen_at, self._since = began, under_way
-        taken = {partition: count for partition, (_, _, count) in told.items()}
-        return Look(told[0][0] if 0 in told else None, dict(self._queued), taken)
+        self._seen_at, self._since, self._total = began, under_way, sum(self._queued.values())
+        uses = {each: [Use(QUEUED, "-", str(limit), queued, taken, 0)] for each, (_, queued, taken) in told.items()}
+        return Look(told[0][0] if 0 in told else None, uses)
 
     async def _reserve_near(self, count: int, limits: Sequence[int]) -> Room:
         least, depth = min(limits), 0
         for _ in range(MAX_LOOKS):
-            look = await self._look()
+            look = await self._look(least)
             if look.now_ms is None:
                 raise StoreUnavailable("the queue is near a depth limit, and partition 0, which keeps it, is away")
-            uses = {
-                partition: [Use(QUEUED, "-", str(least), queued, look.taken.get(partition, 0), 0)]
-                for partition, queued in look.queued.items()
-            }
-            grant = await self._ledger.grant(uses, {QUEUED: count}, look.now_ms, is_whole=True)
+            grant = await self._ledger.grant(look.uses, {QUEUED: count}, look.now_ms, is_whole=True)
             permit = grant.permits[QUEUED]
+            self._total = max(self._total, permit.running)
             if permit.granted:
-                return Room(grant, uses)
+                return Room(grant, look.uses)
             depth = permit.running
             if not permit.is_doubtful:
                 break

@@ -23,7 +23,7 @@ from tideq.queue_core.engine.partitions.health import Health
 from tideq.queue_core.engine.partitions.ledger import PERMIT_MS, Grant, Ledger, Uses, written
 from tideq.queue_core.engine.partitions.membership import Membership
 from tideq.queue_core.engine.partitions.sampling import Sampling
-from tideq.queue_core.engine.polls import Peek, Poll, Use
+from tideq.queue_core.engine.polls import Peek, Poll
 from tideq.queue_core.engine.queue import MAX_CLAIM_BYTES, Queue
 from tideq.queue_core.errors import Unavailable
 from tideq.queue_core.task import Claim, ClaimedTask, Stop
@@ -59,8 +59,6 @@ class Claiming:
         self._sampling = sampling
         self._ledger = ledger
         self._circuits = circuits
-        self._last_uses: dict[int, tuple[Use, ...]] = {}
-        """By partition. One that is away goes on running what it ran."""
 
     async def claim(self, poll: Poll, wanted: int) -> Claim:
         peeks = await self._look(poll, wanted)
@@ -101,7 +99,7 @@ class Claiming:
             found = best_of(heads, wanted - len(tasks), depth)
             verdict = await self._circuits.verdict(poll.worker_id, peeks)
             best = within(found, verdict.left)
-            uses = self._uses(peeks)
+            uses = _uses(peeks)
             grant = await self._grant(uses, best, peeks) if uses else NO_LIMITS
             allowed = within(best, {scope: permit.granted for scope, permit in grant.permits.items()})
             chosen = shares(allowed)
@@ -127,11 +125,6 @@ class Claiming:
     async def _grant(self, uses: Uses, best: Found, peeks: Mapping[int, Peek]) -> Grant:
         """Without a look at partition 0 the ledger is away too."""
         return await self._ledger.grant(uses, scopes_of(best), peeks[0].now_ms if 0 in peeks else 0)
-
-    def _uses(self, peeks: Mapping[int, Peek]) -> Uses:
-        """Of all partitions, where any limit is in force; of one that is away as it was last seen."""
-        self._last_uses.update({partition: peek.uses for partition, peek in peeks.items()})
-        return dict(self._last_uses) if any(peek.uses for peek in peeks.values()) else {}
 
     async def _claim_shares(
         self,
@@ -190,6 +183,13 @@ class Claiming:
         if failures and len(failures) == len(answers):
             raise failures[0]
         return [each for each in answers.values() if isinstance(each, Claim)]
+
+
+def _uses(peeks: Mapping[int, Peek]) -> Uses:
+    """Of all partitions that answer, where any limit is in force."""
+    return (
+        {partition: peek.uses for partition, peek in peeks.items()} if any(peek.uses for peek in peeks.values()) else {}
+    )
 
 
 def _own(poll: Poll, partition: int) -> Poll:

@@ -2,7 +2,8 @@
 
 It lies in partition 0 and is asked only where a limit is in force. A claim looks at the partitions, asks for permits
 for what it found, takes no more than it was granted, and says what it took. While the ledger is away nothing that is
-limited is handed out. What it promises and what it costs is in docs/scale.md.
+limited is handed out; any other partition that is away counts with what the ledger last knew of it, whichever process
+looked. What it promises and what it costs is in docs/scale.md.
 """
 
 import secrets
@@ -59,8 +60,9 @@ class Grant(NamedTuple):
 class Ledger:
     """`scripts` are those of partition 0."""
 
-    def __init__(self, scripts: Scripts) -> None:
+    def __init__(self, scripts: Scripts, part_count: int) -> None:
         self._scripts = scripts
+        self._part_count = part_count
 
     async def grant(self, uses: Uses, demands: Mapping[str, int], looked_ms: int, *, is_whole: bool = False) -> Grant:
         """Permits for as much of the demands as limits allow, or of each for all or nothing.
@@ -87,7 +89,7 @@ class Ledger:
         return [_within(survey, permits, left) for survey in surveys.values()]
 
     async def look(self, uses: Uses, looked_ms: int) -> dict[str, Permit]:
-        """The same without asking for any."""
+        """The same without asking for any. The ledger keeps what this look saw."""
         return await self._ask(uses, {}, looked_ms, "", is_whole=False)
 
     async def redeem(
@@ -113,7 +115,13 @@ class Ledger:
             counts = " ".join(f"{at}:{use.running}:{use.taken}:{use.refunded}" for at, use in each.items())
             rows += (scope, first.rate, first.most, counts)
         reply = await self._scripts.call(
-            "grant", grant_id=grant_id, looked_ms=looked_ms, demands=written(demands), is_whole=int(is_whole), rows=rows
+            "grant",
+            grant_id=grant_id,
+            looked_ms=looked_ms,
+            demands=written(demands),
+            is_whole=int(is_whole),
+            part_count=0 if is_whole else self._part_count,
+            rows=rows,
         )
         now, *told = accepted(reply)
         permits: dict[str, Permit] = {}

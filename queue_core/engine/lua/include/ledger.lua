@@ -1,8 +1,9 @@
 -- ledger: what the limits of a queue with several partitions have let out, all in one place
 -- An entry a scope: its rate's theoretical arrival time, and of each partition what was known last: how many tasks it
--- took under the limit, when that was known, and how many it gave back. A grant holds tokens and slots for a claim that
--- is under way; of a process that died they come back when its time is over.
--- What a partition runs is counted there and is told with every question. Only a look that is older than a claim that
+-- took under the limit, when that was known, and how many it gave back; and of the last look at it, how many tasks it ran
+-- and had taken. A grant holds tokens and slots for a claim that is under way; of a process that died they come back when
+-- its time is over. A release that does not know the last two leaves them out: the partition has to be seen again.
+-- What a partition runs is counted there and is told with every question; while it is away, the last look counts. Only a look that is older than a claim that
 -- has ended since may miss tasks: those it cannot know of yet are added, for as long as a look may take.
 --
 -- @key   ledger  hash
@@ -16,8 +17,10 @@ local function load_entries(scopes)
   for i, scope in ipairs(scopes) do
     local arrival, parts = string.match(kept[i] or '', '^(%S+) ?(.*)$')
     local entry = {arrival = tonumber(arrival) or 0, parts = {}}
-    for part, taken, at, refunded in string.gmatch(parts or '', '(%d+):(%d+):(%d+):(%d+)') do
-      entry.parts[part] = {taken = tonumber(taken), at = tonumber(at), refunded = tonumber(refunded)}
+    for part, taken, at, refunded, seen in string.gmatch(parts or '', '(%d+):(%d+):(%d+):(%d+)(%S*)') do
+      local ran, had_taken = string.match(seen, '^:(%d+):(%d+)')
+      entry.parts[part] = {taken = tonumber(taken), at = tonumber(at), refunded = tonumber(refunded),
+        ran = tonumber(ran), had_taken = tonumber(had_taken)}
     end
     entries[scope] = entry
   end
@@ -34,7 +37,8 @@ local function keep_entries()
     local entry = entries[scope]
     local parts = {string.format('%.3f', entry.arrival)}
     for part, known in pairs(entry.parts) do
-      parts[#parts + 1] = string.format('%s:%.0f:%.0f:%.0f', part, known.taken, known.at, known.refunded)
+      local seen = known.ran and string.format(':%.0f:%.0f', known.ran, known.had_taken) or ''
+      parts[#parts + 1] = string.format('%s:%.0f:%.0f:%.0f', part, known.taken, known.at, known.refunded) .. seen
     end
     words[#words + 1] = scope
     words[#words + 1] = table.concat(parts, ' ')
