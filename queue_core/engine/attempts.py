@@ -135,5 +135,9 @@ def _digest(*parts: bytes) -> str:
 def _failure_row(failure: Failure) -> tuple[str | float | bytes, ...]:
     digest = _digest(failure.verdict.encode(), failure.code.encode(), failure.error)
     jitter = random.uniform(-1, 1) if failure.jitter is None else failure.jitter
-    blames = int(not (failure.is_asked_for or failure.code in ASKED_FOR))
+    blames = int(counts_against_worker(failure))
     return (failure.task_id, failure.lease, digest, failure.verdict, failure.code, jitter, blames, failure.error)
+
+
+def counts_against_worker(failure: Failure) -> bool:
+    return failure.verdict == "retry" and not (failure.is_asked_for or failure.code in ASKED_FOR)

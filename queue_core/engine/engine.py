@@ -78,7 +78,7 @@ def _joined(members: tuple[Engine, ...], settings: QueueSettings) -> Engine:
     scripts, routing, health = members[0].scripts, Routing(settings.partitions), Health(len(members))
     queues, fleets = [each.queue for each in members], [each.fleet for each in members]
     membership = Membership(fleets, health)
-    sampling = Sampling(settings.leases.heartbeat_timeout_ms / 6_000)
+    sampling = Sampling(len(members), settings.leases.heartbeat_timeout_ms / 6_000)
     controls = PartitionedControls([each.controls for each in members])
     ledger = Ledger(scripts, len(members))
     circuits = Circuits(queues, health, settings.circuit)
@@ -88,7 +88,7 @@ def _joined(members: tuple[Engine, ...], settings: QueueSettings) -> Engine:
         keys=members[0].keys,
         settings=settings,
         queue=PartitionedQueue(queues, routing, health, claiming, controls, ledger, scripts, settings),
-        attempts=PartitionedAttempts([each.attempts for each in members], routing, health, scripts, settings),
+        attempts=PartitionedAttempts([each.attempts for each in members], queues, routing, health, scripts, settings),
         fleet=PartitionedFleet(fleets, health, membership),
         controls=controls,
         insight=PartitionedInsight([each.insight for each in members], queues, routing, health, ledger, scripts),

@@ -75,6 +75,8 @@ class Peek(msgspec.Struct, frozen=True, kw_only=True):
     heads: tuple[Head, ...]
     uses: tuple[Use, ...] = ()
     standings: tuple[Standing, ...] = ()
+    is_suspect: bool = False
+    """Whether a task of the worker failed lately in a partition that may not be among those looked at."""
 
 
 def make_poll(

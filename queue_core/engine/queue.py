@@ -268,7 +268,7 @@ class Queue:
             left=left,
             circuit_shares=poll.circuit_shares,
         )
-        now, again, state, serves, stops, answer, live, heads, uses, standings = accepted(reply)
+        now, again, state, serves, stops, answer, live, heads, uses, standings, is_suspect = accepted(reply)
         return Peek(
             now_ms=number(now),
             retry_at_ms=instant(again),
@@ -280,7 +280,12 @@ class Queue:
             heads=tuple(parse_head(text(head)) for head in heads),
             uses=tuple(parse_use(text(use)) for use in uses),
             standings=tuple(parse_standing(text(each)) for each in standings),
+            is_suspect=number(is_suspect) == 1,
         )
+
+    async def suspect(self, worker_id: str) -> None:
+        """A task of this worker failed in another partition: `Peek.is_suspect` from now on."""
+        accepted(await self._scripts.call("suspect", worker_id=worker_id))
 
     async def usage(self) -> tuple[int, tuple[Use, ...]]:
         """This instant, and how much of each limit is in use here."""

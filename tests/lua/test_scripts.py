@@ -17,7 +17,7 @@ FREEING = {
     "enter_epoch", "extend", "fail", "follow", "forget",
     "grant", "heartbeat", "judge", "peek", "pressure", "purge", "raise_format",
     "read_clock", "redeem", "release", "set_aside", "start",
-    "survey", "sweep", "wipe", "withdraw",
+    "survey", "suspect", "sweep", "wipe", "withdraw",
 }  # fmt: skip
 READING = {
     "ahead", "backlog", "belongings", "depth", "describe", "explain", "fleet", "known", "read", "results", "snapshot",

@@ -1,8 +1,12 @@
 """A worker's circuits count its results wherever in the queue's partitions they fell."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 
-from tests.kit import Kit
+from tests.contract.situations import held
+from tests.kit import Kit, make_kit
+from tests.stores import StoreUnderTest
 from tideq.queue_core.circuits import HeldBack
 from tideq.queue_core.engine.attempts import Verdict
 from tideq.queue_core.engine.fleet import Member
@@ -140,3 +144,41 @@ async def test_one_bad_trial_opens_it_everywhere_again(shut: Kit) -> None:
 
     assert not await given(shut)
     assert all([(await part.fleet.members()).members[0].circuit == "open" for part in shut.engine.parts])
+
+
+@pytest.mark.parametrize("partitions", [(12,), (32,)], ids=["12", "32"])
+class TestManyPartitions:
+    """More than a claim looks at, without a `poll_id` that would make it look at all."""
+
+    @pytest.fixture
+    async def other(self, kit: Kit, store: StoreUnderTest) -> AsyncIterator[Kit]:
+        """The process that takes the results; claims go through another. No claim looks further for want of tasks."""
+        for part in kit.engine.parts:
+            await part.queue.submit_many([NewTask(task_type="resize", max_retries=0)] * 20)
+        for number in range(10):
+            await kit.worker(f"w{number}", capacity=100)
+        client = store.client()
+        yield await make_kit(client, kit.settings.queue_name, kit.settings)
+        await client.aclose()
+
+    async def test_the_fifth_failure_opens_a_circuit_wherever_they_fell(self, kit: Kit, other: Kit) -> None:
+        for worker_id in (f"w{number}" for number in range(10)):
+            tasks = (await kit.queue.claim(worker_id, 5)).tasks
+            await other.attempts.start(worker_id, held(*tasks))
+            for task in tasks:
+                await other.fail(task, worker_id, verdict="retry")
+
+            assert not (await kit.queue.claim(worker_id, 1)).tasks
+
+    async def test_three_trials_are_for_all_partitions_together(self, kit: Kit, other: Kit) -> None:
+        for task in (await kit.queue.claim("w1", 5)).tasks:
+            await end(other, task, "retry")
+        assert not await given(kit)
+        await kit.clock.advance(OPEN_MS)
+
+        trials = [task for _ in range(12) for task in await given(kit, 1)]
+
+        assert len(trials) == 3
+        for task in trials:
+            await end(other, task)
+        assert len(await given(kit)) == 9

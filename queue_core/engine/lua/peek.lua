@@ -16,7 +16,7 @@
 -- @reply OK UNKNOWN_WORKER
 -- @use   recover, frontier, may_take, given, next_instant, commit, stops, usage, standing
 local RECOVER_LIMIT = 50
-local worker = redis.call('HMGET', worker_keys .. worker_id, 'state', 'profile', 'circuits')
+local worker = redis.call('HMGET', worker_keys .. worker_id, 'state', 'profile', 'circuits', 'suspect_at')
 if not worker[1] or worker[1] == 'dead' then return {'UNKNOWN_WORKER', worker_id} end
 redis.call('ZADD', workers_key, now + heartbeat_timeout_ms, worker_id)
 recover(RECOVER_LIMIT)
@@ -49,6 +49,7 @@ local function heads_of(ids)
 end
 
 local answer, live = last_answer()
+local is_suspect = circuit_mode ~= 'off' and worker[4] and now - worker[4] < circuit_window_ms
 read_permits(left, math.huge)
 local allowed, again_at = may_take(worker_id, worker, wanted)
 local ids = {}
@@ -60,4 +61,4 @@ end
 if #ids == 0 then expect_wakes() end
 commit()
 return {'OK', now, next_instant(again_at), worker[1], serves, stops_of(worker_id), answer, live, heads_of(ids), usages(),
-  standings(worker_id, judged[worker_id] or worker[3])}
+  standings(worker_id, judged[worker_id] or worker[3]), is_suspect and 1 or 0}

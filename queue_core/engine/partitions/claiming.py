@@ -3,8 +3,8 @@
 Up to eight partitions the order is exact as long as nobody else claims in between; who is overtaken by another worker
 looks again, so tasks are never taken out of turn, only fewer than wanted. Of more than eight partitions a claim looks
 at eight picked at random, and at all of them now and then, where those eight have too little, and where a worker was
-not heard of elsewhere for long. Where limits are in force it looks at all, since what each runs counts, and takes what
-the ledger permits.
+not heard of elsewhere for long. Where limits are in force, or its worker failed lately, it looks at all, since what
+happened in each counts, and takes what the ledger permits and circuits leave.
 """
 
 import contextlib
@@ -75,8 +75,8 @@ class Claiming:
         chosen = every if poll.poll_id else self._sampling.choose(every, poll.worker_id)
         peeks = await self._peek(poll, wanted, chosen or range(len(self._parts)))
         has_too_few = sum(len(peek.heads) for peek in peeks.values()) < wanted
-        has_limits = any(peek.uses for peek in peeks.values())
-        if (has_too_few or has_limits) and len(chosen) < len(every):
+        counts_everywhere = any(peek.uses or peek.standings or peek.is_suspect for peek in peeks.values())
+        if (has_too_few or counts_everywhere) and len(chosen) < len(every):
             peeks |= await self._peek(poll, wanted, [each for each in every if each not in chosen])
         return peeks
 
