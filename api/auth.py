@@ -11,7 +11,6 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 import msgspec
-import structlog
 from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 from litestar.routes import HTTPRoute
@@ -20,15 +19,13 @@ from tideq.api.calls import PUBLIC, declared
 from tideq.api.neighbours import check_neighbour
 from tideq.api.problems import Forbidden, Unauthorized
 from tideq.api.worker_ids import is_made_for
-from tideq.queue_core.background import end
+from tideq.queue_core.duties import Duties, Duty
 from tideq.queue_core.engine.access_keys import ANY_CLIENT, AccessKey, AccessKeys, matching
-from tideq.queue_core.errors import QueueError, StoreUnavailable
+from tideq.queue_core.errors import StoreUnavailable
 
 REMEMBER_SECONDS = 3.0
 LOOK_SECONDS = 1.0
 """Between two looks at the keys of callers that wait; with the above less than the 5 s after which a key is out."""
-
-log = structlog.get_logger(__name__)
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -49,13 +46,19 @@ ANYONE = Caller("anonymous", "admin", client_ids=(ANY_CLIENT,))
 
 
 class Gate:
-    def __init__(self, keys: AccessKeys, *, is_open: bool, allowed_hosts: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, keys: AccessKeys, *, is_open: bool, allowed_hosts: tuple[str, ...] = (), duties: Duties | None = None
+    ) -> None:
         self._keys = keys
+        self._duties = duties or Duties()
         self._is_open = is_open
         self._allowed_hosts = allowed_hosts
         self._known: dict[str, AccessKey] = {}
         self._read_at = float("-inf")
+        self._unread: StoreUnavailable | None = None
+        """Why the keys that are known may be old."""
         self._waiting: dict[asyncio.Future[None], Caller] = {}
+        self._is_waited_for = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
 
     async def caller(self, headers: Mapping[str, str]) -> Caller:
@@ -76,8 +79,9 @@ class Gate:
         shut_out: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if caller.key_digest:
             self._waiting[shut_out] = caller
+            self._is_waited_for.set()
             if self._watch is None:
-                self._watch = asyncio.create_task(self._watch_keys())
+                self._watch = self._duties.start("key watch", self._watch_keys, LOOK_SECONDS)
         try:
             yield shut_out
         finally:
@@ -86,32 +90,33 @@ class Gate:
 
     async def close(self) -> None:
         if self._watch is not None:
-            await end(self._watch)
+            await self._duties.stop(self._watch)
 
     async def has_keys(self) -> bool:
         return bool(await self._keys_now())
 
-    async def _watch_keys(self) -> None:
-        try:
-            while self._waiting:
-                await asyncio.sleep(LOOK_SECONDS)
-                try:
-                    known = {_caller(key) for key in (await self._keys_now()).values() if not key.is_revoked}
-                except QueueError as error:
-                    log.warning("keys of waiting callers unread", error=str(error))
-                    continue
-                for shut_out, caller in self._waiting.items():
-                    if caller not in known and not shut_out.done():
-                        shut_out.set_result(None)
-        finally:
-            self._watch = None
+    async def _watch_keys(self, duty: Duty) -> None:
+        while True:
+            with duty.waiting():
+                await self._is_waited_for.wait()
+            known = {_caller(key) for key in (await self._keys_now()).values() if not key.is_revoked}
+            for shut_out, caller in self._waiting.items():
+                if caller not in known and not shut_out.done():
+                    shut_out.set_result(None)
+            if self._unread is not None:
+                raise self._unread
+            duty.succeeded()
+            await asyncio.sleep(LOOK_SECONDS)
+            if not self._waiting:
+                self._is_waited_for.clear()
 
     async def _keys_now(self) -> dict[str, AccessKey]:
         """While the store is away nobody can revoke a key: those known last still say who asks, so /metrics answers."""
         if time.monotonic() - self._read_at > REMEMBER_SECONDS:
             try:
-                self._known = {key.key_id: key for key in await self._keys.all()}
-            except StoreUnavailable:
+                self._known, self._unread = {key.key_id: key for key in await self._keys.all()}, None
+            except StoreUnavailable as error:
+                self._unread = error
                 if not self._known:
                     raise
             self._read_at = time.monotonic()

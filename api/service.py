@@ -20,7 +20,7 @@ from tideq.api.tracing import ordering, tell_received
 from tideq.persistence.archive import Archive
 from tideq.persistence.reading.standing import watch_of
 from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store, unconnected
-from tideq.queue_core.duties import Duties
+from tideq.queue_core.duties import Duties, Duty
 from tideq.queue_core.engine.access_keys import AccessKeys
 from tideq.queue_core.engine.attempts import Held
 from tideq.queue_core.engine.audit import Audit
@@ -66,7 +66,12 @@ class Service:
         self.access_keys = AccessKeys(client, keys)
         self.audit = Audit(client, keys)
         self.tide = tide_of([part.scripts for part in parts])
-        self.gate = Gate(self.access_keys, is_open=settings.auth == "off", allowed_hosts=settings.allowed_hosts)
+        self.gate = Gate(
+            self.access_keys,
+            is_open=settings.auth == "off",
+            allowed_hosts=settings.allowed_hosts,
+            duties=self.duties,
+        )
         sources = [WakeSource(part.scripts, client, part.keys) for part in parts]
         within_limits = self.engine.ledger and self.engine.ledger.within
         self.wakeups = Wakeups(sources, open_listener, within_limits, self.duties)
@@ -99,12 +104,24 @@ class Service:
             )
 
     async def check_keys_late(self) -> None:
-        """As soon as the store can be asked: it was away when the service started."""
-        while True:
+        """As soon as the store can be asked: it was away when the service started. Raises `NoKeys`."""
+        checked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def check(duty: Duty) -> None:
             try:
-                return await self.check_keys()
-            except Unavailable:
-                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+                await self.check_keys()
+            except NoKeys as error:
+                checked.set_exception(error)
+            else:
+                checked.set_result(None)
+            duty.succeeded()
+            await asyncio.Event().wait()
+
+        checking = self.duties.start("key check", check)
+        try:
+            await checked
+        finally:
+            await self.duties.stop(checking)
 
     def readings(self) -> Readings:
         """What this process counts."""

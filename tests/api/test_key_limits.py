@@ -16,7 +16,7 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.api import auth as auth_module
 from tideq.api import event_stream
-from tideq.api.service import Service
+from tideq.api.service import NoKeys, Service
 from tideq.api.settings import Auth
 from tideq.queue_core.engine.access_keys import ANY_CLIENT, AccessKey
 from tideq.queue_core.engine.keys import Keys
@@ -123,6 +123,65 @@ async def test_an_event_stream_ends_with_its_key(service: Service, http: httpx.A
     await service.access_keys.revoke(_key_id(headers))
 
     assert (await reading).text.startswith(": listening")
+
+
+@pytest.mark.parametrize("fault", ["refused", "unexpected"])
+@pytest.mark.usefixtures("quick")
+async def test_the_watch_over_keys_is_a_duty_that_begins_anew_and_is_seen_to_fail(
+    service: Service, http: httpx.AsyncClient, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Callers that wait are watched again without anybody's next call."""
+    headers, other = await _headers(service, "worker"), await _headers(service, "worker", "other")
+    http.headers.update(headers)
+    worker_id = await Bench(http).register()
+    polling = asyncio.create_task(
+        http.post(f"/internal/workers/{worker_id}/poll", json={"available_capacity": 1, "wait_seconds": 30}, timeout=60)
+    )
+    await _until_watched(service)
+    keys, aside = _hash(service), f"{_hash(service)}-aside"
+
+    async def is_failing() -> bool:
+        return bool(service.duties.error_of("key watch"))
+
+    async def is_well() -> bool:
+        return not await is_failing()
+
+    with monkeypatch.context() as patch:
+        if fault == "refused":
+            await service.client.rename(keys, aside)
+            await service.client.set(keys, "of another kind")
+        else:
+            patch.setattr(service.access_keys, "all", _unexpected)
+        await until(is_failing)
+        if fault == "refused":
+            await service.client.rename(aside, keys)
+    await until(is_well)
+    await service.access_keys.revoke(_key_id(other))
+    assert not polling.done()
+    await service.access_keys.revoke(_key_id(headers))
+
+    assert_problem(await polling, 401, "unauthorized")
+
+
+async def _unexpected() -> list[AccessKey]:
+    raise RuntimeError("of no kind anybody thought of")
+
+
+async def test_the_late_look_whether_there_is_any_key_is_a_duty(service: Service) -> None:
+    """It goes on until it can say; then a service that is open to the network without any ends."""
+    service.settings = msgspec.structs.replace(service.settings, host="0.0.0.0")  # noqa: S104
+    keys = _hash(service)
+    await service.client.set(keys, "of another kind")
+    checking = asyncio.create_task(service.check_keys_late())
+
+    async def is_failing() -> bool:
+        return "wrong kind" in service.duties.error_of("key check")
+
+    await until(is_failing)
+    await service.client.delete(keys)
+
+    with pytest.raises(NoKeys):
+        await checking
 
 
 @pytest.mark.usefixtures("quick")
