@@ -148,12 +148,17 @@ class Wakeups:
                 await listener.aclose()
 
     def _hear(self, channel: str, message: str) -> None:
-        """`<lanes version> <lane>:<ready> … worker:<id> due:<milliseconds> look:1`, each part optional."""
+        """`<lanes version> <lane>:<ready> … worker:<id> due:<milliseconds> look:1`, each part optional.
+
+        A part that cannot be read is a later version's: whom it is for, a look finds.
+        """
         version, *parts = message.split(" ")
         for part in parts:
             subject, _, value = part.partition(":")
             if subject == "worker":
                 self._room.wake_worker(value)
+            elif not value.isdecimal() or not (subject.isdecimal() or subject in ("due", "look")):
+                self._should_look.set()
             elif subject == "due":
                 self._wake_one_in(int(value) / 1000)
             elif subject == "look":

@@ -504,3 +504,20 @@ async def test_a_thousand_waiting_polls_hold_few_connections(kit: Kit, pollers: 
     assert len(connections) <= 10
     pollers.wakeups.close()
     await asyncio.gather(*polls)
+
+
+@pytest.mark.usefixtures("blind")
+@pytest.mark.parametrize("part", ["7:many", "due:soon", "due:1.5", "news:of:a:kind", "bare", ":", "paused:3"])
+async def test_a_part_of_a_later_version_is_passed_over_and_the_rest_is_heard(
+    kit: Kit, pollers: Pollers, part: str
+) -> None:
+    await kit.worker()
+    poll = pollers.poll()
+    await pollers.asleep(1)
+
+    await kit.client.publish(kit.keys.wake_channel, f"0 {part} worker:w1")
+
+    async with asyncio.timeout(5):
+        while pollers.claim_count < 2:
+            await asyncio.sleep(0.001)
+    poll.cancel()
