@@ -78,7 +78,7 @@ async def missing_when_migrated(database: Database, seconds: float, *, allow_new
         except HistoryUnavailable as error:
             if asyncio.get_running_loop().time() >= deadline:
                 raise
-            _tell_waiting(error, told)
+            tell_waiting(error, told)
         await asyncio.sleep(RETRY_SECONDS)
 
 
@@ -93,11 +93,11 @@ async def migrate_when_reachable(database: Database, seconds: float, *, allow_ne
         except HistoryUnavailable as error:
             if asyncio.get_running_loop().time() >= deadline:
                 raise
-            _tell_waiting(error, told)
+            tell_waiting(error, told)
             await asyncio.sleep(RETRY_SECONDS)
 
 
-def _tell_waiting(error: HistoryUnavailable, told: Repeats) -> None:
+def tell_waiting(error: HistoryUnavailable, told: Repeats) -> None:
     if told.is_news(str(error)):
         log.warning("waiting for the database", error=str(error))
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import importlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any
 from urllib.parse import urlsplit
@@ -39,6 +40,7 @@ from tideq.queue_core.settings import Probing, QueueSettings, SettingsError
 from tideq.workers.monitor import pruner
 from tideq.workers.monitor.alarm import sound_for_ever
 
+up_command = importlib.import_module("tideq.cli.up")
 OFTEN_SECONDS = 0.2
 Change = Callable[[], Awaitable[object]]
 SHORT_PATIENCE_SECONDS = 1.0
@@ -217,6 +219,27 @@ async def test_a_service_that_starts_without_its_store_waits_and_opens_when_it_i
     assert (alive.status_code, closed.status_code) == (200, 503)
     assert "evalsha" in closed.json()["detail"]
     assert ready.json() == {"status": "ready", "stale_duties": []}
+
+
+async def test_everything_at_once_waits_for_a_database_that_may_only_be_read_and_says_so_once(shaky: Shaky) -> None:
+    service = shaky.service
+    with capture_logs() as logs:
+        await shaky.tell_role("ALTER ROLE {role} SET default_transaction_read_only = on")
+        migrating = asyncio.create_task(up_command.migrate_when_back(service.store, service.settings))
+
+        async def has_told() -> bool:
+            return any(each["event"] == "waiting for the database" for each in logs)
+
+        await until(has_told)
+        is_waiting = not migrating.done()
+        await shaky.tell_role("ALTER ROLE {role} RESET default_transaction_read_only")
+        await migrating
+
+    assert is_waiting
+    told = [
+        each["error"] for each in logs if each["event"] == "waiting for the database" and "read-only" in each["error"]
+    ]
+    assert len(told) == 1
 
 
 @pytest.fixture

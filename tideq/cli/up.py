@@ -19,10 +19,17 @@ from tideq.embedded import EmbeddedError, EmbeddedStores
 from tideq.embedded.foreground import leave_on_signal
 from tideq.persistence.database import Database, UnsuitableDatabase
 from tideq.persistence.recovery.kept_store import KeptStore
-from tideq.persistence.schema.migrations import RETRY_SECONDS, MigrationError, migrate
+from tideq.persistence.schema.migrations import (
+    RETRY_SECONDS,
+    TELL_AGAIN_SECONDS,
+    MigrationError,
+    migrate,
+    tell_waiting,
+)
 from tideq.queue_core.background import together
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.errors import HistoryRefused, HistoryUnavailable, QueueError
+from tideq.queue_core.repeats import Repeats
 from tideq.queue_core.tracing import Tracing
 
 DEMO = Path(__file__).parents[1] / "demo.py"
@@ -95,11 +102,11 @@ def _run(data_dir: Path, environ: dict[str, str], listener: socket.socket, *, ha
 
 
 def _migrate_at_once(settings: ServiceSettings) -> bool:
-    """Whether the database was there."""
+    """Whether the database was there and let itself be migrated."""
 
     async def run() -> bool:
         async with Database(settings.history.database_url, settings.queue.queue_name) as database:
-            return await _is_migrated(database, settings)
+            return await _failure_to_migrate(database, settings) is None
 
     try:
         return asyncio.run(run())
@@ -111,26 +118,27 @@ async def _migrate_and_do_everything(
     store: KeptStore, settings: ServiceSettings, duties: Duties, tracing: Tracing | None
 ) -> None:
     """The service is closed until the database is back, and says so."""
-    await together(_migrate_when_back(store, settings), do_everything(store, settings, duties, tracing))
+    await together(migrate_when_back(store, settings), do_everything(store, settings, duties, tracing))
 
 
-async def _migrate_when_back(store: KeptStore, settings: ServiceSettings) -> None:
-    while store.database is not None:
-        if await _is_migrated(store.database, settings):
-            return
+async def migrate_when_back(store: KeptStore, settings: ServiceSettings) -> None:
+    """Says once what it waits for. Raises what waiting does not mend."""
+    told = Repeats(TELL_AGAIN_SECONDS)
+    while store.database is not None and (failure := await _failure_to_migrate(store.database, settings)):
+        tell_waiting(failure, told)
         await asyncio.sleep(RETRY_SECONDS)
 
 
-async def _is_migrated(database: Database, settings: ServiceSettings) -> bool:
-    """False while the database is away; raises for what waiting does not mend."""
+async def _failure_to_migrate(database: Database, settings: ServiceSettings) -> HistoryUnavailable | None:
+    """One that may pass: a database that is away, may only be read for now, or lacks a grant."""
     try:
         await migrate(database)
         await make_partitions(database, settings)
-    except (HistoryRefused, UnsuitableDatabase):
-        raise
-    except HistoryUnavailable:
-        return False
-    return True
+    except HistoryUnavailable as error:
+        if isinstance(error, UnsuitableDatabase) or (isinstance(error, HistoryRefused) and error.is_login):
+            raise
+        return error
+    return None
 
 
 def _greeting(address: str, data_dir: Path, *, has_demo: bool) -> str:
