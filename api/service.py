@@ -20,10 +20,12 @@ from tideq.api.tracing import ordering, tell_received
 from tideq.persistence.archive import Archive
 from tideq.persistence.reading.standing import watch_of
 from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store, unconnected
+from tideq.queue_core.background import running
 from tideq.queue_core.duties import Duties, Duty
 from tideq.queue_core.engine.access_keys import AccessKeys
 from tideq.queue_core.engine.attempts import Held
 from tideq.queue_core.engine.audit import Audit
+from tideq.queue_core.engine.duty_board import DutyBoard
 from tideq.queue_core.engine.engine import Engine
 from tideq.queue_core.engine.outbox import Outbox
 from tideq.queue_core.engine.partitions.assurance import assurance_of
@@ -87,6 +89,7 @@ class Service:
         self.pace = Pace(self.engine.insight)
         self.meters = Meters(self.duties.counters)
         self.meters.counters.watch("tideq_spans_dropped_total", lambda: tracing.lost_count if tracing else 0)
+        self.board = DutyBoard(client, keys)
         self.siblings = Siblings(None, self.readings)
         self.is_closing = False
 
@@ -210,7 +213,7 @@ async def open_service(settings: ServiceSettings, tracing: Tracing | None = None
         with contextlib.suppress(Unavailable):
             await service.check_keys()
         try:
-            async with service.wakeups, service.outbox_reader:
+            async with service.wakeups, service.outbox_reader, running(service.board.post_for_ever(duties)):
                 yield service
         finally:
             await service.pace.close()

@@ -199,6 +199,10 @@ class Duties:
                 found[duty.name] = stale
         return [found[name] for name in sorted(found)]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted({duty.name for duty in self._all}))
+
     def has_done(self, name: str) -> bool:
         """Whether a duty has succeeded at least once since the process began."""
         return any(duty.has_succeeded for duty in self._all if duty.name == name)

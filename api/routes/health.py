@@ -1,5 +1,7 @@
 """Probes: is the process alive, and does it take work."""
 
+import contextlib
+
 from litestar import Response, Router, get
 
 from tideq.api import schemas
@@ -8,6 +10,7 @@ from tideq.api.calls import PUBLIC, call
 from tideq.api.problems import ServiceClosing
 from tideq.api.service import InjectedService
 from tideq.queue_core.duties import CUSTODY
+from tideq.queue_core.engine.duty_board import Elsewhere
 from tideq.queue_core.errors import StoreUnavailable, Unavailable
 
 
@@ -31,8 +34,17 @@ async def readyz(service: InjectedService) -> Response[bytes]:
         if why := service.duties.error_of(CUSTODY):
             raise StoreUnavailable(f"closed, and waiting: {why}") from error
         raise
+    elsewhere: list[Elsewhere] = []
+    with contextlib.suppress(Unavailable):
+        elsewhere = await service.board.elsewhere()
     stale = tuple(schemas.StaleDutyOut(duty=each.duty, seconds=each.seconds) for each in service.duties.stale)
-    return json_answer(schemas.ReadyOut(status="ready", stale_duties=stale))
+    return json_answer(
+        schemas.ReadyOut(
+            status="ready",
+            stale_duties=stale,
+            stale_elsewhere=tuple(schemas.StaleElsewhereOut(**each._asdict()) for each in elsewhere),
+        )
+    )
 
 
 router = Router("/", route_handlers=[livez, readyz])

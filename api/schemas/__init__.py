@@ -81,6 +81,7 @@ from tideq.api.schemas.queue import (
     RecoveryOut,
     ResumeIn,
     StaleDutyOut,
+    StaleElsewhereOut,
     StatsOut,
     ThroughputOut,
 )
@@ -183,6 +184,7 @@ __all__ = [
     "ShortText",
     "ShownTaskOut",
     "StaleDutyOut",
+    "StaleElsewhereOut",
     "StatsOut",
     "SubmitIn",
     "SubmittedOut",

@@ -131,6 +131,14 @@ class StaleDutyOut(Answer, kw_only=True):
     seconds: Annotated[float, about("Since it was last done.", 62.5)]
 
 
+class StaleElsewhereOut(Answer, kw_only=True):
+    """A background duty that another process should do, or that no process does since one that did is gone."""
+
+    duty: Annotated[str, about("Which one.", "prune")]
+    process: Annotated[str, about("Host and process id of that one; its log says why.", "monitor-7c9f:1")]
+    seconds: Annotated[float, about("Since it was last done, or since that process last said that it does it.", 62.5)]
+
+
 class ReadyOut(Answer, kw_only=True):
     """The process takes work; what it does beside may fail all the same."""
 
@@ -139,6 +147,10 @@ class ReadyOut(Answer, kw_only=True):
         tuple[StaleDutyOut, ...],
         about("Background duties of this process that have not been done for longer than they should."),
     ]
+    stale_elsewhere: Annotated[
+        tuple[StaleElsewhereOut, ...],
+        about("Those of other processes on this queue, as far as they said so within the last hour."),
+    ] = ()
 
 
 class HealthOut(Answer, kw_only=True):

@@ -62,6 +62,7 @@ KEYS: dict[str, KeyDoc] = {
     "backoffs": KeyDoc("backoffs", "zset", "retries whose wait the journal has not told yet, by when it ends"),
     "workers": KeyDoc("workers", "zset", "workers, by the instant their heartbeat is due"),
     "dead_workers": KeyDoc("dead_workers", "zset", "workers given up, by when"),
+    "duties": KeyDoc("duties", "hash", "how each process's background duties did when it last said so"),
     "audit": KeyDoc("audit", "stream", "who paused, limited, drained, cleaned up or replayed what"),
     "access_keys": KeyDoc("access_keys", "hash", "who may talk to the service: key id to name, role and digest"),
 }

@@ -16,7 +16,7 @@ import pytest
 from tests.api.running import environ, serving, tideq
 from tests.client.commands import environ_for
 from tests.stores import StoreUnderTest, free_port
-from tideq.api.schemas import HealthOut, ReadyOut, StaleDutyOut
+from tideq.api.schemas import HealthOut, ReadyOut, StaleDutyOut, StaleElsewhereOut
 from tideq.cli.checks import machine, service
 from tideq.cli.checks.finding import Finding
 from tideq.cli.checks.history import check_lag, check_verdict
@@ -177,7 +177,9 @@ def other_server() -> Iterator[str]:
 def neglectful() -> Iterator[str]:
     """What a service answers two of whose duties are stale."""
     stale = (StaleDutyOut(duty="prune", seconds=90.2), StaleDutyOut(duty="replication", seconds=31.4))
-    answers = {"/livez": HealthOut(status="alive"), "/readyz": ReadyOut(status="ready", stale_duties=stale)}
+    elsewhere = (StaleElsewhereOut(duty="sweep", process="monitor-1:7", seconds=62.5),)
+    ready = ReadyOut(status="ready", stale_duties=stale, stale_elsewhere=elsewhere)
+    answers = {"/livez": HealthOut(status="alive"), "/readyz": ready}
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -302,7 +304,10 @@ class TestJudgements:
             found = next(each for each in service.check_service(client, is_expected=True) if each.check == "ready")
 
         assert found.status == "warn"
-        assert found.found == "takes work, and does not do its prune (90 s), replication (31 s)"
+        assert (
+            found.found
+            == "takes work, and does not do its prune (90 s), replication (31 s), sweep on monitor-1:7 (62 s)"
+        )
         assert "duty failed" in (found.advice or "")
 
     def test_clocks_may_be_a_little_apart(self) -> None:

@@ -32,6 +32,7 @@ from tideq.persistence.settings import HistorySettings
 from tideq.queue_core import duties
 from tideq.queue_core.background import running
 from tideq.queue_core.duties import CUSTODY, PATIENCE_SECONDS, DutiesEnded
+from tideq.queue_core.engine import duty_board
 from tideq.queue_core.engine.clock import StoreClock
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.store import connect
@@ -84,6 +85,7 @@ async def shaky(
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Shaky]:
     """Somebody listens to its events, and a poll sleeps; what it does every minute or hour it does all the time."""
+    monkeypatch.setattr(duty_board, "BEAT_SECONDS", OFTEN_SECONDS)
     monkeypatch.setattr(pruner, "INTERVAL_SECONDS", OFTEN_SECONDS)
     monkeypatch.setattr(sound_for_ever, "__defaults__", (OFTEN_SECONDS,))
     probing = Probing(interval_ms=round(OFTEN_SECONDS * 1000), allowed_cidrs=("127.0.0.1/32",))
@@ -135,7 +137,15 @@ async def _wait_for_work(shaky: Shaky) -> None:
 
 FAULTS = {
     "a permission for a command": ("sweep", "journal"),
-    "a permission for some keys": ("sweep", "replication", "memory", "probe", "wake-up survey", "live events"),
+    "a permission for some keys": (
+        "sweep",
+        "replication",
+        "memory",
+        "probe",
+        "wake-up survey",
+        "live events",
+        "duty board",
+    ),
     "a permission for channels": ("wake-up subscription",),
     "a key of another kind": ("sweep", "probe"),
     "a database that may only be read": ("replication", "alarm", "prune"),
@@ -218,7 +228,7 @@ async def test_a_service_that_starts_without_its_store_waits_and_opens_when_it_i
 
     assert (alive.status_code, closed.status_code) == (200, 503)
     assert "evalsha" in closed.json()["detail"]
-    assert ready.json() == {"status": "ready", "stale_duties": []}
+    assert ready.json() == {"status": "ready", "stale_duties": [], "stale_elsewhere": []}
 
 
 async def test_everything_at_once_waits_for_a_database_that_may_only_be_read_and_says_so_once(shaky: Shaky) -> None:

@@ -25,6 +25,7 @@ from tideq.persistence.schema.migrations import MigrationError, migrate_when_rea
 from tideq.persistence.schema.partitions import Partitions, PartitionsBusy
 from tideq.queue_core.background import run, together
 from tideq.queue_core.duties import Duties, DutiesEnded
+from tideq.queue_core.engine.duty_board import DutyBoard
 from tideq.queue_core.engine.engine import assemble_engine
 from tideq.queue_core.engine.identity import StoreIdentity
 from tideq.queue_core.engine.replies import accepted
@@ -147,6 +148,7 @@ async def _replicate(
     async with page, open_kept_store(settings.redis_url, settings.queue, settings.history, duties=duties) as store:
         await together(
             housekeeping.replicate(store, settings, duties),
+            DutyBoard(store.client, store.engine.keys).post_for_ever(duties),
             push_counters(os.environ, "tideq-replicator", settings.queue.queue_name, duties),
             duties.one_ended(),
         )

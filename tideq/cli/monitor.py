@@ -12,6 +12,7 @@ from tideq.cli.vitals import health_page
 from tideq.persistence.recovery.kept_store import open_kept_store
 from tideq.queue_core.background import together
 from tideq.queue_core.duties import Duties, DutiesEnded
+from tideq.queue_core.engine.duty_board import DutyBoard
 from tideq.queue_core.engine.store import StoreUrlError
 from tideq.queue_core.errors import QueueError
 from tideq.queue_core.settings import SettingsError
@@ -54,6 +55,7 @@ async def _monitor(
     async with page, open_kept_store(settings.redis_url, settings.queue, settings.history, duties=duties) as store:
         await together(
             housekeeping.monitor(store, settings, duties, tracing),
+            DutyBoard(store.client, store.engine.keys).post_for_ever(duties),
             push_counters(os.environ, "tideq-monitor", settings.queue.queue_name, duties),
             duties.one_ended(),
         )

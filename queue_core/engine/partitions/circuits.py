@@ -2,7 +2,7 @@
 
 Every partition counts its own and tells a claim how its circuits stand; the claim adds up, and writes what it decides
 to all partitions. So a circuit opens with the worker's next claim. Two claims of one worker at the same instant may
-both be given the last trial.
+both be given what is left of its trials: see docs/scale.md.
 """
 
 from collections.abc import Mapping, Sequence

@@ -38,8 +38,13 @@ class StaleDuty(msgspec.Struct):
     seconds: float
 
 
+class StaleElsewhere(StaleDuty):
+    process: str
+
+
 class Readiness(msgspec.Struct):
     stale_duties: list[StaleDuty] = []
+    stale_elsewhere: list[StaleElsewhere] = []
     """An earlier version names none."""
 
 
@@ -87,9 +92,14 @@ def _check_ready(client: Client) -> Finding:
     if not answer.is_success:
         error = refusal(answer.status, answer.body, None)
         return fail("ready", f"it takes no work: {error}", "look at its log, and run the doctor where REDIS_URL is set")
-    stale = msgspec.json.decode(answer.body, type=Readiness).stale_duties
-    if stale:
-        names = ", ".join(f"{each.duty} ({each.seconds:.0f} s)" for each in stale)
+    told = msgspec.json.decode(answer.body, type=Readiness)
+    if told.stale_duties or told.stale_elsewhere:
+        names = ", ".join(
+            [
+                *(f"{each.duty} ({each.seconds:.0f} s)" for each in told.stale_duties),
+                *(f"{each.duty} on {each.process} ({each.seconds:.0f} s)" for each in told.stale_elsewhere),
+            ]
+        )
         return warn("ready", f"takes work, and does not do its {names}", STALE_ADVICE)
     return ok("ready", "takes work")
 

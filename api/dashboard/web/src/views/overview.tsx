@@ -54,9 +54,10 @@ export function Overview() {
 // Where it is not ready at all the numbers cannot be had either, and say so.
 function StaleDuties() {
   const ready = useFresh(() => get<Ready>('/readyz'), [], { minMs: 10_000, everyMs: 15_000 });
-  const stale = ready.data?.stale_duties ?? [];
+  const stale = [...(ready.data?.stale_duties ?? []), ...(ready.data?.stale_elsewhere ?? [])];
   if (ready.error || !stale.length) return null;
-  const told = stale.map((each) => `${each.duty} (not done for ${duration(each.seconds)})`).join(', ');
+  const whose = (each: (typeof stale)[number]) => ('process' in each ? ` on ${each.process}` : '');
+  const told = stale.map((each) => `${each.duty}${whose(each)} (not done for ${duration(each.seconds)})`).join(', ');
   return (
     <p class="problem" role="alert">
       The service takes work, and background duties fail: {told}. Its log says why.
