@@ -213,3 +213,32 @@ class TestOfAPriorityThatIsNoName:
 
         assert await kit.dump() == before
         assert (await kit.claimed()).task_id == task_id
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "resize| very high 0 0 3 60000 ",
+        "resize| high 0 0 3",
+        "resize| high x 0 3 60000 ",
+        "",
+        "resize| high 0 0 3 60000 a b",
+    ],
+)
+async def test_a_kind_that_cannot_be_read_whole_is_refused_and_nothing_of_the_batch_stands(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """Read by halves its fields would be shifted by one, and every claim would meet what it made."""
+    call: Any = kit.engine.scripts.call
+
+    def misspelt(name: str, /, *arguments: Any, **named: Any) -> Any:
+        if name == "submit":
+            named["kinds"] = line
+        return call(name, *arguments, **named)
+
+    monkeypatch.setattr(kit.engine.scripts, "call", misspelt)
+
+    with pytest.raises(InvalidTask, match="kind"):
+        await kit.submit()
+
+    assert (await kit.insight.stats()).total_depth == 0

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.kit import Kit
+from tideq.queue_core.errors import StoreUnavailable
 from tideq.queue_core.task import Worker
 from tideq.workers.monitor import addresses
 from tideq.workers.monitor.addresses import MAX_RESOLVING, NotAllowed, allowed_address
@@ -232,3 +233,29 @@ async def listening(answer: Answer) -> AsyncGenerator[int]:
     finally:
         server.close()
         await server.wait_closed()
+
+
+async def test_a_round_in_which_one_cannot_be_judged_still_forgets_who_has_left(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that comes back under its name has two failures before it, whatever was wrong with another."""
+
+    async def refuse(*_: object) -> str:
+        raise StoreUnavailable("away for a moment")
+
+    async with listening(_saying(SICK)) as port:
+        for worker_id in ("w1", "w2"):
+            await kit.fleet.register(Worker(worker_id=worker_id, host="127.0.0.1", health_port=port))
+        prober = Prober(kit.fleet, ["127.0.0.1/32"])
+        await prober.probe_all()
+        await kit.fleet.dismiss("w2")
+        with monkeypatch.context() as patch:
+            patch.setattr(kit.fleet, "judge_health", refuse)
+            with pytest.raises(StoreUnavailable):
+                await prober.probe_all()
+
+        await kit.fleet.register(Worker(worker_id="w2", host="127.0.0.1", health_port=port))
+        await prober.probe_all()
+
+    states = {member.worker.worker_id: member.state for member in (await kit.fleet.members()).members}
+    assert states == {"w1": "unhealthy", "w2": "active"}
