@@ -49,7 +49,9 @@ class StoreClock:
             await self._client.hincrby(meta, "clock_offset_ms", milliseconds)
 
     async def stop(self, at_ms: int | None = None) -> None:
-        """Time stands still from now on, at the last instant written or at this one."""
-        instant = {} if at_ms is None else {"now_ms": at_ms}
+        """Time stands still from now on, at the last instant written to any partition or at this one."""
+        if at_ms is None:
+            written = [await self._client.hget(meta, "now_ms") for meta in self._metas]
+            at_ms = max((int(instant) for instant in written if instant), default=0)
         for meta in self._metas:
-            await self._client.hset(meta, mapping={"clock_offset_ms": BEFORE_ALL_TIME_MS, **instant})
+            await self._client.hset(meta, mapping={"clock_offset_ms": BEFORE_ALL_TIME_MS, "now_ms": at_ms})

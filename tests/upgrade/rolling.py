@@ -5,10 +5,8 @@ so new connections go to the other one while a service is replaced; everything i
 """
 
 import asyncio
-import io
 import shutil
 import subprocess
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +48,8 @@ def baseline(folder: Path) -> Path:
     archive = subprocess.run(["git", "-C", str(TREE), "archive", BASELINE, *PARTS], capture_output=True, check=False)
     if archive.returncode:
         raise NoBaseline(archive.stderr.decode().strip())
-    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
-        tar.extractall(folder, filter="tar")
+    folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["tar", "--extract", "--directory", folder], input=archive.stdout, check=True)
     if (TREE / BUILT).is_dir():
         shutil.copytree(TREE / BUILT, folder / BUILT)
     return folder
