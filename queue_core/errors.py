@@ -120,11 +120,21 @@ class Overloaded(Refused):
 
 
 class QueueFull(Overloaded):
+    """The queue is deeper than the depth of a stage, which refuses this submission."""
+
     code = "queue-full"
 
-    def __init__(self, depth: int, limit: int, retry_after_ms: int) -> None:
-        super().__init__(f"{depth} tasks wait; beyond {limit} this submission is refused", retry_after_ms)
-        self.depth, self.limit = depth, limit
+    TAKEN: ClassVar[dict[str, str]] = {
+        "soft": "tasks of the default priority or a more urgent one are taken",
+        "high_only": "only tasks of the most urgent priority are taken",
+        "max": "only tasks of the clients in TIDEQ_LISTED_CLIENTS are taken",
+    }
+    """What each stage still lets in, the last stage last."""
+
+    def __init__(self, stage: str, depth: int, limit: int, retry_after_ms: int) -> None:
+        setting = f"TIDEQ_{stage.upper()}_DEPTH"
+        super().__init__(f"{depth} tasks wait; beyond {limit} ({setting}) {self.TAKEN[stage]}", retry_after_ms)
+        self.stage, self.depth, self.limit = stage, depth, limit
 
 
 class TooManySubmissions(Overloaded):

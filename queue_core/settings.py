@@ -48,8 +48,11 @@ class Leases(msgspec.Struct, frozen=True):
 
 class Admission(msgspec.Struct, frozen=True):
     soft_depth: int = 100_000
+    """Beyond it what is less urgent than the default priority is refused."""
     high_only_depth: int = 500_000
+    """Beyond it everything but the most urgent priority is."""
     max_depth: int = 1_000_000
+    """Beyond it every client that is not listed is."""
     listed_clients: tuple[str, ...] = ()
     client_rate_per_second: float = 0.0
     """Zero is no limit."""

@@ -38,7 +38,7 @@ SHOWN: tuple[Exception, ...] = (
     errors.IdempotencyConflict(TASK_ID),
     errors.LanesExhausted("resize|gpu"),
     errors.TooManyNewLanes("shop", 256),
-    errors.QueueFull(100_000, 100_000, 5_000),
+    errors.QueueFull("soft", 100_000, 100_000, 5_000),
     errors.TooManySubmissions("shop", 1_000, 500, 10_000, 0, 10_000),
     errors.BatchAboveBurst(200, 100),
     errors.KeyPending("5f1c0c7a", TASK_ID, 3, 0),

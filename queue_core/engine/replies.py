@@ -86,7 +86,7 @@ REFUSALS = {
     "UNREADABLE_KIND": Refusal(_unreadable_kind, (text,)),
     "IDEMPOTENCY_CONFLICT": Refusal(errors.IdempotencyConflict, (text,)),
     "RANK_OUT_OF_RANGE": Refusal(errors.RankOutOfRange, (text, number)),
-    "QUEUE_FULL": Refusal(errors.QueueFull, (number, number, number)),
+    "QUEUE_FULL": Refusal(errors.QueueFull, (text, number, number, number)),
     "TOO_MANY_SUBMISSIONS": Refusal(errors.TooManySubmissions, (text, number, number, number, number, number)),
     "BATCH_ABOVE_BURST": Refusal(errors.BatchAboveBurst, (number, number)),
     "KEY_PENDING": Refusal(errors.KeyPending, (text, text, number, number)),

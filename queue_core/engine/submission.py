@@ -145,10 +145,10 @@ class Submissions:
         return self._settings.priorities[priority]
 
     def _urgency(self, level: Priority) -> int:
-        """0 for the most urgent level, 1 for those above the default, 2 for ordinary work."""
+        """0 for the most urgent level, 1 down to the default, 2 for what is less urgent than that."""
         if level.offset_ms == self._top_offset:
             return 0
-        return 1 if level.offset_ms < self._default_offset else 2
+        return 1 if level.offset_ms <= self._default_offset else 2
 
 
 def share_one_key(tasks: Sequence[NewTask]) -> bool:

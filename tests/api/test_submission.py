@@ -354,6 +354,32 @@ class TestAboveTheSoftDepth:
         assert await kit.dump() == before
 
 
+class TestEachStageOfBackpressure:
+    @pytest.fixture
+    def settings(self) -> QueueSettings:
+        admission = Admission(soft_depth=2, high_only_depth=3, max_depth=4, listed_clients=("vip",))
+        return QueueSettings(admission=admission)
+
+    @pytest.mark.parametrize(
+        ("depth", "taken", "refused", "told"),
+        [
+            (2, "medium", "low", "2 tasks wait; beyond 2 (TIDEQ_SOFT_DEPTH) tasks of the default priority or a more"),
+            (3, "high", "medium", "3 tasks wait; beyond 3 (TIDEQ_HIGH_ONLY_DEPTH) only tasks of the most urgent prio"),
+            (4, None, "high", "4 tasks wait; beyond 4 (TIDEQ_MAX_DEPTH) only tasks of the clients in TIDEQ_LISTED_CL"),
+        ],
+    )
+    async def test_says_which_it_is_and_what_is_still_taken(
+        self, http: httpx.AsyncClient, bench: Bench, depth: int, taken: str | None, refused: str, told: str
+    ) -> None:
+        for _ in range(depth):
+            await bench.submit(client_id="vip")
+
+        answer = await http.post(TASKS, json={"task_type": "resize", "priority": refused})
+
+        assert assert_problem(answer, 429, "queue-full")["detail"].startswith(told)
+        await bench.submit(**({"priority": taken} if taken else {"client_id": "vip"}))
+
+
 class TestABusyClient:
     @pytest.fixture
     def settings(self) -> QueueSettings:

@@ -11,6 +11,12 @@ from tideq.queue_core.task import NewTask
 
 EXPRESS = Priority(offset_ms=50_000_000, max_retries=1, timeout_ms=1_000)
 """Above the default level and below the most urgent one."""
+SAID = {
+    2: "(TIDEQ_SOFT_DEPTH) tasks of the default priority or a more urgent one",
+    4: "(TIDEQ_HIGH_ONLY_DEPTH) only tasks of the most urgent priority",
+    6: "(TIDEQ_MAX_DEPTH) only tasks of the clients in TIDEQ_LISTED_CLIENTS",
+}
+"""By the depths below."""
 
 
 def admitting(**limits: object) -> QueueSettings:
@@ -25,23 +31,32 @@ class TestDepth:
         return admitting(soft_depth=2, high_only_depth=4, max_depth=6, listed_clients=("vip",))
 
     async def test_submit_up_to_the_soft_depth_is_taken(self, kit: Kit) -> None:
-        await submit_count(kit, 2)
+        await submit_count(kit, 2, priority="low")
 
         assert (await kit.insight.stats()).total_depth == 2
+
+    async def test_a_batch_is_as_urgent_as_its_least_urgent_task(self, kit: Kit) -> None:
+        await submit_count(kit, 2)
+
+        with pytest.raises(QueueFull) as refusal:
+            await kit.queue.submit_many([NewTask("resize", priority="high"), NewTask("resize", priority="low")])
+
+        assert (refusal.value.stage, (await kit.insight.stats()).total_depth) == ("soft", 2)
 
     @pytest.mark.parametrize(
         ("depth", "priority", "limit"),
         [
-            (2, None, 2),
             (2, "low", 2),
+            (4, None, 4),
             (4, "express", 4),
             (4, "medium", 4),
+            (4, "low", 4),
             (6, "high", 6),
             (6, "express", 6),
             (6, "low", 6),
         ],
     )
-    async def test_submit_beyond_the_depth_for_its_priority_is_refused(
+    async def test_submit_beyond_the_depth_for_its_priority_is_refused_by_the_stage_that_says_what_it_takes(
         self, kit: Kit, depth: int, priority: str | None, limit: int
     ) -> None:
         await submit_count(kit, depth, client_id="vip")
@@ -51,14 +66,17 @@ class TestDepth:
             await kit.submit(priority=priority)
 
         assert (refusal.value.depth, refusal.value.limit) == (depth, limit)
+        assert str(refusal.value) == f"{depth} tasks wait; beyond {limit} {SAID[limit]} are taken"
         assert refusal.value.retry_after_ms > 0
         assert await kit.dump() == before
 
     @pytest.mark.parametrize(
         ("depth", "fields"),
         [
-            (2, {"priority": "express"}),
-            (2, {"priority": "high"}),
+            (2, {}),
+            (2, {"priority": "medium"}),
+            (3, {"priority": "express"}),
+            (4, {"priority": "high"}),
             (5, {"priority": "high"}),
             (2, {"client_id": "vip"}),
             (6, {"client_id": "vip", "priority": "low"}),
@@ -75,7 +93,7 @@ class TestDepth:
         before = await kit.dump()
 
         with pytest.raises(QueueFull):
-            await submit_count(kit, 3, "never-seen")
+            await submit_count(kit, 3, "never-seen", priority="low")
 
         assert await kit.dump() == before
 
@@ -84,7 +102,7 @@ class TestDepth:
         await kit.worker()
 
         await kit.queue.claim("w1", 1)
-        await kit.submit()
+        await kit.submit(priority="low")
 
         assert (await kit.insight.stats()).total_depth == 2
 

@@ -12,7 +12,7 @@ REFUSALS = "tideq_refusals_total"
 
 @pytest.fixture
 def queue_settings(queue_settings: QueueSettings) -> QueueSettings:
-    return msgspec.structs.replace(queue_settings, admission=Admission(soft_depth=2))
+    return msgspec.structs.replace(queue_settings, admission=Admission(soft_depth=2, high_only_depth=2))
 
 
 async def test_submissions_to_a_full_queue_are_counted(quiet: Whole) -> None:

@@ -120,10 +120,11 @@ end
 local function depth_refusal()
   if is_listed == 1 then return nil end
   local depth = tonumber(redis.call('HGET', counts_key, 'queued') or nil) or 0
-  local function over(limit, spared_urgency)
-    return depth + new_count > limit and least_urgent > spared_urgency and {'QUEUE_FULL', depth, limit, RETRY_AFTER_MS}
+  local function over(stage, limit, spared_urgency)
+    return depth + new_count > limit and least_urgent > spared_urgency
+      and {'QUEUE_FULL', stage, depth, limit, RETRY_AFTER_MS}
   end
-  return over(max_depth, -1) or over(high_only_depth, 0) or over(soft_depth, 1) or nil
+  return over('max', max_depth, -1) or over('high_only', high_only_depth, 0) or over('soft', soft_depth, 1) or nil
 end
 
 if new_count > 0 then

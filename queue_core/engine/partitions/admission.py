@@ -31,6 +31,12 @@ VIEW_SECONDS = 1.0
 MAX_LOOKS = 4
 
 
+class Stage(NamedTuple):
+    name: str
+    limit: int
+    """The depth from which on it refuses."""
+
+
 class Room(NamedTuple):
     """What a submission near a depth limit has reserved."""
 
@@ -85,7 +91,7 @@ class Admissions:
             if limits.client_rate_per_second:
                 entry.bucket = await self._spend(client_id, entry.count)
             if client_id not in limits.listed_clients:
-                entry.room = await self._depth.reserve(entry.count, self._depths_for(tasks))
+                entry.room = await self._depth.reserve(entry.count, self._stages_for(tasks))
                 entry.is_let_in = True
         except Refused as refusal:
             entry.refusal = refusal
@@ -113,11 +119,12 @@ class Admissions:
         limits = self._limits
         return await self._parts[home].spend(client_id, count, limits.client_rate_per_second, limits.client_burst)
 
-    def _depths_for(self, tasks: Sequence[NewTask]) -> list[int]:
-        """The limits that bind the least urgent of them, in the order in which they are named in a refusal."""
+    def _stages_for(self, tasks: Sequence[NewTask]) -> list[Stage]:
+        """Those that bind the least urgent of them, in the order in which they are named in a refusal."""
         urgency = max(self._urgency_of(priority) for priority in {task.priority for task in tasks})
         limits = self._limits
-        return [limits.max_depth, limits.high_only_depth, limits.soft_depth][: urgency + 1]
+        stages = ("max", limits.max_depth), ("high_only", limits.high_only_depth), ("soft", limits.soft_depth)
+        return [Stage(*stage) for stage in stages[: urgency + 1]]
 
 
 class Depth:
@@ -134,15 +141,16 @@ class Depth:
         self._under_way = 0
         self._looking: asyncio.Task[None] | None = None
 
-    async def reserve(self, count: int, limits: Sequence[int]) -> Room | None:
+    async def reserve(self, count: int, stages: Sequence[Stage]) -> Room | None:
         """Nothing where the depth is far from its limits. Raises `QueueFull`."""
-        if not self._is_far(count, min(limits)):
+        least = min(stage.limit for stage in stages)
+        if not self._is_far(count, least):
             await self._look_together()
-        if self._is_far(count, min(limits)):
+        if self._is_far(count, least):
             self._since += count
             self._under_way += count
             return None
-        room = await self._reserve_near(count, limits)
+        room = await self._reserve_near(count, stages)
         self._since += count
         self._under_way += count
         return room
@@ -174,10 +182,10 @@ class Depth:
         uses = {each: [Use(QUEUED, "-", str(limit), queued, taken, 0)] for each, (_, queued, taken) in told.items()}
         return Look(told[0][0] if 0 in told else None, uses)
 
-    async def _reserve_near(self, count: int, limits: Sequence[int]) -> Room:
-        least, depth = min(limits), 0
+    async def _reserve_near(self, count: int, stages: Sequence[Stage]) -> Room:
+        least, depth = min(stages, key=lambda stage: stage.limit), 0
         for _ in range(MAX_LOOKS):
-            look = await self._look(least)
+            look = await self._look(least.limit)
             if look.now_ms is None:
                 raise StoreUnavailable("the queue is near a depth limit, and partition 0, which keeps it, is away")
             grant = await self._ledger.grant(look.uses, {QUEUED: count}, look.now_ms, is_whole=True)
@@ -188,5 +196,5 @@ class Depth:
             depth = permit.running
             if not permit.is_doubtful:
                 break
-        exceeded = next((limit for limit in limits if depth + count > limit), least)
-        raise QueueFull(depth, exceeded, RETRY_AFTER_MS)
+        exceeded = next((stage for stage in stages if depth + count > stage.limit), least)
+        raise QueueFull(exceeded.name, depth, exceeded.limit, RETRY_AFTER_MS)

@@ -70,7 +70,7 @@ def depth(steps: Steps, note: Note) -> list[Figure]:
             found.append(steps.submit(label, part, steps.plan.batch))
         except (TooManyRequests, Unavailable) as error:
             steps.count_again()
-            note(f"no deeper than {steps.left:,}: the service refused ({error}); TIDEQ_SOFT_DEPTH sets its limit")
+            note(f"no deeper than {steps.left:,}: the service refused ({error})")
             break
         label = Label(f"depth.process.{wanted}", f"done at {wanted:,}", "depth", "done", wanted)
         found.append(steps.work(label, part, steps.plan.workers))
