@@ -176,6 +176,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     progress: Progress | None
     result: bytes | None
     errors: tuple[bytes, ...]
+    """Of the last attempts that failed: twenty at most, one in lists."""
+    error_count: int
+    """How many failed."""
     now_ms: int
 
 

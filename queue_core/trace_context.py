@@ -51,6 +51,11 @@ def is_sampled(traceparent: str) -> bool:
     return bool(traceparent) and bool(int(traceparent[-2:], 16) & SAMPLED)
 
 
+def trace_id_of(task_id: str, traceparent: str | None = None) -> str:
+    """Of the trace that the task came with, or else its own: the digits of its id, which no other task has."""
+    return traceparent[3:35] if traceparent else task_id.replace("-", "")
+
+
 def execution_traceparent(traceparent: str, task_id: str, attempt: int) -> str:
     """What a handler is given: its spans belong to this attempt's execution. Not to be told apart from any other."""
     return f"{traceparent[:36]}{execution_span_id(task_id, attempt)}{traceparent[-3:]}"

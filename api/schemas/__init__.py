@@ -97,7 +97,6 @@ from tideq.api.schemas.tasks import (
     TaskOut,
     backoff_out,
     task_out,
-    trace_id,
 )
 from tideq.api.schemas.times import InstantIn, instant_ms, maybe_rfc3339, rfc3339, to_ms
 from tideq.api.schemas.workers import (
@@ -219,6 +218,5 @@ __all__ = [
     "submitted_out",
     "task_out",
     "to_ms",
-    "trace_id",
     "worker_out",
 ]

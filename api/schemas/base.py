@@ -43,6 +43,14 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=4e9)]
 Instant = Annotated[str, about("RFC 3339, in UTC.", "2026-03-02T09:15:00.250Z", format="date-time")]
 Count = Annotated[int, msgspec.Meta(ge=0, examples=[0])]
 TaskId = Annotated[str, about("A UUIDv7.", "0195546e-3c7a-7d21-9f04-00a1b2c3d4e5", format="uuid")]
+TraceId = Annotated[
+    str,
+    about(
+        "Of the trace that the task came with; of one that came with none, the 32 digits of its own id.",
+        "4bf92f3577b34da6a3ce929d0e0e4736",
+        pattern=r"^[0-9a-f]{32}$",
+    ),
+]
 WorkerId = Annotated[str, about("The worker's id.", "resizer-3f9c51d2a7b8")]
 TaskType = Annotated[CheckedName, about("What kind of work it is.", "resize")]
 Priority = Annotated[str, about("One of the levels the service is configured with.", "high", configured="priorities")]

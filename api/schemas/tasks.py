@@ -16,6 +16,7 @@ from tideq.api.schemas.base import (
     Request,
     TaskId,
     TaskType,
+    TraceId,
     WorkerId,
     about,
 )
@@ -23,8 +24,8 @@ from tideq.api.schemas.times import maybe_rfc3339, rfc3339
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.score import shown_score
 from tideq.queue_core.states import Reason, TaskState
-from tideq.queue_core.task import Task, TraceContext
-from tideq.queue_core.trace_context import is_sampled
+from tideq.queue_core.task import Task
+from tideq.queue_core.trace_context import is_sampled, trace_id_of
 
 ERROR_EXAMPLE = {"message": "upstream timed out", "code": "TEMPORARY_UNAVAILABLE", "retriable": True, "details": None}
 
@@ -82,9 +83,12 @@ class TaskOut(Answer, kw_only=True):
     error: Annotated[Raw, about("The latest attempt's, also while a retry waits.", None, type=["object", "null"])]
     errors: Annotated[
         list[Annotated[Raw, about("As its worker told it.", type="object")]],
-        about("One for each failed attempt, the last twenty.", [ERROR_EXAMPLE]),
+        about(
+            "One for each failed attempt: where one task is read the last twenty, in lists the last.", [ERROR_EXAMPLE]
+        ),
     ]
-    trace_id: Annotated[str | None, about("From the submission's traceparent.", "4bf92f3577b34da6a3ce929d0e0e4736")]
+    error_count: Annotated[Count, about("How many attempts failed, of which `errors` has the last.")]
+    trace_id: TraceId
     trace_is_sampled: Annotated[bool, about("Whether that trace is kept anywhere, as its flag says.", True)]
     current_state_duration_seconds: Annotated[float, about("How long it has been where it is.", 4.2)]
 
@@ -172,7 +176,8 @@ def task_out(task: Task, estimated_wait_seconds: float | None = None) -> TaskOut
         result=NULL if task.result is None else Raw(task.result),
         error=Raw(task.errors[-1]) if task.errors else NULL,
         errors=[Raw(error) for error in task.errors],
-        trace_id=trace_id(definition.trace),
+        error_count=task.error_count,
+        trace_id=trace_id_of(task.task_id, definition.trace and definition.trace.traceparent),
         trace_is_sampled=definition.trace is not None and is_sampled(definition.trace.traceparent),
         current_state_duration_seconds=max(task.now_ms - task.state_since_ms, 0) / 1000,
     )
@@ -184,8 +189,3 @@ def backoff_out(backoff: Backoff | None) -> BackoffOut | None:
     return BackoffOut(
         base_seconds=backoff.base_ms / 1000, multiplier=backoff.multiplier, cap_seconds=backoff.cap_ms / 1000
     )
-
-
-def trace_id(trace: TraceContext | None) -> str | None:
-    parts = trace.traceparent.split("-") if trace else []
-    return parts[1] if len(parts) == 4 else None

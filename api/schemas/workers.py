@@ -17,14 +17,14 @@ from tideq.api.schemas.base import (
     ShortText,
     TaskId,
     TaskType,
+    TraceId,
     WorkerId,
     about,
 )
 from tideq.api.schemas.held_back import HeldBackIfAny
-from tideq.api.schemas.tasks import trace_id
 from tideq.api.schemas.times import rfc3339
 from tideq.queue_core.task import ClaimedTask
-from tideq.queue_core.trace_context import execution_traceparent, is_sampled
+from tideq.queue_core.trace_context import execution_traceparent, is_sampled, trace_id_of
 
 Wait = Annotated[
     float, msgspec.Meta(ge=0, le=MAX_WAIT_SECONDS), about("How long to wait for work where there is none.", 20)
@@ -102,7 +102,7 @@ class ClaimedOut(Answer, kw_only=True):
         Literal["assigned", "executing"], about("Executing where the poll had `start_claimed`.", "assigned")
     ]
     visible_at: Annotated[Instant, about("When it goes to another worker: if not started, or if not done.")]
-    trace_id: Annotated[str | None, about("Of the submission.", "4bf92f3577b34da6a3ce929d0e0e4736")]
+    trace_id: TraceId
     traceparent: Annotated[
         str | None, about("To go on with its trace.", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
     ]
@@ -162,7 +162,7 @@ def claimed_out(task: ClaimedTask, *, is_traced: bool) -> ClaimedOut:
         timeout_seconds=task.timeout_ms / 1000,
         status="executing" if task.is_started else "assigned",
         visible_at=rfc3339(task.visible_at_ms),
-        trace_id=trace_id(trace),
+        trace_id=trace_id_of(task.task_id, traceparent),
         traceparent=traceparent,
         tracestate=(trace and trace.tracestate) or msgspec.UNSET,
         baggage=(trace and trace.baggage) or msgspec.UNSET,

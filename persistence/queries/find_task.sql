@@ -11,6 +11,9 @@ SELECT
         ) AS last
     ) END,
     task_id::text, (extract(epoch FROM clock_timestamp()) * 1000)::bigint, task_type, parameters, attributes, record,
-    result, error
+    result, error,
+    CASE WHEN tasks.error IS NOT NULL THEN (
+        SELECT count(task_events.error) FROM task_events WHERE task_events.task_id = tasks.task_id
+    ) ELSE 0 END
 FROM tasks
 WHERE task_id = %s::uuid;

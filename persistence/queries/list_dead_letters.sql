@@ -12,7 +12,10 @@ CROSS JOIN LATERAL (
         attributes,
         record,
         NULL::text,
-        CASE WHEN octet_length(parameters) + coalesce(octet_length(error), 0) <= %(small_bytes)s THEN error END
+        CASE WHEN octet_length(parameters) + coalesce(octet_length(error), 0) <= %(small_bytes)s THEN error END,
+        CASE WHEN tasks.error IS NOT NULL THEN (
+            SELECT count(task_events.error) FROM task_events WHERE task_events.task_id = tasks.task_id
+        ) ELSE 0 END
     FROM tasks
     WHERE tasks.task_id = dead.task_id
     LIMIT 1

@@ -1,6 +1,7 @@
 -- A page of tasks, newest first: the columns of TaskRow.
 --   {found}       see paths.py: what it finds, for the parameters it has
 --   small_bytes   tasks whose parameters, result and error together are larger come without them
+--   first, below  ids: so that no other partition of the events is opened either
 SELECT task_id::text,
     (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
     task_type,
@@ -8,7 +9,11 @@ SELECT task_id::text,
     attributes,
     record,
     CASE WHEN is_small THEN result END,
-    CASE WHEN is_small THEN error END
+    CASE WHEN is_small THEN error END,
+    CASE WHEN found.error IS NOT NULL THEN (
+        SELECT count(task_events.error) FROM task_events WHERE task_events.task_id = found.task_id
+            AND task_events.task_id >= %(first)s::uuid AND task_events.task_id < %(below)s::uuid
+    ) ELSE 0 END
 FROM {found} AS found
 CROSS JOIN LATERAL (
     SELECT octet_length(parameters) + coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0)

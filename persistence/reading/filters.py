@@ -54,7 +54,6 @@ class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
             "task_type": self.task_type,
             "priority": self.priority,
             "worker_id": self.worker_id,
-            "trace_id": self.trace_id,
             "terms": list(dict.fromkeys(self.terms)),
             "created_from": _maybe_timestamp(self.created_from_ms),
             "created_below": _maybe_timestamp(self.created_below_ms),

@@ -31,6 +31,8 @@ class TaskRow(NamedTuple):
     record: str
     result: str | None
     error: str | None
+    error_count: int = 0
+    """How many of its attempts failed; not asked for where nobody is shown it."""
 
     @property
     def size(self) -> int:
@@ -53,6 +55,7 @@ class TaskRow(NamedTuple):
             _definition(self.task_type, (self.parameters or "").encode(), self.attributes),
             None if self.result is None else self.result.encode(),
             known if errors is None else errors,
+            self.error_count,
         )
 
     def kept(self) -> KeptTask | None:

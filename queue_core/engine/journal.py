@@ -4,6 +4,7 @@ The journal's place is kept in the store and moves from where it was or not at a
 reader's. Who dies between moving on and telling has told less, never twice. What was trimmed unread is gone.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from tideq.queue_core.engine.lane_names import LaneNames
 from tideq.queue_core.engine.replies import accepted, number, text
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.engine.store import store_errors
-from tideq.queue_core.task import TraceContext
+from tideq.queue_core.task import ANONYMOUS, TraceContext
 
 READ_COUNT = 200
 
@@ -36,17 +37,35 @@ class Hidden(NamedTuple):
     until_ms: bytes
 
 
-class Traced(msgspec.Struct, array_like=True, gc=False):
-    """As much of a definition as says which trace the task belongs to."""
+class Origin(msgspec.Struct, frozen=True, gc=False):
+    """Where a task comes from: the trace it came with, and who submitted it."""
+
+    trace: TraceContext | None = None
+    client_id: str = ""
+
+
+UNKNOWN = Origin()
+"""Of a task that the store no longer has."""
+untraced = functools.lru_cache(maxsize=1_000)(functools.partial(Origin, None))
+"""What most tasks of a client share."""
+
+
+class Defined(msgspec.Struct, array_like=True, gc=False):
+    """As much of a definition as says where the task comes from."""
 
     task_type: msgspec.Raw
     parameters: msgspec.Raw
     required_capabilities: msgspec.Raw = msgspec.Raw()
     tags: msgspec.Raw = msgspec.Raw()
     trace: TraceContext | None = None
+    client_id: str = ANONYMOUS
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(self.trace, self.client_id) if self.trace else untraced(self.client_id)
 
 
-decode_traced = msgspec.msgpack.Decoder(Traced).decode
+decode_defined = msgspec.msgpack.Decoder(Defined).decode
 
 
 class JournalStore:
@@ -88,18 +107,18 @@ class JournalStore:
             await self._lanes.refresh()
         return self._lanes
 
-    async def traces(self, task_ids: Sequence[bytes]) -> list[TraceContext | None]:
-        """Of a task that the store no longer has, or whose definition cannot be read, none."""
+    async def origins(self, task_ids: Sequence[bytes]) -> list[Origin]:
+        """Of a task that the store no longer has, or whose definition cannot be read, nothing is known."""
         if not task_ids:
             return []
         with store_errors():
             found = await self._client.hmget(self._definitions, task_ids)
-        return [_trace(*each) for each in zip(task_ids, found, strict=True)]
+        return [_origin(*each) for each in zip(task_ids, found, strict=True)]
 
 
-def _trace(task_id: bytes, definition: bytes | None) -> TraceContext | None:
+def _origin(task_id: bytes, definition: bytes | None) -> Origin:
     try:
-        return decode_traced(definition).trace if definition else None
+        return decode_defined(definition).origin if definition else UNKNOWN
     except msgspec.DecodeError as error:
-        log.error("trace not read", task_id=task_id.decode(errors="replace"), problem=str(error))
-        return None
+        log.error("origin not read", task_id=task_id.decode(errors="replace"), problem=str(error))
+        return UNKNOWN

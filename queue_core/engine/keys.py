@@ -68,7 +68,11 @@ KEYS: dict[str, KeyDoc] = {
 }
 
 PREFIXES: dict[str, KeyDoc] = {
-    "notes": KeyDoc("notes:", "hash", "what came with a task's attempts: e<attempt> for errors, p for progress"),
+    "notes": KeyDoc(
+        "notes:",
+        "hash",
+        "what came with a task's attempts: e<attempt> for errors, dropped counts earlier ones, p for progress",
+    ),
     "worker": KeyDoc("worker:", "hash", "one worker: what it declared and how it is"),
     "outcomes": KeyDoc(
         "outcomes:", "hash", "how a worker's latest attempts came out, as releases before `TIDEQ_CIRCUIT` count it"

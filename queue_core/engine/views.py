@@ -39,7 +39,9 @@ def _read_view(task_id: str, now_ms: int, row: Any) -> Task | None:
         return None
     notes: dict[str, bytes] = {shown(flat[i]): flat[i + 1] for i in range(0, len(flat), 2)}
     fields, placed = record_fields(packed.decode()), instant(score)
-    task = task_of(task_id, now_ms, fields, unpack_definition(definition), result or None, _errors(notes))
+    errors = _errors(notes)
+    error_count = len(errors) + int(notes.get("dropped", 0))
+    task = task_of(task_id, now_ms, fields, unpack_definition(definition), result or None, errors, error_count)
     return msgspec.structs.replace(
         task,
         visible_at_ms=placed if placed is not None and placed > 0 else None,
@@ -55,6 +57,7 @@ def task_of(
     definition: Definition,
     result: bytes | None,
     errors: tuple[bytes, ...],
+    error_count: int,
 ) -> Task:
     """What a record's fields and a definition say by themselves, whoever kept them.
 
@@ -95,6 +98,7 @@ def task_of(
         progress=None,
         result=result,
         errors=errors,
+        error_count=error_count,
         now_ms=now_ms,
     )
 

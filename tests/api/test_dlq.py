@@ -69,6 +69,26 @@ class TestList:
         assert (letter["parameters"], letter["tags"], letter["retriable"]) == ({"a": 1}, {"x": "y"}, True)
         assert letter["died_at"] == letter["completed_at"]
 
+    async def test_a_list_shows_the_last_error_and_says_of_how_many(
+        self, bench: Bench, replicated: Replication
+    ) -> None:
+        task_id = await bench.submit(max_retries=2, backoff={"base_seconds": 0})
+        fine = await bench.submit("crawl")
+        for message in ("first", "second", "third"):
+            await fail(bench, "resize", message)
+
+        dead_letters = (await bench.call("GET", "/api/v1/dlq"))["tasks"]
+        listed = {task["task_id"]: task for task in (await bench.call("GET", "/api/v1/tasks"))["tasks"]}
+        read = await bench.read(task_id)
+
+        for shown in (*dead_letters, listed[task_id]):
+            assert ([error["message"] for error in shown["errors"]], shown["error_count"]) == (["third"], 3)
+        assert ([error["message"] for error in read["errors"]], read["error_count"]) == (
+            ["first", "second", "third"],
+            3,
+        )
+        assert (listed[fine]["errors"], listed[fine]["error_count"]) == ([], 0)
+
     async def test_filters_narrow_it(self, bench: Bench, replicated: Replication) -> None:
         first, second = await die(bench, message="a"), await die(bench, "crawl", message="b")
         worker_id = await bench.register(task_types=["mail"])

@@ -80,6 +80,22 @@ class TestLists:
             k: v for k, v in told.items() if k not in moving
         }
 
+    async def test_a_task_is_found_by_the_trace_it_is_shown_with_also_by_one_of_its_own(
+        self, bench: Bench, http: httpx.AsyncClient, replicated: Replication
+    ) -> None:
+        posted = await http.post("/api/v1/tasks", json={"task_type": "a"}, headers={"traceparent": TRACEPARENT})
+        traced, plain = posted.json()["task_id"], await bench.submit("b")
+
+        listed = {task["task_id"]: task["trace_id"] for task in (await bench.call("GET", "/api/v1/tasks"))["tasks"]}
+        recorded = await bench.call("GET", f"/api/v1/tasks/{plain}?include_history=true")
+
+        assert listed == {traced: TRACEPARENT[3:35], plain: plain.replace("-", "")}
+        assert recorded["trace_id"] == listed[plain]
+        assert await ids(bench, f"trace_id={listed[traced]}") == [traced]
+        assert await ids(bench, f"trace_id={listed[plain]}") == [plain]
+        assert (await bench.call("GET", f"/api/v1/tasks?count=true&trace_id={listed[plain]}"))["total"] == 1
+        assert await ids(bench, f"trace_id={traced.replace('-', '')}") == []
+
     async def test_pages_follow_each_other_by_cursor_and_by_link(
         self, bench: Bench, http: httpx.AsyncClient, replicated: Replication
     ) -> None:

@@ -147,7 +147,19 @@ async def test_what_is_left_out_takes_its_default(bench: Bench) -> None:
 
     assert (task["priority"], task["max_retries"], task["timeout_seconds"]) == ("medium", 3, 600)
     assert (task["parameters"], task["tags"], task["required_capabilities"]) == ({}, {}, [])
-    assert (task["client_id"], task["idempotency_key"], task["trace_id"]) == ("anonymous", None, None)
+    assert (task["client_id"], task["idempotency_key"], task["trace_is_sampled"]) == ("anonymous", None, False)
+
+
+async def test_a_task_without_a_trace_has_one_of_its_own(bench: Bench) -> None:
+    worker_id = await bench.register()
+    task_id = await bench.submit("resize")
+    digits = task_id.replace("-", "")
+
+    given = await bench.claimed(worker_id)
+    read = await bench.read(task_id)
+
+    assert (given["trace_id"], read["trace_id"]) == (digits, digits)
+    assert (given["traceparent"], read["trace_is_sampled"]) == (None, False)
 
 
 @pytest.mark.usefixtures("elsewhere")
@@ -330,7 +342,8 @@ async def test_a_traceparent_that_is_none_is_ignored(http: httpx.AsyncClient, be
     answer = await http.post(TASKS, json={"task_type": "resize"}, headers={"traceparent": traceparent})
 
     assert answer.status_code == 201
-    assert (await bench.read(answer.json()["task_id"]))["trace_id"] is None
+    task_id = answer.json()["task_id"]
+    assert (await bench.read(task_id))["trace_id"] == task_id.replace("-", "")
 
 
 class TestAboveTheSoftDepth:

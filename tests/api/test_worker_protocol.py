@@ -63,7 +63,7 @@ async def test_a_whole_life_by_single_calls(bench: Bench, kit: Kit) -> None:
     completed = await bench.read(task_id)
 
     assert (task["task_id"], task["task_type"], task["parameters"]) == (task_id, "resize", {"width": 640})
-    assert (task["attempt"], task["timeout_seconds"], task["trace_id"]) == (1, 60, None)
+    assert (task["attempt"], task["timeout_seconds"], task["traceparent"]) == (1, 60, None)
     assert (assigned["status"], assigned["assigned_worker_id"]) == ("assigned", worker_id)
     assert begun["acknowledged"]
     assert (executing["status"], executing["visible_at"]) == ("executing", begun["visible_at"])

@@ -43,6 +43,15 @@ async def test_tasks_are_taken_in_order_and_completed(client: AsyncClient, queue
     assert [(await client.get(each.task_id)).result for each in submitted] == [{"was": n} for n in range(7)]
 
 
+async def test_a_task_that_came_without_a_trace_has_one_of_its_own(client: AsyncClient, queue: AsyncPullQueue) -> None:
+    (submitted,) = await queue.enqueue([{"n": 1}])
+
+    (taken,) = await queue.dequeue()
+
+    digits = submitted.task_id.replace("-", "")
+    assert (taken.trace_id, (await client.get(taken.task_id)).trace_id) == (digits, digits)
+
+
 async def test_own_ids_are_welcome_and_duplicates_ignored(client: AsyncClient, queue: AsyncPullQueue) -> None:
     own, task_type = TaskIds().new(), f"t{uuid.uuid4().hex[:10]}"
 

@@ -111,6 +111,6 @@ def _events_of(fields: list[bytes]) -> list[Event]:
     for name, value in zip(fields[4::2], fields[5::2], strict=True):
         if b":" not in name:
             told.append(Event(name.decode(), value, None))
-        else:
+        elif name.endswith(b":body"):
             told[-1] = told[-1]._replace(body=value)
     return told

@@ -214,14 +214,15 @@ async def test_fail_keeps_the_error_also_while_the_retry_waits(kit: Kit) -> None
     assert (await kit.read(again.task_id)).errors == (b'{"message":"first"}', b'{"message":"second"}')
 
 
-async def test_fail_keeps_the_errors_of_the_last_twenty_attempts(kit: Kit) -> None:
+async def test_fail_keeps_the_errors_of_the_last_twenty_attempts_and_counts_all(kit: Kit) -> None:
     await kit.worker()
     task_id = await kit.submit(max_retries=100, backoff=Backoff(base_ms=0))
 
     for number in range(25):
         await kit.fail(await kit.started(), error=str(number).encode())
 
-    assert (await kit.read(task_id)).errors == tuple(str(number).encode() for number in range(5, 25))
+    kept = await kit.read(task_id)
+    assert (kept.errors, kept.error_count) == (tuple(str(number).encode() for number in range(5, 25)), 25)
 
 
 async def test_fail_tells_history_with_the_error(kit: Kit) -> None:

@@ -135,7 +135,7 @@ def parse(pairs: list[bytes]) -> Iterator[Happening]:
     fields = list(zip(pairs[::2], pairs[1::2], strict=True))
     now_ms, epoch = int(fields[0][1]), int(fields[1][1])
     for place, (name, value) in enumerate(fields[2:], 3):
-        if not name.endswith(b":body"):
+        if b":" not in name:
             follows = fields[place] if place < len(fields) else (b"", b"")
             body = follows[1].decode() if follows[0] == name + b":body" else None
             yield _happening(name.decode(), epoch, now_ms, value.decode().split("\0"), body)

@@ -9,8 +9,8 @@ from tideq.workers.monitor.journal.transition import Transition
 
 
 class Ear:
-    def __init__(self, *, wants_traces: bool = False) -> None:
-        self.wants_traces = wants_traces
+    def __init__(self, *, wants_origins: bool = False) -> None:
+        self.wants_origins = wants_origins
         self.heard: list[Transition] = []
 
     def hear(self, transitions: Sequence[Transition]) -> None:

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.telemetry.recording import Recording
+from tideq.queue_core.engine.journal import Origin
 from tideq.queue_core.engine.record import NAMES
 from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.task import TraceContext
@@ -31,7 +32,7 @@ ALWAYS = {"assigned_ms": b"4", "created_ms": b"1", "ended_ms": b"9", "eligible_m
 def transition(number: int, task_type: str, chosen: dict[str, bytes]) -> Transition:
     record = [{**ALWAYS, **chosen}.get(name, b"0") for name in NAMES]
     made = Transition(f"0195546e-3c7a-7d21-9f04-{number:012x}".encode(), 9, record, b'{"code":"BROKEN"}')
-    made.task_type, made.trace = task_type, TRACE
+    made.task_type, made.origin = task_type, Origin(TRACE)
     return made
 
 

@@ -5,17 +5,25 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.contract.situations import task_in
 from tests.kit import Kit
 from tests.telemetry.listening import Ear, follow, follower, journal
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.engine.attempts import Held
 from tideq.queue_core.engine.record import NAMES
+from tideq.queue_core.engine.feed import Entry
+from tideq.queue_core.engine.journal import Origin
+from tideq.queue_core.readings import Counters
 from tideq.queue_core.retry_policy import Backoff
+from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import NewTask, TraceContext
+from tideq.queue_core.transitions import TRANSITIONS
+from tideq.workers.monitor.flow import FlowMeter
 from tideq.workers.monitor.journal.follower import Follower
-from tideq.workers.monitor.journal.traces import Traces
+from tideq.workers.monitor.journal.origins import Origins
 from tideq.workers.monitor.journal.transition import Transition, transitions_in
 
+REVIVALS = [move for move in TRANSITIONS if move.revives]
 QUICKLY = Backoff(base_ms=10_000, multiplier=1, cap_ms=10_000)
 TRACE = TraceContext("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "v=1", "tenant=a")
 
@@ -195,7 +203,7 @@ async def test_nothing_before_the_first_follower_is_told(kit: Kit) -> None:
 
 async def test_a_listener_that_fails_costs_the_others_nothing(kit: Kit) -> None:
     class Broken:
-        wants_traces = False
+        wants_origins = False
 
         def hear(self, transitions: Sequence[Transition]) -> None:
             raise RuntimeError("no")
@@ -209,35 +217,36 @@ async def test_a_listener_that_fails_costs_the_others_nothing(kit: Kit) -> None:
     assert len(ear.heard) == 1
 
 
-async def test_the_trace_is_told_to_those_who_want_it(kit: Kit) -> None:
-    ear = Ear(wants_traces=True)
+async def test_where_a_task_comes_from_is_told_to_those_who_want_it(kit: Kit) -> None:
+    ear = Ear(wants_origins=True)
     made = await follower(kit, ear)
     await kit.worker()
-    await kit.queue.submit_many([NewTask(task_type="a", trace=TRACE), NewTask(task_type="b")])
+    await kit.submit("a", trace=TRACE)
+    await kit.submit("b", client_id="shop")
     await follow(made)
     await kit.queue.claim("w1", 2)
 
     await follow(made)
 
-    assert [each.trace for each in ear.heard] == [TRACE, None] * 2
+    assert [each.origin for each in ear.heard] == [Origin(TRACE, "anonymous"), Origin(None, "shop")] * 2
 
 
-async def test_traces_are_forgotten_with_their_tasks_and_the_oldest_first(kit: Kit) -> None:
-    traces, store = Traces(journal(kit), max_known=10), journal(kit)
+async def test_origins_are_forgotten_with_their_tasks_and_the_oldest_first(kit: Kit) -> None:
+    origins, store = Origins(journal(kit), max_known=10), journal(kit)
     await kit.worker()
     await kit.queue.submit_many([NewTask(task_type="a", trace=TRACE)] * 25)
     done = await kit.started()
     await kit.complete(done)
     told = [each for entry in (await store.read("0-0")).entries for each in transitions_in(entry)]
 
-    await traces.fill_in(told)
+    await origins.fill_in(told)
 
     assert all(each.trace == TRACE for each in told)
-    assert traces.known_count == 10
+    assert origins.known_count == 10
 
 
 async def test_a_batch_larger_than_a_slice_is_told_in_order(kit: Kit) -> None:
-    ear = Ear(wants_traces=True)
+    ear = Ear(wants_origins=True)
     made = await follower(kit, ear)
     submitted = await kit.queue.submit_many([NewTask(task_type="a", trace=TRACE)] * 1_000)
 
@@ -265,8 +274,34 @@ async def test_manual_retries_begin_another_life(kit: Kit) -> None:
     await follow(made)
 
     lives = [each.life for each in ear.heard if each.is_end]
-    assert ear.moves()[2] == ("finished", "queued", "retried")
     assert len(set(lives)) == 2
+
+
+@pytest.mark.parametrize(("verb", "state"), [(move.verb, state) for move in REVIVALS for state in move.sources])
+async def test_a_task_sent_back_by_hand_says_in_which_state_it_was_found(kit: Kit, verb: str, state: TaskState) -> None:
+    ear, counters = Ear(), Counters()
+    made = await follower(kit, ear, FlowMeter(counters))
+    await kit.worker()
+    task = await task_in(kit, state)
+    await getattr(kit.queue, verb)(task.task_id)
+
+    await follow(made)
+
+    reason = {"retry": "retried", "replay": "replayed"}[verb]
+    assert ear.moves()[-1] == (state, "queued", reason)
+    assert counters.readings("7")["tideq_transitions_total"]["7", state, "queued", reason] == 1
+
+
+async def test_a_retry_that_an_earlier_version_wrote_does_not_say_where_it_came_from(kit: Kit) -> None:
+    await kit.worker()
+    await kit.queue.retry((await task_in(kit, TaskState.FAILED)).task_id)
+    (entry,) = (await journal(kit).read("0-0")).entries[-1:]
+    plain = {name: value for name, value in entry.fields.items() if not name.endswith(b":from")}
+
+    (told,) = transitions_in(Entry(entry.entry_id, plain))
+
+    assert len(plain) == len(entry.fields) - 1
+    assert (told.source, told.state, told.reason) == ("", "queued", "retried")
 
 
 def _at_least(phases: list[tuple[str, int]], milliseconds: tuple[int, ...]) -> bool:

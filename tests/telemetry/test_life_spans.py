@@ -5,6 +5,7 @@ import pytest
 from tests.kit import Kit
 from tests.telemetry.listening import follow, follower
 from tests.telemetry.recording import Recording
+from tideq.queue_core.engine.journal import Origin
 from tideq.queue_core.engine.record import NAMES
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.task import TraceContext
@@ -128,7 +129,7 @@ def test_an_execution_within_one_millisecond_is_told_all_the_same(tracing: Recor
     instants = dict.fromkeys(("created_ms", "assigned_ms", "started_ms", "ended_ms"), b"1700000000000")
     known = {"state": b"completed", "reason": b"succeeded", "attempt": b"1", "age_bucket": b"medium:1", **instants}
     ended = Transition(b"t" * 36, 1_700_000_000_000, [known.get(name, b"") for name in NAMES], None)
-    ended.trace = trace("01")
+    ended.origin = Origin(trace("01"))
 
     LifeSpans(tracing, "default").hear([ended])
 

@@ -9,17 +9,21 @@ import sys
 
 import pytest
 
+from tests.contract.situations import task_in
 from tests.kit import Kit
 from tests.telemetry.listening import follow, follower
 from tideq.queue_core.engine.feed import Entry
 from tideq.queue_core.engine.record import NAMES
+from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import TraceContext
+from tideq.queue_core.trace_context import execution_span_id, lifecycle_span_id
+from tideq.queue_core.transitions import transition
 from tideq.telemetry.lines import LineWriter
 from tideq.workers.monitor.journal.lines import TransitionLines
 from tideq.workers.monitor.journal.transition import Transition, transitions_in
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
-TRACE = TraceContext(f"00-{TRACE_ID}-00f067aa0ba902b7-00")
+TRACE = TraceContext(f"00-{TRACE_ID}-00f067aa0ba902b7-01")
 HOSTILE = 'a\n{"event":"transition"}\r\x1b[2J\x9b31m\u2028\u202e\x85\x00b'
 LOGGING = f"""
 import structlog
@@ -33,21 +37,34 @@ async def test_a_line_says_who_did_what_and_why(kit: Kit) -> None:
     written = list[str]()
     made = await follower(kit, TransitionLines(written.append, for_people=False))
     await kit.worker()
-    task_id = await kit.submit("resize", trace=TRACE, parameters=b'{"card":"4111"}')
+    task_id = await kit.submit("resize", trace=TRACE, client_id="shop", parameters=b'{"card":"4111"}')
+    await kit.clock.advance(45_000)
     await kit.fail(await kit.started(), error=b'{"message":"card 4111","code":"BROKEN"}')
 
     await follow(made)
 
     lines = "".join(written).splitlines()
-    last = json.loads(lines[-1])
-    assert len(lines) == 4
-    assert {name: last[name] for name in ("task_id", "trace_id", "worker_id", "attempt", "from", "to", "reason")} == {
+    first, claimed, started, last = map(json.loads, lines)
+    execution, life = execution_span_id(task_id, 1), lifecycle_span_id(task_id, "")
+    assert [each["span_id"] for each in (first, claimed, started, last)] == [life, life, execution, execution]
+    assert [each["age_seconds"] // 45 for each in (first, claimed, started, last)] == [0, 1, 1, 1]
+    assert last.pop("timestamp") > first["timestamp"]
+    last["age_seconds"] = 45
+    assert last == {
+        "event": "transition",
+        "level": "info",
         "task_id": task_id,
         "trace_id": TRACE_ID,
+        "span_id": execution,
+        "task_type": "resize",
+        "priority": "medium",
+        "client_id": "shop",
         "worker_id": "w1",
         "attempt": 1,
-        "from": "executing",
-        "to": "queued",
+        "retry_count": 1,
+        "age_seconds": 45,
+        "from_state": "executing",
+        "to_state": "queued",
         "reason": "error",
     }
     assert "4111" not in "".join(written)
@@ -62,6 +79,34 @@ def test_a_line_gives_its_instant_in_utc_wherever_the_process_lives(for_people: 
     TransitionLines(written.append, for_people=for_people).hear([made])
 
     assert "2026-03-02T09:00:00.042Z" in "".join(written)
+async def test_a_line_has_a_trace_also_where_the_task_came_without_one(kit: Kit) -> None:
+    written = list[str]()
+    made = await follower(kit, TransitionLines(written.append, for_people=False))
+    task_id = await kit.submit()
+
+    await follow(made)
+
+    line, digits = json.loads(written[0]), task_id.replace("-", "")
+    assert (line["trace_id"], line["span_id"]) == (digits, digits[16:])
+
+
+async def test_every_state_in_the_lines_is_one_that_tasks_are_in(kit: Kit) -> None:
+    """Whatever became of them: none is `finished`."""
+    written = list[str]()
+    made = await follower(kit, TransitionLines(written.append, for_people=False))
+    await kit.worker()
+    for state in TaskState:
+        task = await task_in(kit, state)
+        if transition("retry").allows(state):
+            await kit.queue.retry(task.task_id)
+        if state is not TaskState.COMPLETED:
+            await kit.queue.cancel(task.task_id)
+
+    await follow(made)
+
+    lines = [json.loads(line) for line in "".join(written).splitlines()]
+    assert {line["from_state"] for line in lines} == {"", *TaskState} - {"completed"}
+    assert {line["to_state"] for line in lines} == {*TaskState}
 
 
 @pytest.mark.parametrize("for_people", [True, False])
@@ -81,6 +126,8 @@ def hostile() -> Transition:
         "state": "assigned",
         "version": "2",
         "attempt": "1",
+        "retries": "0",
+        "created_ms": "1",
         "worker": HOSTILE.replace("\0", ""),
         "lease": "1-a-1",
     }

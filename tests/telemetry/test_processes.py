@@ -65,7 +65,7 @@ async def test_two_monitors_tell_every_transition_once(
     assert {span.service for span in lives} == {"tideq"}, "told as the monitor's, it would look as if that called"
     assert complaints(sink.spans) == []
     lines = [json.loads(line) for log in logs for line in log.splitlines() if line.startswith('{"event": "transition"')]
-    assert len(lines) == len({(line["task_id"], line["to"]) for line in lines}) == TASK_COUNT * 4
+    assert len(lines) == len({(line["task_id"], line["to_state"]) for line in lines}) == TASK_COUNT * 4
 
 
 async def test_a_collector_that_hangs_stops_neither_work_nor_leaving(

@@ -33,6 +33,7 @@ FIELDS = [
     "result",
     "error",
     "errors",
+    "error_count",
     "progress",
     "tags",
     "required_capabilities",

@@ -30,7 +30,7 @@ NEW = "new"
 
 
 class FlowMeter:
-    wants_traces = False
+    wants_origins = False
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters

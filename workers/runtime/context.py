@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import structlog
 
+from tideq.queue_core.trace_context import trace_id_of
 from tideq.workers.runtime.failures import Cancelled, plain
 
 MAX_MESSAGE_CHARACTERS = 1_000
@@ -48,12 +49,17 @@ class TaskContext:
         self._stop: threading.Event | None = None
         self._deadline = time.monotonic() + timeout_seconds
 
+    @property
+    def trace_id(self) -> str:
+        """Of the trace that the task came with, or else its own."""
+        return trace_id_of(self.task_id, self.traceparent)
+
     @functools.cached_property
     def log(self) -> Any:
         """Says with every line which task it is about."""
         logger = structlog.get_logger("tideq.task")
-        about = {"trace_id": self.traceparent[3:35]} if self.traceparent else {}
-        return logger.bind(task_id=self.task_id, task_type=self.task_type, attempt=self.attempt, **about)
+        about = {"task_type": self.task_type, "attempt": self.attempt, "trace_id": self.trace_id}
+        return logger.bind(task_id=self.task_id, **about)
 
     @property
     def seconds_left(self) -> float:

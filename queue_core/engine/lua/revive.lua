@@ -17,7 +17,7 @@
 -- @arg   kept_record      text  from history, empty where the store should have it
 -- @arg   kept_definition  text
 -- @reply OK TASK_NOT_FOUND WRONG_STATE RANK_OUT_OF_RANGE
--- @use   band, load_task, lane_for, keep, move, place, commit
+-- @use   band, load_task, lane_for, keep, emit, move, place, commit
 local task = load_whole(task_id)
 local is_absent = not task
 if is_absent and kept_record ~= '' then
@@ -33,6 +33,7 @@ find_lane(signature)
 local refused = plan_lanes()
 if refused then return refused end
 
+local was = task.state
 open_lanes()
 if is_absent then keep_definition(task_id, kept_definition) end
 redis.call('HDEL', results_key, task_id)
@@ -46,5 +47,6 @@ task.eligible_ms, task.queued_ms = now_text, now_text
 task.lease, task.worker, task.assigned_ms, task.started_ms, task.ended_ms, task.settled = '', '', '', '', '', ''
 place_ready(task_id, task)
 move(task_id, task, 'queued', reason, '')
+emit_also(task_id, 'from', was)
 commit()
 return {'OK', now, task.version}

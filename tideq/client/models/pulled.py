@@ -28,10 +28,16 @@ class PulledTask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """As it was handed out."""
     visible_at: datetime
     """When it goes to another, unless something was said about it."""
-    trace_id: str | None = None
+    raw_trace_id: str | None = msgspec.field(default=None, name="trace_id")
+    """Null where an older service knows of none."""
     traceparent: str | None = None
     tracestate: str | None = None
     baggage: str | None = None
+
+    @property
+    def trace_id(self) -> str:
+        """Of the trace that the task came with, or else its own: the digits of its id."""
+        return self.raw_trace_id or self.task_id.replace("-", "")
 
     @functools.cached_property
     def parameters(self) -> Any:

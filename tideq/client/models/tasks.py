@@ -159,7 +159,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     error: TaskError | None = None
     """The latest attempt's, also while a retry waits."""
     errors: tuple[TaskError, ...] = ()
-    trace_id: str | None = None
+    """Of the attempts that failed: where one task is read the last twenty, in lists the last one."""
+    error_count: int = 0
+    """How many failed, of which `errors` has the last."""
+    raw_trace_id: str | None = msgspec.field(default=None, name="trace_id")
+    """Null where an older service knows of none."""
     trace_is_sampled: bool = False
     """Whether that trace is kept anywhere."""
     current_state_duration_seconds: float = 0.0
@@ -175,6 +179,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def has_succeeded(self) -> bool:
         return self.status == "completed"
+
+    @property
+    def trace_id(self) -> str:
+        """Of the trace that the task came with, or else its own: the digits of its id."""
+        return self.raw_trace_id or self.task_id.replace("-", "")
 
     @functools.cached_property
     def parameters(self) -> Any:

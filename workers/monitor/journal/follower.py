@@ -12,7 +12,7 @@ import structlog
 
 from tideq.queue_core.duties import Duties, Duty
 from tideq.queue_core.engine.journal import READ_COUNT, Hidden, JournalStore
-from tideq.workers.monitor.journal.traces import Traces
+from tideq.workers.monitor.journal.origins import Origins
 from tideq.workers.monitor.journal.transition import Transition, readable_transitions_in, transitions_in
 
 IDLE_SECONDS, BUSY_SECONDS = 0.25, 0.05
@@ -28,8 +28,8 @@ log = structlog.get_logger(__name__)
 class Listener(Protocol):
     """Hears every transition of the queue, in order, at most once among all monitors. Must be quick, and not block."""
 
-    wants_traces: bool
-    """Whether `Transition.trace` has to be filled in: it takes a look at the store for every new task."""
+    wants_origins: bool
+    """Whether `Transition.origin` has to be filled in: it takes a look at the store for every new task."""
 
     def hear(self, transitions: Sequence[Transition]) -> None: ...
 
@@ -43,7 +43,7 @@ class Follower:
         """Events that could not be read, and were told to nobody; and those of a slice that a listener failed over."""
         self._store = store
         self._listeners = listeners
-        self._traces = Traces(store) if any(listener.wants_traces for listener in listeners) else None
+        self._origins = Origins(store) if any(listener.wants_origins for listener in listeners) else None
         self._seen: str | None = None
 
     async def follow_for_ever(self, duties: Duties) -> None:
@@ -114,8 +114,8 @@ class Follower:
             part = transitions[at : at + SLICE]
             for each in part:
                 each.task_type = task_types.task_type(each.lane, each.lane_at_ms)
-            if self._traces is not None:
-                await self._traces.fill_in(part)
+            if self._origins is not None:
+                await self._origins.fill_in(part)
             for listener in self._listeners:
                 self.skipped_count += _tell(listener, part)
             self.told_count += len(part)

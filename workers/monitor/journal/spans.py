@@ -48,7 +48,7 @@ class Shapes(dict[str, Shape]):
 
 
 class LifeSpans:
-    wants_traces = True
+    wants_origins = True
 
     def __init__(self, tracing: Tracing, queue_name: str) -> None:
         self._tracing = tracing

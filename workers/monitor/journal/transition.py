@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from tideq.queue_core.engine.feed import Entry
+from tideq.queue_core.engine.journal import UNKNOWN
 from tideq.queue_core.engine.record import NAMES, SPLIT_COUNT, UnreadableRecord, record_fields
 from tideq.queue_core.states import Reason, TaskState, reason_named, state_named
 from tideq.queue_core.task import TraceContext
@@ -25,6 +26,7 @@ from tideq.queue_core.telemetry import (
     SPAN_QUEUED,
     SPAN_SCHEDULED,
 )
+from tideq.queue_core.trace_context import execution_span_id, is_sampled, lifecycle_span_id, trace_id_of
 from tideq.queue_core.transitions import TERMINAL
 
 STATE, VERSION, LANE, VISIBLE, AGE_BUCKET = map(NAMES.index, ("state", "version", "lane", "visible_ms", "age_bucket"))
@@ -39,10 +41,8 @@ REASONS = {reason.encode(): reason for reason in Reason} | {b"": Reason.SUBMITTE
 log = structlog.get_logger(__name__)
 WORD = re.compile(rb"[a-z_]{1,64}")
 """As states and reasons of later versions will be."""
-FINISHED = "finished"
-"""Where a task came from that a person retried: how it had ended, its event does not say."""
-AT_ANY_TIME = (Reason.CANCELLED, Reason.RELEASED, Reason.PURGED)
-"""The record says where these came from."""
+AT_ANY_TIME = (Reason.CANCELLED, Reason.RELEASED, Reason.PURGED, Reason.RETRIED)
+"""The record says where these came from; of a retry by hand the event does."""
 FROM = {
     **{reason.encode(): TaskState.EXECUTING for reason in Reason if reason not in AT_ANY_TIME},
     b"": "",
@@ -51,7 +51,6 @@ FROM = {
     b"started": TaskState.ASSIGNED,
     b"assignment_lapsed": TaskState.ASSIGNED,
     b"never_started": TaskState.ASSIGNED,
-    b"retried": FINISHED,
     b"replayed": TaskState.DEAD_LETTER,
 }
 """Found by the bytes of a reason: looking up a member of an enumeration calls Python code to hash it."""
@@ -92,18 +91,21 @@ decode_error = msgspec.json.Decoder(TaskError).decode
 class Transition:
     """Made for every event of a busy queue, so it reads what it is asked for and no more."""
 
-    __slots__ = ("_body", "_record", "at_ms", "hidden_until_ms", "task_key", "task_type", "trace")
+    __slots__ = ("_body", "_record", "_revived_from", "at_ms", "hidden_until_ms", "origin", "task_key", "task_type")
 
-    def __init__(self, task_key: bytes, at_ms: int, record: list[bytes], body: bytes | None) -> None:
+    def __init__(
+        self, task_key: bytes, at_ms: int, record: list[bytes], body: bytes | None, revived_from: bytes = b""
+    ) -> None:
         self.task_key = task_key
         self.at_ms = at_ms
         self.task_type = ""
         self.hidden_until_ms: int | None = None
         """Until when a retry was hidden that has now ended its wait."""
-        self.trace: TraceContext | None = None
+        self.origin = UNKNOWN
         """Filled in where a listener wants it."""
         self._record = record
         self._body = body
+        self._revived_from = revived_from
 
     @property
     def task_id(self) -> str:
@@ -122,9 +124,9 @@ class Transition:
 
     @property
     def source(self) -> str:
-        """Where it came from: a state, `finished` for one that a person retried.
+        """The state it came from.
 
-        Empty for a new task, and where only a later version knows the reason.
+        Empty for a new task, where only a later version knows the reason, and where an earlier one retried it by hand.
         """
         record = self._record
         known = FROM.get(record[REASON])
@@ -132,11 +134,38 @@ class Transition:
             return known
         if record[REASON] == b"purged":
             return self.state
+        if record[REASON] == b"retried":
+            return self._revived_from.decode()
         if not record[LEASE] and record[REASON] == b"cancelled":
             return TaskState.QUEUED
         if record[REASON] not in REASONS:
             return ""
         return TaskState.EXECUTING if record[STARTED] else TaskState.ASSIGNED
+
+    @property
+    def trace(self) -> TraceContext | None:
+        return self.origin.trace
+
+    @property
+    def trace_id(self) -> str:
+        return trace_id_of(self.task_id, self.trace and self.trace.traceparent)
+
+    @property
+    def span_id(self) -> str:
+        """Of the execution that it began or ended, else of the whole life.
+
+        Where no spans are told, the last digits of the task's id: to work theirs out takes as long as half a line.
+        """
+        if self.trace is None or not is_sampled(self.trace.traceparent):
+            return self.task_id[19:23] + self.task_id[24:]
+        if self._record[STATE] == b"executing" or self.source is TaskState.EXECUTING:
+            return execution_span_id(self.task_id, self.attempt)
+        return lifecycle_span_id(self.task_id, self.life)
+
+    @property
+    def age_ms(self) -> int:
+        """Since the task might run: was submitted, was scheduled for, or was sent back by hand."""
+        return max(self.at_ms - int(self._record[ELIGIBLE] or self._record[CREATED]), 0)
 
     @property
     def version(self) -> int:
@@ -280,11 +309,20 @@ def transitions_in(entry: Entry) -> list[Transition]:
     """In the order they happened. Raises UnreadableRecord, of one or all of them."""
     _, fields = entry
     body_of = fields.get
-    return [
-        Transition(task_key, int(fields[b"now_ms"]), _fields(packed), body_of(task_key + b":body"))
-        for task_key, packed in fields.items()
-        if len(task_key) == 36
-    ]
+    transitions = list[Transition]()
+    for task_key, packed in fields.items():
+        if len(task_key) == 36:
+            record = _fields(packed)
+            was = _revived_from(fields.get(task_key + b":from", b"")) if record[REASON] == b"retried" else b""
+            transitions.append(Transition(task_key, int(fields[b"now_ms"]), record, body_of(task_key + b":body"), was))
+    return transitions
+
+
+def _revived_from(state: bytes) -> bytes:
+    """Nothing where an earlier version wrote the event."""
+    if state and not WORD.fullmatch(state):
+        raise UnreadableRecord("an event has something else than a word for the state it came from")
+    return state
 
 
 def readable_transitions_in(entry: Entry) -> tuple[list[Transition], int]:

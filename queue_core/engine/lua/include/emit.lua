@@ -16,6 +16,12 @@ local function flush_events()
   end
 end
 
+-- What else the event says that was gathered last, under `<id>:<name>`: readers that do not know the name pass it over.
+local function emit_also(task_id, name, text)
+  events[#events + 1] = task_id .. ':' .. name
+  events[#events + 1] = text
+end
+
 local function emit(task_id, packed, body)
   local count = #events
   events[count + 1] = task_id

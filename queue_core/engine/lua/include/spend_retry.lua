@@ -1,5 +1,5 @@
 -- spend_retry: a failed or timed-out execution costs one retry; with none left the task is dead
--- The errors of the last twenty attempts stay beside the task; history keeps them all.
+-- The errors of the last twenty attempts stay beside the task, with how many there were before; history keeps them all.
 --
 -- @prefix notes  hash
 -- @use   requeue, finish, retry_delay, tally
@@ -8,7 +8,8 @@ local KEPT_ERRORS = 20
 local function note_error(task_id, task, body)
   redis.call('HSET', notes_keys .. task_id, 'e' .. task.attempt, body)
   if task.attempt - KEPT_ERRORS > 0 then
-    redis.call('HDEL', notes_keys .. task_id, 'e' .. task.attempt - KEPT_ERRORS)
+    local count = redis.call('HDEL', notes_keys .. task_id, 'e' .. task.attempt - KEPT_ERRORS)
+    if count > 0 then redis.call('HINCRBY', notes_keys .. task_id, 'dropped', count) end
   end
 end
 

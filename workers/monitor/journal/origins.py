@@ -1,21 +1,20 @@
-"""Which trace a task belongs to: asked of the store once a task, and remembered while it lives."""
+"""Where tasks come from: asked of the store once a task, and remembered while it lives."""
 
 import itertools
 from collections.abc import Sequence
 
-from tideq.queue_core.engine.journal import JournalStore
-from tideq.queue_core.task import TraceContext
+from tideq.queue_core.engine.journal import UNKNOWN, JournalStore, Origin
 from tideq.workers.monitor.journal.transition import Transition
 
 MAX_KNOWN = 100_000
-"""Tasks whose trace is remembered: one that is forgotten is asked about again."""
+"""Tasks whose origin is remembered: one that is forgotten is asked about again."""
 
 
-class Traces:
+class Origins:
     def __init__(self, store: JournalStore, max_known: int = MAX_KNOWN) -> None:
         self._store = store
         self._max_known = max_known
-        self._known: dict[bytes, TraceContext | None] = {}
+        self._known: dict[bytes, Origin] = {}
 
     @property
     def known_count(self) -> int:
@@ -24,9 +23,9 @@ class Traces:
     async def fill_in(self, transitions: Sequence[Transition]) -> None:
         known = self._known
         wanted = list({each.task_key: None for each in transitions if each.task_key not in known})
-        known.update(zip(wanted, await self._store.traces(wanted), strict=True))
+        known.update(zip(wanted, await self._store.origins(wanted), strict=True))
         for each in transitions:
-            each.trace = known.get(each.task_key)
+            each.origin = known.get(each.task_key, UNKNOWN)
         for each in transitions:
             if each.is_end:
                 known.pop(each.task_key, None)
