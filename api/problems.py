@@ -5,11 +5,15 @@ apart by it and never by their words.
 """
 
 import math
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
+from litestar.handlers import HTTPRouteHandler
 
 from tideq.api.rate_limits import rate_limit_headers
 from tideq.api.safe_headers import SAFE
@@ -161,6 +165,8 @@ def problem_of(error: Exception, path: str = "") -> tuple[Problem, dict[str, str
 
 
 def respond(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    if isinstance(error, ValidationException):
+        error = _wrong_values(error, _written_names(request.scope.get("route_handler")))
     document, headers = problem_of(error, request.url.path)
     body = msgspec.json.encode(document)
     return Response(body, status_code=document.status, media_type=MEDIA_TYPE, headers={**SAFE, **headers})
@@ -210,8 +216,23 @@ FRAMEWORK = {
 """What is refused before any route of ours is asked."""
 
 
-def _wrong_values(error: ValidationException) -> BadRequest:
-    """Parameters of the address that are not what they must be, each by its name; the body is decoded by ourselves."""
+MISSING = re.compile(r"Missing required \w+ parameter '(\w+)'")
+
+
+def _wrong_values(error: ValidationException, written: Mapping[str, str] = MappingProxyType({})) -> BadRequest:
+    """Parameters of the address that are not what they must be, each by its name; the body is decoded by ourselves.
+
+    The framework names them as their functions do; `written` is how callers write those that differ.
+    """
+    if missing := MISSING.match(error.detail):
+        return BadRequest(f"{written.get(missing[1], missing[1])}: this call needs it")
     told: Any = error.extra if isinstance(error.extra, list) else []
-    wrong = [f"{each.get('key', 'a parameter')}: {each.get('message', 'is wrong')}" for each in told]
-    return BadRequest("; ".join(wrong) or "a parameter is not what it must be")
+    wrong = [f"{written.get(each['key'], each['key'])}: {each['message']}" for each in told]
+    return BadRequest("; ".join(wrong) or error.detail)
+
+
+def _written_names(handler: Any) -> dict[str, str]:
+    if not isinstance(handler, HTTPRouteHandler):
+        return {}
+    fields = handler.parsed_fn_signature.parameters.items()
+    return {name: field.kwarg_definition.name or name for name, field in fields if field.kwarg_definition is not None}

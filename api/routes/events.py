@@ -69,7 +69,7 @@ def _places(written: str | None, count: int) -> Places | None:
     if not written:
         return None
     if (places := parse_places(written, count)) is None:
-        raise UnprocessableContent(f"{written[:40]!r} is no event id of ours")
+        raise UnprocessableContent(f"last_event_id: {written[:40]!r} is no event id of ours")
     return places
 
 
