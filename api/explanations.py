@@ -56,8 +56,7 @@ def _obstacles(found: Explanation) -> Iterator[str]:
     if found.state is not TaskState.QUEUED:
         return
     if found.visible_at_ms is not None:
-        wait = (found.visible_at_ms - found.now_ms) / 1000
-        yield f"it is hidden for another {max(wait, 0):.1f} s ({found.reason})"
+        yield f"it is hidden for another {schemas.in_words(found.visible_at_ms - found.now_ms)} ({found.reason})"
     yield from _rules("the whole queue", found.queue_control, found.queue_left)
     yield from _rules("its task type", found.type_control, found.type_left)
     yield from _circuits(found)

@@ -14,6 +14,7 @@ import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.handlers import HTTPRouteHandler
+from litestar.params import QueryParameter
 
 from tideq.api.rate_limits import rate_limit_headers
 from tideq.api.safe_headers import SAFE
@@ -234,5 +235,5 @@ def _wrong_values(error: ValidationException, written: Mapping[str, str] = Mappi
 def _written_names(handler: Any) -> dict[str, str]:
     if not isinstance(handler, HTTPRouteHandler):
         return {}
-    fields = handler.parsed_fn_signature.parameters.items()
-    return {name: field.kwarg_definition.name or name for name, field in fields if field.kwarg_definition is not None}
+    described = ((name, field.kwarg_definition) for name, field in handler.parsed_fn_signature.parameters.items())
+    return {name: each.name or name for name, each in described if isinstance(each, QueryParameter)}

@@ -98,7 +98,7 @@ from tideq.api.schemas.tasks import (
     backoff_out,
     task_out,
 )
-from tideq.api.schemas.times import InstantIn, instant_ms, maybe_rfc3339, rfc3339, to_ms
+from tideq.api.schemas.times import InstantIn, in_words, instant_ms, maybe_rfc3339, rfc3339, to_ms
 from tideq.api.schemas.workers import (
     ClaimedOut,
     HeartbeatIn,
@@ -210,6 +210,7 @@ __all__ = [
     "claimed_out",
     "dead_letter_out",
     "held_back_if_any",
+    "in_words",
     "instant_ms",
     "maybe_rfc3339",
     "pattern_out",

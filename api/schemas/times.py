@@ -20,6 +20,21 @@ def maybe_rfc3339(instant_ms: int | None) -> str | None:
     return None if instant_ms is None else rfc3339(instant_ms)
 
 
+UNITS = ((31_536_000, "year"), (86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+
+
+def in_words(milliseconds: int) -> str:
+    """A time as people say it, in its largest unit and the next; less than a second is none."""
+    left, parts = max(milliseconds, 0) // 1000, list[str]()
+    for size, unit in UNITS:
+        whole, left = divmod(left, size)
+        if whole:
+            parts.append(f"{whole} {unit}{'' if whole == 1 else 's'}")
+        elif parts:
+            break
+    return " ".join(parts[:2]) or "0 seconds"
+
+
 def to_ms(seconds: float) -> int:
     return round(seconds * 1000)
 

@@ -71,6 +71,19 @@ async def test_a_pause_shows_its_badge_and_stops_claims(eyes: Eyes, stage: Stage
     await expect(notes.nth(1)).to_contain_text("the printer burns")
 
 
+async def test_a_pause_needs_no_reason(eyes: Eyes, stage: Stage) -> None:
+    await eyes.open("/ui/controls")
+    form = eyes.page.get_by_label("Pause", exact=True)
+    await form.get_by_label("Task type").fill("printing")
+
+    await form.get_by_role("button", name="Pause printing").click()
+
+    row = eyes.page.locator(".in-force li", has_text="printing")
+    await expect(row).to_contain_text("paused")
+    await row.get_by_role("button", name="Resume").click()
+    await expect(row).to_have_count(0)
+
+
 async def test_a_limit_is_set_and_lifted(eyes: Eyes, stage: Stage) -> None:
     await eyes.open("/ui/controls")
     form = eyes.page.get_by_label("Limit", exact=True)

@@ -1,5 +1,6 @@
 """Finding tasks, doing something to many of them, reading one exactly."""
 
+import colorsys
 import re
 
 import httpx
@@ -9,6 +10,14 @@ from playwright.async_api import expect
 from tests.browser.eyes import Eyes
 from tests.browser.stage import TRACES, Stage
 
+COLOUR_OF = """state => {
+  const badge = document.createElement('span');
+  badge.className = `status ${state}`;
+  document.body.append(badge);
+  const { color } = getComputedStyle(badge);
+  badge.remove();
+  return color;
+}"""
 BIG = '{"order":12345678901234567890,"price":1.10,"tiny":1e-400,"nested":{"10":"b","9":"a"}}'
 
 
@@ -88,6 +97,97 @@ async def test_selected_tasks_are_cancelled_and_finished_ones_left_alone(eyes: E
     assert states == ["cancelled", "cancelled", "queued", "completed"]
 
 
+async def test_a_type_is_chosen_from_a_list_of_those_there_are(eyes: Eyes, stage: Stage) -> None:
+    stage.submit("engraving", {}, tags={"scene": "types"})
+    stage.submit("gilding", {}, tags={"scene": "types"})
+    stage.wait(lambda: stage.count(tag="scene:types") == 2, "history has them")
+    await eyes.open("/ui/tasks?q=tag.scene:types")
+    choice = eyes.page.get_by_role("combobox", name="Task type")
+    await expect(eyes.page.locator("tbody tr")).to_have_count(2)
+
+    await choice.select_option("gilding")
+
+    await expect(eyes.page.locator("tbody tr")).to_have_count(1)
+    await expect(eyes.page.locator("tbody tr")).to_contain_text("gilding")
+    await expect(eyes.page.get_by_label("Search tasks")).to_have_value("tag.scene:types type:gilding")
+    await choice.select_option("any type")
+    await expect(eyes.page.locator("tbody tr")).to_have_count(2)
+
+
+async def test_a_row_says_how_many_attempts_there_may_be_and_of_how_many_errors_it_shows_the_last(
+    eyes: Eyes, stage: Stage
+) -> None:
+    (stage.folder / "mended").unlink(missing_ok=True)
+    task_id = stage.submit("fragile", {"number": 1}, max_retries=0, tags={"scene": "again"})
+    stage.wait(lambda: stage.call("GET", f"/api/v1/tasks/{task_id}")["error_count"] == 1, "it failed")
+    stage.call("POST", f"/api/v1/tasks/{task_id}/retry", {})
+    stage.wait(lambda: stage.call("GET", f"/api/v1/tasks/{task_id}")["error_count"] == 2, "it failed again")
+    waiting = stage.submit("absent", {}, max_retries=3, tags={"scene": "again"})
+    stage.wait(lambda: stage.count(tag="scene:again") == 2, "history has them")
+
+    await eyes.open("/ui/tasks?q=tag.scene:again")
+
+    await expect(eyes.page.locator("tbody tr", has_text="absent")).to_contain_text("0 / 4")
+    await expect(eyes.page.locator("tbody tr", has_text="fragile")).to_contain_text("last of 2: ")
+    await eyes.open(f"/ui/tasks/{waiting}")
+    await eyes.see("0 / 4; 0 of 3 retries used")
+
+
+async def test_each_row_offers_what_its_state_allows_and_asks_before_it_does_it(eyes: Eyes, stage: Stage) -> None:
+    task_id = stage.submit("absent", {}, tags={"scene": "rows"})
+    stage.wait(lambda: stage.count(tag="scene:rows") == 1, "history has it")
+    await eyes.open("/ui/tasks?q=tag.scene:rows")
+    row, dialog = eyes.page.locator("tbody tr"), eyes.page.get_by_role("dialog")
+    status = row.locator(".status")
+
+    for verb, done, state, offered in (
+        ("Cancel", "Cancelled", "cancelled", ["Retry", "Purge"]),
+        ("Retry", "Retried", "queued", ["Cancel"]),
+        ("Cancel", "Cancelled", "cancelled", ["Retry", "Purge"]),
+    ):
+        await row.get_by_role("button", name=f"{verb} {task_id}").click()
+        await expect(dialog).to_contain_text(f"{verb} 1 task?")
+        await dialog.get_by_role("button", name=f"{verb} 1 task").click()
+        await expect(dialog.get_by_role("status")).to_have_text(f"Finished. {done} 1.")
+        await dialog.get_by_role("button", name="Close").click()
+        await expect(status).to_have_text(state)
+        await expect(row.locator(".row-verbs button")).to_have_text(offered)
+
+    await row.get_by_role("button", name=f"Purge {task_id}").click()
+    await dialog.get_by_role("button", name="Purge 1 task").click()
+    await expect(dialog.get_by_role("status")).to_have_text("Finished. Purged 1.")
+    assert stage.http.get(f"/api/v1/tasks/{task_id}").status_code == 404
+
+
+async def test_a_scheduled_task_says_when_it_will_run_in_words_that_people_read(eyes: Eyes, stage: Stage) -> None:
+    task_id = stage.submit("absent", {}, delay_seconds=3 * 365 * 86_400 + 58.5 * 86_400)
+
+    await eyes.open(f"/ui/tasks/{task_id}")
+
+    await eyes.see(re.compile(r"It is scheduled: it will run in 3 years 58 days, at \d{4}-\d\d-\d\d"))
+    await eyes.see("it is hidden for another 3 years 58 days (submitted)")
+
+
+async def test_each_state_has_a_colour_of_its_own(eyes: Eyes, stage: Stage) -> None:
+    """Waiting blue, running yellow, done green, failed red, dead apart from failed, cancelled grey."""
+    await eyes.open("/ui/tasks")
+    await expect(eyes.page.locator("h1")).to_be_visible()
+    colours = dict[str, tuple[int, int, int]]()
+    for state in ("queued", "executing", "completed", "failed", "dead_letter", "cancelled"):
+        found = await eyes.page.evaluate(COLOUR_OF, state)
+        red, green, blue = map(int, re.findall(r"\d+", found)[:3])
+        colours[state] = (red, green, blue)
+
+    hues = {state: round(colorsys.rgb_to_hls(*(part / 255 for part in rgb))[0] * 360) for state, rgb in colours.items()}
+    greyness = {state: max(rgb) - min(rgb) for state, rgb in colours.items()}
+    assert greyness.pop("cancelled") < 30 < min(greyness.values())
+    assert 200 <= hues["queued"] <= 230
+    assert 35 <= hues["executing"] <= 60
+    assert 120 <= hues["completed"] <= 160
+    assert hues["failed"] <= 15
+    assert 300 <= hues["dead_letter"] <= 335
+
+
 async def test_numbers_stay_exact_on_screen_and_through_clone_and_edit(eyes: Eyes, stage: Stage) -> None:
     body = f'{{"task_type":"exact","parameters":{BIG}}}'
     task_id = stage.http.post("/api/v1/tasks", content=body).json()["task_id"]
@@ -142,3 +242,12 @@ async def test_a_task_links_to_its_trace_where_that_is_kept(
 
     await eyes.see(trace_id)
     await expect(eyes.page.locator(f"a[href='{TRACES}/{trace_id}']")).to_have_count(link_count)
+
+
+async def test_a_task_without_a_trace_shows_its_own_and_links_nowhere(eyes: Eyes, stage: Stage) -> None:
+    task_id = stage.submit("absent", {})
+
+    await eyes.open(f"/ui/tasks/{task_id}")
+
+    await eyes.see(task_id.replace("-", ""))
+    await expect(eyes.page.locator(f"a[href^='{TRACES}']")).to_have_count(0)

@@ -15,6 +15,9 @@ export const VERBS: Record<Verb, { does: string; did: string; takes: string[]; f
   purge: { does: 'Purge', did: 'Purged', takes: ['completed', 'failed', 'cancelled', 'dead_letter'], from: 'finished' },
 };
 
+/** What may be done to a task in this state. */
+export const verbsFor = (state: string): Verb[] => (Object.keys(VERBS) as Verb[]).filter((verb) => VERBS[verb].takes.includes(state));
+
 export function actOn(verb: Verb, id: string): Promise<unknown> {
   if (verb === 'retry') return call('POST', `${taskPath(id)}/retry`, {});
   return call('DELETE', verb === 'purge' ? `${taskPath(id)}?purge=true` : taskPath(id));

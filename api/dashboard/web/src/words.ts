@@ -16,7 +16,8 @@ export function duration(seconds: number | null | undefined): string {
   if (seconds < 10) return `${(Math.round(seconds * 10) / 10).toString()} s`;
   if (seconds < 60) return `${Math.round(seconds)} s`;
   const units: [number, string][] = [
-    [86_400, 'd'],
+    [31_536_000, 'year'],
+    [86_400, 'day'],
     [3_600, 'h'],
     [60, 'min'],
     [1, 's'],
@@ -26,7 +27,7 @@ export function duration(seconds: number | null | undefined): string {
   for (const [size, unit] of units) {
     const whole = Math.floor(left / size);
     left -= whole * size;
-    if (whole > 0) parts.push(`${whole} ${unit}`);
+    if (whole > 0) parts.push(size < 86_400 ? `${whole} ${unit}` : some(whole, unit));
     if (parts.length === 2 || (parts.length === 1 && whole === 0)) break;
   }
   return parts.join(' ');

@@ -104,7 +104,7 @@ function PauseForm({ may, changed }: { may: boolean; changed: () => void }) {
   const [minutes, setMinutes] = useState('');
   const pause = useAction(async () => {
     const resume_at = minutes ? new Date(Date.now() + Number(minutes) * 60_000).toISOString() : undefined;
-    await call('POST', '/api/v1/queue/pause', { ...(type ? { task_type: type } : {}), reason, ...(resume_at ? { resume_at } : {}) });
+    await call('POST', '/api/v1/queue/pause', { ...(type ? { task_type: type } : {}), ...(reason ? { reason } : {}), ...(resume_at ? { resume_at } : {}) });
     setReason('');
     setMinutes('');
     changed();
@@ -116,8 +116,8 @@ function PauseForm({ may, changed }: { may: boolean; changed: () => void }) {
         <Field label="Task type" hint="Empty pauses the whole queue.">
           <Text value={type} onValue={setType} placeholder="the whole queue" disabled={!may} />
         </Field>
-        <Field label="Reason" hint="Shown to everybody who looks.">
-          <Text value={reason} onValue={setReason} maxLength={200} disabled={!may} required />
+        <Field label="Reason" hint="Shown to everybody who looks; may be empty.">
+          <Text value={reason} onValue={setReason} maxLength={200} disabled={!may} />
         </Field>
         <Field label="Resume by itself after" hint="Minutes; empty waits for a person.">
           <Text type="number" min="0.1" step="any" value={minutes} onValue={setMinutes} disabled={!may} />

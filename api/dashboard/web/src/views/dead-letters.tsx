@@ -9,6 +9,7 @@ import { useStore } from '../store';
 import { Badge, Button, Card, Empty, Problem, shortId, When } from '../ui/basics';
 import { count, plain } from '../words';
 import { ReplayDialog, type ReplayFilter } from './replay-dialog';
+import { attempts, LastError } from './task-table';
 
 export function DeadLetters() {
   const { params } = usePlace();
@@ -112,8 +113,8 @@ function Dead({ pattern }: { pattern: string }) {
             <tr key={task.task_id}>
               <td><Link to={taskLink(task.task_id)} class="id">{shortId(task.task_id)}</Link></td>
               <td class="nowrap"><When at={task.died_at} now={now} /></td>
-              <td class="number">{task.attempt}</td>
-              <td class="grow cut">{(task.error as { message?: string } | null)?.message ?? task.message}</td>
+              <td class="number nowrap">{attempts(task)}</td>
+              <td class="grow cut"><LastError task={task} otherwise={task.message} /></td>
             </tr>
           ))}
         </tbody>

@@ -1,9 +1,10 @@
 // Tasks as rows: columns to choose, to sort what is on the page by, and a box to tick.
 import type { ComponentChildren } from 'preact';
 import type { Task, TaskError } from '../api/types';
+import { type Verb, VERBS, verbsFor } from '../bulk';
 import { goWith, Link, searchLink, taskLink, usePlace } from '../router';
 import { writeTerm } from '../search';
-import { shortId, Status, When } from '../ui/basics';
+import { Button, shortId, Status, When } from '../ui/basics';
 import { duration } from '../words';
 
 type Column = {
@@ -31,12 +32,27 @@ export const COLUMNS: Column[] = [
   { name: 'created', title: 'Created', show: (task, now) => <When at={task.created_at} now={now} />, key: (task) => at(task.created_at), class: 'nowrap' },
   { name: 'ended', title: 'Ended', show: (task, now) => <When at={task.completed_at} now={now} />, key: (task) => at(task.completed_at), isExtra: true, class: 'nowrap' },
   { name: 'ran', title: 'Ran', show: (task) => duration(ranSeconds(task)), key: (task) => ranSeconds(task) ?? -1, class: 'nowrap number' },
-  { name: 'attempt', title: 'Attempts', show: (task) => task.attempt, key: (task) => task.attempt, class: 'number' },
+  { name: 'attempt', title: 'Attempts', show: attempts, key: (task) => task.attempt, class: 'number' },
   { name: 'worker', title: 'Worker', show: (task) => task.assigned_worker_id ?? '', key: (task) => task.assigned_worker_id ?? '', isExtra: true, class: 'cut' },
   { name: 'tags', title: 'Tags', show: (task) => <Tags task={task} />, key: (task) => JSON.stringify(task.tags) },
-  { name: 'error', title: 'Error', show: (task) => errorOf(task), key: errorOf, class: 'grow cut' },
+  { name: 'error', title: 'Error', show: (task) => <LastError task={task} />, key: errorOf, class: 'grow cut' },
   { name: 'client', title: 'Client', show: (task) => task.client_id, key: (task) => task.client_id, isExtra: true },
 ];
+
+/** Of how many: the first, and as many retries as it may have. */
+export function attempts(task: Task): string {
+  return `${task.attempt} / ${task.max_retries + 1}`;
+}
+
+/** The message, and of how many it is the last. */
+export function LastError({ task, otherwise = '' }: { task: Task; otherwise?: string }) {
+  return (
+    <>
+      {task.error_count > 1 && <span class="faint">last of {task.error_count}: </span>}
+      {errorOf(task) || otherwise}
+    </>
+  );
+}
 
 function ranSeconds(task: Task): number | undefined {
   if (!task.started_at || !task.completed_at) return undefined;
@@ -59,9 +75,15 @@ function Tags({ task }: { task: Task }) {
   );
 }
 
-type TableProps = { tasks: Task[]; now: number; picked: Set<string>; onPick: (picked: Set<string>) => void };
+type TableProps = {
+  tasks: Task[];
+  now: number;
+  picked: Set<string>;
+  onPick: (picked: Set<string>) => void;
+  onAct: ((verb: Verb, task: Task) => void) | undefined;
+};
 
-export function TaskTable({ tasks, now, picked, onPick }: TableProps) {
+export function TaskTable({ tasks, now, picked, onPick, onAct }: TableProps) {
   const { params } = usePlace();
   const names = chosenColumns(params.get('columns'));
   const columns = COLUMNS.filter((column) => names.includes(column.name));
@@ -89,6 +111,7 @@ export function TaskTable({ tasks, now, picked, onPick }: TableProps) {
             {columns.map((column) => (
               <Head key={column.name} column={column} sort={sort} />
             ))}
+            {onAct && <th scope="col">Do</th>}
           </tr>
         </thead>
         <tbody>
@@ -102,6 +125,15 @@ export function TaskTable({ tasks, now, picked, onPick }: TableProps) {
                   {column.show(task, now)}
                 </td>
               ))}
+              {onAct && (
+                <td class="nowrap row-verbs">
+                  {verbsFor(task.status).map((verb) => (
+                    <Button key={verb} kind="quiet" label={`${VERBS[verb].does} ${task.task_id}`} onClick={() => onAct(verb, task)}>
+                      {VERBS[verb].does}
+                    </Button>
+                  ))}
+                </td>
+              )}
             </tr>
           ))}
         </tbody>

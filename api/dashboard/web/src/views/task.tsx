@@ -13,7 +13,8 @@ import { Badge, Button, Card, Copy, Empty, Meter, Problem, Status, When } from '
 import { Dialog } from '../ui/dialog';
 import { Document } from '../ui/document';
 import { writeTerm } from '../search';
-import { count, duration, instant, LIVE, plain, REVIVABLE, TERMINAL, zone } from '../words';
+import { ago, count, duration, instant, LIVE, plain, REVIVABLE, TERMINAL, zone } from '../words';
+import { attempts } from './task-table';
 import { Timeline } from './timeline';
 
 type Read = { task: RecordedTask; raw: Map<string, string> };
@@ -145,7 +146,7 @@ function Explain({ task }: { task: RecordedTask }) {
   const now = useNow();
   return (
     <Card title="Why it is here">
-      <p class="reason">{REASONS[task.reason] ?? plain(task.reason)}</p>
+      <p class="reason">{isScheduled(task) ? <Scheduled at={task.visible_at ?? ''} now={now} /> : (REASONS[task.reason] ?? plain(task.reason))}</p>
       {data && (
         <>
           <ul class="held">
@@ -164,6 +165,13 @@ function Explain({ task }: { task: RecordedTask }) {
       )}
     </Card>
   );
+}
+
+const isScheduled = (task: RecordedTask): boolean => task.status === 'queued' && task.visible_at !== null && task.visible_at === task.eligible_at;
+
+function Scheduled({ at, now }: { at: string; now: number }) {
+  const chosen = useStore(zone);
+  return <>It is scheduled: it will run {ago(at, now)}, at {instant(at, chosen)}, as soon as a worker is free.</>;
 }
 
 const REASONS: Record<string, string> = {
@@ -196,7 +204,7 @@ function Pair({ name, children }: { name: string; children: preact.ComponentChil
 
 function Facts({ task, now }: { task: RecordedTask; now: number }) {
   const who = useStore(session);
-  const trace = task.trace_id && task.trace_is_sampled && who?.trace_url_template?.replace('{trace_id}', encodeURIComponent(task.trace_id));
+  const trace = task.trace_is_sampled && who?.trace_url_template?.replace('{trace_id}', encodeURIComponent(task.trace_id));
   return (
     <Card title="The task">
       <dl class="pairs">
@@ -204,7 +212,7 @@ function Facts({ task, now }: { task: RecordedTask; now: number }) {
         <Pair name="Created"><When at={task.created_at} now={now} /></Pair>
         {task.completed_at && <Pair name="Ended"><When at={task.completed_at} now={now} /></Pair>}
         <Pair name="In this state for">{duration(task.completed_at ? (now - Date.parse(task.completed_at)) / 1_000 : task.current_state_duration_seconds)}</Pair>
-        <Pair name="Attempts">{`${task.attempt}; ${task.retry_count} of ${task.max_retries} retries used`}</Pair>
+        <Pair name="Attempts">{`${attempts(task)}; ${task.retry_count} of ${task.max_retries} retries used`}</Pair>
         {(task.losses > 0 || task.deliveries > 0) && <Pair name="Workers lost, deliveries lapsed">{`${task.losses}, ${task.deliveries}`}</Pair>}
         <Pair name="May run for">{duration(task.timeout_seconds)}</Pair>
         {task.required_capabilities.length > 0 && <Pair name="Needs">{task.required_capabilities.join(', ')}</Pair>}
@@ -214,11 +222,9 @@ function Facts({ task, now }: { task: RecordedTask; now: number }) {
         {Object.entries(task.tags as Record<string, string>).map(([name, value]) => (
           <Pair key={name} name={`Tag ${name}`}><Link to={searchLink(writeTerm({ name: `tag.${name}`, value }))}>{value}</Link></Pair>
         ))}
-        {task.trace_id && (
-          <Pair name="Trace">
-            {trace ? <a href={trace} target="_blank" rel="noreferrer noopener">{task.trace_id}</a> : <code>{task.trace_id}</code>}
-          </Pair>
-        )}
+        <Pair name="Trace">
+          {trace ? <a href={trace} target="_blank" rel="noreferrer noopener">{task.trace_id}</a> : <code>{task.trace_id}</code>}
+        </Pair>
       </dl>
     </Card>
   );
@@ -229,12 +235,17 @@ function Errors({ task, raw }: { task: RecordedTask; raw: Map<string, string> })
   if (!texts.length) return null;
   const failed = (task.state_history ?? []).filter((step) => step.error);
   return (
-    <Card title={texts.length === 1 ? 'The error' : `The errors of ${texts.length} attempts, the last first`}>
+    <Card title={errorsTitle(texts.length, task.error_count)}>
       {texts
         .map((text, place) => <ErrorEntry key={place} text={text} attempt={failed.length === texts.length ? failed[place]?.attempt : undefined} isLast={place === texts.length - 1} />)
         .reverse()}
     </Card>
   );
+}
+
+function errorsTitle(shown: number, all: number): string {
+  if (all > shown) return `The last ${shown} errors of ${all}, the last first`;
+  return shown === 1 ? 'The error' : `The errors of ${shown} attempts, the last first`;
 }
 
 function ErrorEntry({ text, attempt, isLast }: { text: string; attempt: number | undefined; isLast: boolean }) {

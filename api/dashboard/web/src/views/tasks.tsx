@@ -1,7 +1,7 @@
 // Finding tasks, and doing something to many of them. All of it is in the address, so that it can be sent to others.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { get, type Query } from '../api/client';
-import type { Tasks as TaskPage } from '../api/types';
+import type { Stats, Task, Tasks as TaskPage, Workers } from '../api/types';
 import { type Verb, VERBS } from '../bulk';
 import { useFresh, useNow } from '../hooks';
 import { go, goWith, taskLink, usePlace } from '../router';
@@ -33,7 +33,7 @@ export function Tasks() {
       <header class="view-head">
         <h1>Tasks</h1>
       </header>
-      <Search text={text} />
+      <Search text={text} listed={page.data?.tasks ?? []} />
       {problem && <p class="problem">{problem}</p>}
       <Problem error={page.error} />
       <Card class="list">
@@ -45,7 +45,13 @@ export function Tasks() {
             onAct={(verb, isAll) => setBulk({ verb, scope: scopeOf(isAll, picked, query, page.data) })}
           />
         )}
-        <List page={page.data} picked={picked} onPick={setPicked} text={text} />
+        <List
+          page={page.data}
+          picked={picked}
+          onPick={setPicked}
+          onAct={mayProduce(who) ? (verb, task) => setBulk({ verb, scope: { ids: [task.task_id], count: 1, isExact: true } }) : undefined}
+          text={text}
+        />
         {page.data && <Pager next={page.data.next_cursor} cursor={cursor} />}
       </Card>
       {bulk && (
@@ -68,7 +74,21 @@ function scopeOf(isAll: boolean, picked: Set<string>, query: Query, page: TaskPa
   return { query, count: page?.total ?? 0, isExact: page?.total_is_exact ?? false };
 }
 
-function Search({ text }: { text: string }) {
+/** Types that wait, that workers do, or that the page shows, whichever is chosen among them. */
+function useTypes(listed: Task[], chosen: string): string[] {
+  const stats = useFresh(() => get<Stats>('/api/v1/queue/stats'), [], { minMs: 5_000, everyMs: 30_000 });
+  const fleet = useFresh(() => get<Workers>('/api/v1/workers'), [], { minMs: 5_000, everyMs: 30_000 });
+  const known = [
+    ...Object.keys(stats.data?.queue.by_type ?? {}),
+    ...(fleet.data?.workers ?? []).flatMap((worker) => worker.task_types ?? []),
+    ...listed.map((task) => task.task_type),
+  ];
+  return [...new Set([...known, chosen])].filter(Boolean).sort();
+}
+
+function Search({ text, listed }: { text: string; listed: Task[] }) {
+  const type = termOf(text, 'type');
+  const types = useTypes(listed, type);
   const [typed, setTyped] = useState(text);
   const [showsHelp, setShowsHelp] = useState(false);
   const input = useRef<HTMLInputElement>(null);
@@ -120,6 +140,14 @@ function Search({ text }: { text: string }) {
         </dl>
       )}
       <div class="chips" role="group" aria-label="States">
+        <select class="type-choice" aria-label="Task type" value={type} onChange={(event) => choose('type', event.currentTarget.value)}>
+          <option value="">any type</option>
+          {types.map((each) => (
+            <option key={each} value={each}>
+              {each}
+            </option>
+          ))}
+        </select>
         {[...LIVE, ...TERMINAL].map((state) => (
           <button key={state} type="button" class={`chip ${state}`} aria-pressed={states.includes(state)} onClick={() => flip(state)}>
             {plain(state)}
@@ -202,9 +230,15 @@ function ColumnChoice() {
   );
 }
 
-type ListProps = { page: TaskPage | undefined; picked: Set<string>; onPick: (picked: Set<string>) => void; text: string };
+type ListProps = {
+  page: TaskPage | undefined;
+  picked: Set<string>;
+  onPick: (picked: Set<string>) => void;
+  onAct: ((verb: Verb, task: Task) => void) | undefined;
+  text: string;
+};
 
-function List({ page, picked, onPick, text }: ListProps) {
+function List({ page, picked, onPick, onAct, text }: ListProps) {
   const now = useNow();
   if (!page) return <div class="list-waiting" aria-busy="true" />;
   if (!page.tasks.length) {
@@ -221,7 +255,7 @@ function List({ page, picked, onPick, text }: ListProps) {
       </Empty>
     );
   }
-  return <TaskTable tasks={page.tasks} now={now} picked={picked} onPick={onPick} />;
+  return <TaskTable tasks={page.tasks} now={now} picked={picked} onPick={onPick} onAct={onAct} />;
 }
 
 function Pager({ next, cursor }: { next: string | null; cursor: string }) {
