@@ -166,8 +166,9 @@ def problem_of(error: Exception, path: str = "") -> tuple[Problem, dict[str, str
 
 
 def respond(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    scope: Any = request.scope
     if isinstance(error, ValidationException):
-        error = _wrong_values(error, _written_names(request.scope.get("route_handler")))
+        error = _wrong_values(error, _written_names(scope.get("route_handler")))
     document, headers = problem_of(error, request.url.path)
     body = msgspec.json.encode(document)
     return Response(body, status_code=document.status, media_type=MEDIA_TYPE, headers={**SAFE, **headers})
