@@ -79,6 +79,8 @@ def test_a_line_gives_its_instant_in_utc_wherever_the_process_lives(for_people: 
     TransitionLines(written.append, for_people=for_people).hear([made])
 
     assert "2026-03-02T09:00:00.042Z" in "".join(written)
+
+
 async def test_a_line_has_a_trace_also_where_the_task_came_without_one(kit: Kit) -> None:
     written = list[str]()
     made = await follower(kit, TransitionLines(written.append, for_people=False))
