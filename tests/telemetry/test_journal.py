@@ -10,9 +10,9 @@ from tests.kit import Kit
 from tests.telemetry.listening import Ear, follow, follower, journal
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.engine.attempts import Held
-from tideq.queue_core.engine.record import NAMES
 from tideq.queue_core.engine.feed import Entry
 from tideq.queue_core.engine.journal import Origin
+from tideq.queue_core.engine.record import NAMES
 from tideq.queue_core.readings import Counters
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.states import TaskState
@@ -376,7 +376,7 @@ def _without(packed: bytes, *names: str) -> bytes:
 
 
 async def test_a_definition_that_cannot_be_read_costs_its_own_task_the_trace_and_no_other_anything(kit: Kit) -> None:
-    ear = Ear(wants_traces=True)
+    ear = Ear(wants_origins=True)
     made = await follower(kit, ear)
     bad = await kit.submit(trace=TRACE)
     good = await kit.submit(trace=TRACE)
@@ -384,7 +384,7 @@ async def test_a_definition_that_cannot_be_read_costs_its_own_task_the_trace_and
 
     await follow(made)
 
-    assert [(each.task_id, each.trace) for each in ear.heard] == [(bad, None), (good, TRACE)]
+    assert [(each.task_id, each.origin.trace) for each in ear.heard] == [(bad, None), (good, TRACE)]
 
 
 async def test_what_a_listener_failed_over_is_counted(kit: Kit) -> None:

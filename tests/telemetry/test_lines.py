@@ -128,7 +128,7 @@ def hostile() -> Transition:
         "state": "assigned",
         "version": "2",
         "attempt": "1",
-        "retries": "0",
+        **dict.fromkeys(("retries", "losses", "deliveries"), "0"),
         "created_ms": "1",
         "worker": HOSTILE.replace("\0", ""),
         "lease": "1-a-1",
