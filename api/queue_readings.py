@@ -28,6 +28,11 @@ TOTALS: dict[str, tuple[str, ...]] = {
     "tideq_circuits_opened_total": ("circuits_opened",),
     "tideq_tasks_set_aside_total": ("unreadable",),
 }
+WORKER_FAILURES = {
+    "heartbeat_missed": "workers_lost",
+    "probe_failed": "probe_failed",
+    "unhealthy_by_itself": "unhealthy_by_itself",
+}
 
 
 async def all_readings(service: Service) -> Readings:
@@ -119,7 +124,11 @@ def _fleet(stats: Stats, types: TypeNames) -> Readings:
 
 
 def _totals(stats: Stats) -> Readings:
-    return _one(**{metric: sum(stats.totals.get(kind, 0) for kind in kinds) for metric, kinds in TOTALS.items()})
+    failures = {reason: stats.totals.get(kind, 0) for reason, kind in WORKER_FAILURES.items()}
+    return {
+        **_one(**{metric: sum(stats.totals.get(kind, 0) for kind in kinds) for metric, kinds in TOTALS.items()}),
+        "tideq_worker_failures_total": _of(failures),
+    }
 
 
 def _memory(memory: Memory) -> Readings:

@@ -69,6 +69,11 @@ METRICS: dict[str, Metric] = {
     "tideq_task_visibility_timeouts_total": Metric("counter", "Hidden tasks that fell due: both of the former."),
     "tideq_task_worker_losses_total": Metric("counter", "Executions whose worker fell silent."),
     "tideq_worker_heartbeat_failures_total": Metric("counter", "Workers given up for their silence."),
+    "tideq_worker_failures_total": Metric(
+        "counter",
+        "Workers found unhealthy or dead: `probe_failed`, `unhealthy_by_itself`, `heartbeat_missed`.",
+        ("reason",),
+    ),
     "tideq_tasks_dead_lettered_total": Metric("counter", "Tasks given up, for whatever reason."),
     "tideq_tasks_retried_total": Metric("counter", "Retries spent, on errors and on time-outs."),
     # History, as the API sees it.

@@ -120,7 +120,9 @@ class Claim(msgspec.Struct, frozen=True):
     now_ms: int
     retry_at_ms: int | None
     stops: tuple["Stop", ...]
-    worker_state: str
+    worker_status: str
+    should_drain: bool
+    """An operator wants the worker to finish what it holds and leave."""
     profile: str
     """What the worker serves."""
     held_back: tuple[HeldBack, ...] = ()
@@ -129,10 +131,6 @@ class Claim(msgspec.Struct, frozen=True):
     """An earlier answer to the same poll handed these out; that one may have arrived."""
     taken: tuple[tuple[str, int], ...] = ()
     """Of one of several partitions: how many tasks each limit that let these out ever let out there."""
-
-    @property
-    def should_drain(self) -> bool:
-        return self.worker_state == "draining"
 
 
 class Stop(msgspec.Struct, frozen=True):

@@ -24,7 +24,14 @@ WithCapabilities = Annotated[
     list[schemas.Name] | None,
     QueryParameter(name="capability", description="For a worker that has these; may be repeated."),
 ]
-RECOVERIES = ("assignment_timeouts", "execution_timeouts", "worker_losses", "retries", "dead_letters")
+RECOVERIES = (
+    "assignment_timeouts",
+    "execution_timeouts",
+    "health_probe_failures",
+    "worker_losses",
+    "retries",
+    "dead_letters",
+)
 
 
 @get("/stats", opt=call("viewer", "producer", answer=schemas.StatsOut))

@@ -192,7 +192,7 @@ async def heartbeat(request: Http, worker_id: FromPath[str], service: InjectedSe
     health = msgspec.json.encode(asked.health) if asked.health else b""
     if len(health) > MAX_HEALTH_BYTES:
         raise UnprocessableContent(f"more than {MAX_HEALTH_BYTES} bytes of it", pointer="/health")
-    beat = await service.engine.fleet.heartbeat(worker_id, health)
+    beat = await service.engine.fleet.heartbeat(worker_id, health, word=asked.status, load=asked.current_load)
     return json_answer(
         schemas.HeartbeatOut(
             should_drain=beat.should_drain,

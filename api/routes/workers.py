@@ -14,7 +14,7 @@ from tideq.api.calls import call, leads_to
 from tideq.api.paging import LINK, next_link
 from tideq.api.problems import UnprocessableContent
 from tideq.api.service import InjectedService
-from tideq.queue_core.engine.fleet import MAX_PAGE
+from tideq.queue_core.engine.fleet import LISTED_TASKS, MAX_PAGE
 from tideq.queue_core.errors import UnknownWorker
 from tideq.queue_core.names import NAME
 
@@ -28,14 +28,14 @@ Http = Request[Caller, Any, Any]
         answer=schemas.WorkersOut,
         refuses=(UnprocessableContent,),
         answer_headers=(LINK,),
-        links=leads_to("workers_drain", worker_id="/workers/0/worker_id"),
+        links=leads_to("workers_drain", "workers_worker", worker_id="/workers/0/worker_id"),
     ),
 )
 async def workers(
     request: Http,
     service: InjectedService,
-    state_filter: Annotated[
-        list[schemas.WorkerState] | None, QueryParameter(name="state", description="Only these; may be repeated.")
+    status_filter: Annotated[
+        list[schemas.WorkerStatus] | None, QueryParameter(name="status", description="Only these; may be repeated.")
     ] = None,
     limit: Annotated[int, QueryParameter(name="limit", ge=1, le=MAX_PAGE, description="The most on a page.")] = 100,
     cursor: Annotated[
@@ -43,7 +43,9 @@ async def workers(
     ] = None,
 ) -> Response[bytes]:
     """The fleet, those that died within the hour included. A page may be short and still have a next one."""
-    page = await service.engine.fleet.members(state_filter or (), after=_after(cursor), limit=limit)
+    page = await service.engine.fleet.members(
+        status_filter or (), after=_after(cursor), limit=limit, most_tasks=LISTED_TASKS
+    )
     timeout_ms = service.settings.queue.leases.heartbeat_timeout_ms
     found = [schemas.worker_out(member, timeout_ms) for member in page.members]
     next_cursor = _cursor(page.next_after) if page.next_after else None
@@ -52,12 +54,19 @@ async def workers(
     )
 
 
+@get("/{worker_id:str}", opt=call("viewer", answer=schemas.WorkerOut, refuses=(UnknownWorker,)))
+async def worker(worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
+    """One worker, also one that died within the hour, with all it holds."""
+    member = await service.engine.fleet.describe(worker_id)
+    return json_answer(schemas.worker_out(member, service.settings.queue.leases.heartbeat_timeout_ms))
+
+
 @post("/{worker_id:str}/drain", status_code=200, opt=call(answer=schemas.DrainOut, refuses=(UnknownWorker,)))
 async def drain(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Give a worker nothing new. It is told with its next call, finishes what it holds and leaves."""
     await service.engine.fleet.drain(worker_id)
     await service.audit.note(request.user.name, "drain", worker_id)
-    return json_answer(schemas.DrainOut(worker_id=worker_id, state="draining"))
+    return json_answer(schemas.DrainOut(worker_id=worker_id, status="draining"))
 
 
 def _cursor(worker_id: str) -> str:
@@ -76,4 +85,4 @@ def _after(cursor: str | None) -> str:
     return worker_id
 
 
-router = Router("/api/v1/workers", route_handlers=[workers, drain])
+router = Router("/api/v1/workers", route_handlers=[workers, worker, drain])

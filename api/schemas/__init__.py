@@ -38,7 +38,7 @@ from tideq.api.schemas.base import (
     about,
 )
 from tideq.api.schemas.events import EventOut, GapOut
-from tideq.api.schemas.fleet import DrainOut, WorkerOut, WorkersOut, WorkerState, worker_out
+from tideq.api.schemas.fleet import DrainOut, WorkerOut, WorkersOut, WorkerStatus, worker_out
 from tideq.api.schemas.held_back import HeldBackOut, held_back_if_any
 from tideq.api.schemas.history import (
     DeadLetterOut,
@@ -202,7 +202,7 @@ __all__ = [
     "WhoamiOut",
     "WorkerId",
     "WorkerOut",
-    "WorkerState",
+    "WorkerStatus",
     "WorkersOut",
     "ZoneOut",
     "about",

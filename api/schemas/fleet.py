@@ -5,9 +5,17 @@ from typing import Annotated, Literal
 from tideq.api.schemas.base import Answer, Count, Instant, Raw, WorkerId, about
 from tideq.api.schemas.held_back import WorkerHeldBack, held_back_out
 from tideq.api.schemas.times import maybe_rfc3339, rfc3339
-from tideq.queue_core.engine.fleet import Member
+from tideq.queue_core.engine.fleet import LISTED_TASKS, Member
 
-WorkerState = Literal["active", "draining", "unhealthy", "dead"]
+WorkerStatus = Literal["active", "draining", "unhealthy", "dead"]
+REASONS: dict[str, str] = {
+    "drained_by_operator": "an operator drained it: it finishes what it holds and leaves",
+    "draining_by_itself": "its heartbeat said so: it gets nothing new until it says that it is active",
+    "leaving": "it leaves, and what it holds is handed back",
+    "probe_failed": "its health address failed two probes in a row: it gets nothing new until a probe succeeds",
+    "unhealthy_by_itself": "its heartbeat said so: it gets nothing new until it says that it is active",
+    "heartbeat_missed": "it was not heard of for the heartbeat timeout: what it held came back",
+}
 
 
 class WorkerOut(Answer, kw_only=True):
@@ -15,11 +23,20 @@ class WorkerOut(Answer, kw_only=True):
 
     worker_id: WorkerId
     name: Annotated[str, about("What it calls itself.", "resizer")]
-    state: Annotated[str, about("Only active workers are given work.", "active")]
+    status: Annotated[str, about("Only active workers are given work.", "active")]
+    since: Annotated[Instant, about("When its status became what it is.")]
+    reason: Annotated[str | None, about("Why it gets no new work; null of an active one.", None, enum=[*REASONS, None])]
+    reason_detail: Annotated[str | None, about("The same in a sentence.", None)]
     task_types: Annotated[tuple[str, ...] | None, about("What it takes; null is anything.", ["resize"])]
     capabilities: Annotated[tuple[str, ...], about("What it has.", ["gpu"])]
     capacity: Annotated[int, about("Tasks it can hold.", 5)]
-    held: Annotated[Count, about("Tasks it holds, assigned or executing.", 2)]
+    held: Annotated[Count, about("Tasks it holds, assigned or executing, as the service counts.", 2)]
+    current_load: Annotated[int | None, about("Tasks it works on, as it said last; null where it never did.", 2)]
+    current_tasks: Annotated[
+        tuple[str, ...],
+        about(f"Ids of what it holds; in a list {LISTED_TASKS} of them where they are more.", []),
+    ]
+    health_failures: Annotated[Count, about("Probes of its health address that failed in a row.")]
     version: Annotated[str, about("In its own words.", "1.4.2")]
     host: Annotated[str, about("Where it runs.", "10.0.3.17")]
     health_port: Annotated[int | None, about("Where it can be probed.", 8081)]
@@ -49,7 +66,7 @@ class DrainOut(Answer, kw_only=True):
     """The worker gets nothing new."""
 
     worker_id: WorkerId
-    state: Annotated[WorkerState, about("How it stands now.", "draining")]
+    status: Annotated[WorkerStatus, about("How it stands now.", "draining")]
 
 
 def worker_out(member: Member, heartbeat_timeout_ms: int) -> WorkerOut:
@@ -58,11 +75,17 @@ def worker_out(member: Member, heartbeat_timeout_ms: int) -> WorkerOut:
     return WorkerOut(
         worker_id=worker.worker_id,
         name=worker.name,
-        state=member.state,
+        status=member.status,
+        since=rfc3339(member.since_ms),
+        reason=member.reason,
+        reason_detail=REASONS.get(member.reason or ""),
         task_types=worker.task_types,
         capabilities=worker.capabilities,
         capacity=worker.capacity,
         held=member.held_count,
+        current_load=member.current_load,
+        current_tasks=member.task_ids,
+        health_failures=member.probe_failures,
         version=worker.version,
         host=worker.host,
         health_port=worker.health_port,

@@ -76,7 +76,7 @@ class FleetOut(Answer, kw_only=True):
 
     active: Annotated[Count, about("Taking work.", 4)]
     draining: Annotated[Count, about("Finishing what they hold.", 1)]
-    unhealthy: Annotated[Count, about("Failed their probes.")]
+    unhealthy: Annotated[Count, about("Failed their probes, or say so themselves.")]
     dead: Annotated[Count, about("Gone without a word in the last hour.")]
     total_capacity: Annotated[Count, about("Tasks they could hold.", 20)]
     used_capacity: Annotated[Count, about("Tasks they hold.", 9)]
@@ -99,6 +99,7 @@ class RecoveryOut(Answer, kw_only=True):
 
     assignment_timeouts_last_hour: Annotated[Count, about("Handed out and not started.")]
     execution_timeouts_last_hour: Annotated[Count, about("Deadlines passed.")]
+    health_probe_failures_last_hour: Annotated[Count, about("Probes of workers' health that failed.")]
     worker_losses_last_hour: Annotated[Count, about("Workers that died executing.")]
     retries_last_hour: Annotated[Count, about("Tried again.", 7)]
     dead_letters_last_hour: Annotated[Count, about("Given up.")]

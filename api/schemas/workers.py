@@ -23,6 +23,7 @@ from tideq.api.schemas.base import (
 )
 from tideq.api.schemas.held_back import HeldBackIfAny
 from tideq.api.schemas.times import rfc3339
+from tideq.queue_core.engine.fleet import Word
 from tideq.queue_core.task import ClaimedTask
 from tideq.queue_core.trace_context import execution_traceparent, is_sampled, trace_id_of
 
@@ -46,7 +47,7 @@ STARTING_NEEDS_AN_ID: dict[str, Any] = {
     "then": {"properties": {"poll_id": {"type": "string"}}, "required": ["poll_id"]},
 }
 CancelledIds = Annotated[list[TaskId], about("Tasks to stop working on.", [])]
-ShouldDrain = Annotated[bool, about("Take no more work; finish what is held.", False)]
+ShouldDrain = Annotated[bool, about("An operator wants it to finish what it holds and to leave.", False)]
 
 
 class RegisterIn(Request, kw_only=True):
@@ -56,7 +57,7 @@ class RegisterIn(Request, kw_only=True):
         Annotated[list[Name], msgspec.Meta(min_length=1), about("Left out or null, any type.", ["resize"])] | None
     ) = None
     capabilities: Annotated[list[Name], about("What it has.", ["gpu"])] = msgspec.field(default_factory=list[Name])
-    capacity: Annotated[int, msgspec.Meta(ge=1, le=10_000), about("Tasks it can hold at once.", 5)] = 1
+    capacity: Annotated[int, msgspec.Meta(ge=1, le=10_000), about("Tasks it can hold at once.", 5)] = 5
     host: Annotated[ShortText, about("Where it runs.", "10.0.0.7")] = ""
     health_port: Annotated[int, msgspec.Meta(ge=1, le=65_535), about("Where it can be probed.", 9100)] | None = None
     version: Annotated[ShortText, about("Of its code.", "1.4.2")] = ""
@@ -122,10 +123,20 @@ class PollOut(Answer, kw_only=True):
 
 
 class HeartbeatIn(Request, kw_only=True):
-    """How the worker is."""
+    """How the worker is. What is left out stands as it was said last."""
 
-    current_load: Annotated[int, msgspec.Meta(ge=0), about("Tasks it works on.", 3)] = 0
-    status: Annotated[Literal["active", "draining", "unhealthy"], about("As it sees itself.", "active")] = "active"
+    current_load: Annotated[int, msgspec.Meta(ge=0, le=1_000_000), about("Tasks it works on.", 3)] | None = None
+    status: (
+        Annotated[
+            Word,
+            about(
+                "As it sees itself. `draining` and `unhealthy`: no new work until it says `active`, and what it holds "
+                "stays its own. An operator's drain is not undone by it.",
+                "active",
+            ),
+        ]
+        | None
+    ) = None
     health: Annotated[
         dict[str, float | int | str | bool | None],
         about("Whatever it measures, at most 4 KiB.", {"memory_usage_percent": 41.5, "cpu_usage_percent": 12}),

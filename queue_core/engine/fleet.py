@@ -4,7 +4,7 @@ Recovering what a dead worker held is not here: whichever script finds it due do
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 import structlog
@@ -21,13 +21,14 @@ from tideq.queue_core.task import Stop, Worker
 log = structlog.get_logger(__name__)
 
 DISMISS_LIMIT = 200
-WORKER_STATES = ("active", "draining", "unhealthy", "dead")
+WORKER_STATUSES = ("active", "draining", "unhealthy", "dead")
 MAX_PAGE = 500
+LISTED_TASKS = 20
+"""Ids of held tasks in a list of workers; of one worker all are read."""
+ALL_TASKS = 100_000
 
-
-class Described(NamedTuple):
-    state: str
-    worker: Worker
+Word = Literal["active", "draining", "unhealthy"]
+"""What a worker says of itself."""
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
@@ -43,9 +44,22 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     """One worker as the store has it. A dead one is remembered for an hour."""
 
     worker: Worker
-    state: str
+    status: str
+    """Of both: draining if either says so, else unhealthy if either says so. Only an active worker gets new work."""
+    verdict: str
+    """What the service found: drained by an operator, unhealthy by its probes, dead by its silence."""
+    word: str
+    """What the worker said last, or `leaving`."""
     held_count: int
+    task_ids: tuple[str, ...]
+    """Of what it holds, in order; in a list some of them where they are many."""
+    current_load: int | None
+    """How many tasks it said it works on; none where it never did."""
+    probe_failures: int
+    """In a row, as far as the monitor has come."""
     registered_at_ms: int
+    since_ms: int
+    """When its status became what it is."""
     heartbeat_due_at_ms: int | None
     """Given up once this has passed; of a dead one, the deadline it missed."""
     died_at_ms: int | None
@@ -53,6 +67,21 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     """As it last reported it, a JSON object; empty where it never did."""
     held_back: tuple[HeldBack, ...]
     """The task types it gets nothing of, because it failed too often at them, or a few to try."""
+
+    @property
+    def reason(self) -> str | None:
+        """Why it gets no new work."""
+        match self.status:
+            case "dead":
+                return "heartbeat_missed"
+            case "draining" if self.verdict == "draining":
+                return "leaving" if self.word == "leaving" else "drained_by_operator"
+            case "draining":
+                return "draining_by_itself"
+            case "unhealthy":
+                return "probe_failed" if self.verdict == "unhealthy" else "unhealthy_by_itself"
+            case _:
+                return None
 
     @property
     def circuit(self) -> str:
@@ -86,13 +115,22 @@ class Fleet:
         )
         accepted(reply)
 
-    async def describe(self, worker_id: str) -> Described:
-        """How a worker stands and what it declared, of one that is not given up."""
-        state, description = accepted(await self.scripts.call("describe", worker_id=worker_id))
-        return Described(text(state), _worker(worker_id, description))
+    async def describe(self, worker_id: str) -> Member:
+        """One worker with all it holds, also one that died within the hour."""
+        reply = await self.scripts.call("describe", is_bulk=True, worker_id=worker_id, most_tasks=ALL_TASKS)
+        return _member(accepted(reply)[1])
 
-    async def heartbeat(self, worker_id: str, health: bytes = b"") -> Heartbeat:
-        reply = await self.scripts.call("heartbeat", worker_id=worker_id, health=health)
+    async def heartbeat(
+        self, worker_id: str, health: bytes = b"", *, word: Word | None = None, load: int | None = None
+    ) -> Heartbeat:
+        """What is left out stands as it was said last."""
+        reply = await self.scripts.call(
+            "heartbeat",
+            worker_id=worker_id,
+            health=health,
+            word=word or "",
+            load="" if load is None else load,
+        )
         now, drains, stops, circuits = accepted(reply)
         return Heartbeat(number(now), number(drains) == 1, parse_stops(stops), parse_circuits(text(circuits)))
 
@@ -101,27 +139,31 @@ class Fleet:
         await self.judge(worker_id, "draining")
 
     async def judge_health(self, worker_id: str, is_healthy: bool) -> str:
-        """An unhealthy worker gets no new work and keeps what it holds; returns the state it is in now."""
+        """An unhealthy worker gets no new work and keeps what it holds; returns its status now."""
         return await self.judge(worker_id, "active" if is_healthy else "unhealthy")
 
-    async def members(self, states: Collection[str] = (), *, after: str = "", limit: int = 100) -> FleetPage:
-        """Workers in the order of their ids, of the given states or of all."""
-        self.check_page(states, limit)
-        reply = await self.scripts.call("fleet", is_bulk=True, after=after, states=",".join(states), limit=limit)
+    async def members(
+        self, statuses: Collection[str] = (), *, after: str = "", limit: int = 100, most_tasks: int = 0
+    ) -> FleetPage:
+        """Workers in the order of their ids, of the given statuses or of all; with so many ids of what each holds."""
+        self.check_page(statuses, limit)
+        reply = await self.scripts.call(
+            "fleet", is_bulk=True, after=after, statuses=",".join(statuses), limit=limit, most_tasks=most_tasks
+        )
         now, next_after, rows = accepted(reply)
         return FleetPage(number(now), tuple(_member(row) for row in rows), text(next_after))
 
-    def check_page(self, states: Collection[str], limit: int) -> None:
-        if unknown := sorted(set(states) - set(WORKER_STATES)):
-            raise InvalidRequest("state", f"{unknown[0]!r} is not one of {', '.join(WORKER_STATES)}")
+    def check_page(self, statuses: Collection[str], limit: int) -> None:
+        if unknown := sorted(set(statuses) - set(WORKER_STATUSES)):
+            raise InvalidRequest("status", f"{unknown[0]!r} is not one of {', '.join(WORKER_STATUSES)}")
         if not 1 <= limit <= MAX_PAGE:
             raise InvalidRequest("limit", f"{limit} lies outside 1 … {MAX_PAGE}")
 
-    async def everyone(self, states: Collection[str] = ()) -> AsyncIterator[Member]:
+    async def everyone(self, statuses: Collection[str] = ()) -> AsyncIterator[Member]:
         """All pages, one worker after the other."""
         after = ""
         while True:
-            page = await self.members(states, after=after, limit=MAX_PAGE)
+            page = await self.members(statuses, after=after, limit=MAX_PAGE)
             for member in page.members:
                 yield member
             if not page.next_after:
@@ -137,24 +179,42 @@ class Fleet:
             released += moved
         return released
 
-    async def judge(self, worker_id: str, verdict: Literal["active", "draining", "unhealthy"]) -> str:
-        """Returns the state it is in now."""
-        reply = await self.scripts.call("judge", worker_id=worker_id, verdict=verdict)
+    async def judge(self, worker_id: str, verdict: Word | None, probe_failures: int | None = None) -> str:
+        """What the service found, if anything, and how many probes in a row failed by now; returns its status now."""
+        reply = await self.scripts.call(
+            "judge",
+            worker_id=worker_id,
+            verdict=verdict or "",
+            probe_failures="" if probe_failures is None else probe_failures,
+        )
         return text(accepted(reply)[0])
 
 
 def _member(row: Sequence[Any]) -> Member:
-    worker_id, state, description, registered, due, health, died, held, circuits = row
+    (worker_id, status, verdict, word, description, registered, since, due, died, *more) = row
+    health, load, probe_failures, held, task_ids, circuits = more
+    registered_at_ms = _known(registered, "registered_ms") or 0
+    died_at_ms = _known(died, "died_ms")
     return Member(
         worker=_worker(text(worker_id), description),
-        state=text(state),
+        status=text(status),
+        verdict=text(verdict),
+        word=text(word),
         held_count=number(held),
-        registered_at_ms=known_number(registered or 0, "registered_ms") or 0,
+        task_ids=tuple(sorted(map(text, task_ids))),
+        current_load=_known(load, "load"),
+        probe_failures=_known(probe_failures, "probe_failures") or 0,
+        registered_at_ms=registered_at_ms,
+        since_ms=died_at_ms or _known(since, "since_ms") or registered_at_ms,
         heartbeat_due_at_ms=instant(due),
-        died_at_ms=known_number(died, "died_ms") if died else None,
+        died_at_ms=died_at_ms,
         health=health or b"",
         held_back=parse_circuits(shown(circuits)),
     )
+
+
+def _known(value: Any, of: str) -> int | None:
+    return known_number(value, of) if value else None
 
 
 def _worker(worker_id: str, description: bytes) -> Worker:

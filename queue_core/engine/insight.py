@@ -288,12 +288,12 @@ def _recent(fields: dict[str, int], now_ms: int) -> dict[str, int]:
 
 def _workers(fleet: Sequence[Any], dead: int) -> WorkerCounts:
     rows = [tuple(map(shown, row)) for row in fleet]
-    states = [state for state, *_ in rows]
+    statuses = [status for status, *_ in rows]
     held_back = [parse_circuits(circuits) for *_, circuits in rows]
     return WorkerCounts(
-        active=states.count("active"),
-        draining=states.count("draining"),
-        unhealthy=states.count("unhealthy"),
+        active=statuses.count("active"),
+        draining=statuses.count("draining"),
+        unhealthy=statuses.count("unhealthy"),
         dead=dead,
         total_capacity=sum(known_number(capacity, "capacity") or 0 for _, capacity, _, _ in rows),
         used_capacity=sum(int(held) for _, _, held, _ in rows),
@@ -305,8 +305,8 @@ def _workers(fleet: Sequence[Any], dead: int) -> WorkerCounts:
 def _servers(fleet: Sequence[Any], signature: str) -> tuple[Server, ...]:
     return tuple(
         Server(worker_id=text(worker_id), shut_until_ms=instant(shut_until), trials_left=instant(left))
-        for worker_id, state, profile, shut_until, left in fleet
-        if text(state) == "active" and serves(text(profile), signature)
+        for worker_id, status, profile, shut_until, left in fleet
+        if text(status) == "active" and serves(text(profile), signature)
     )
 
 

@@ -65,7 +65,8 @@ class Peek(msgspec.Struct, frozen=True, kw_only=True):
 
     now_ms: int
     retry_at_ms: int | None
-    worker_state: str
+    worker_status: str
+    should_drain: bool
     profile: str
     stops: tuple[Stop, ...]
     answer: int

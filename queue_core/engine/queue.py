@@ -237,7 +237,7 @@ class Queue:
             permits_given=permits,
             not_after="" if not_after is None else not_after,
         )
-        now, answer, again, state, serves, stops, circuits, handed, taken = accepted(reply)
+        now, answer, again, status, drains, serves, stops, circuits, handed, taken = accepted(reply)
         tasks, unreadable = _handed(handed, _claimed if max_rank is None else _ranked)
         if unreadable:
             accepted(await self._scripts.call("set_aside", worker_id=poll.worker_id, rows=unreadable))
@@ -247,7 +247,8 @@ class Queue:
             now_ms=number(now),
             retry_at_ms=instant(again),
             stops=parse_stops(stops),
-            worker_state=text(state),
+            worker_status=text(status),
+            should_drain=number(drains) == 1,
             profile=text(serves),
             held_back=parse_circuits(text(circuits)) if circuits else (),
             is_repeat=bool(tasks) and token not in tasks[0].lease,
@@ -268,11 +269,12 @@ class Queue:
             left=left,
             circuit_shares=poll.circuit_shares,
         )
-        now, again, state, serves, stops, answer, live, heads, uses, standings, is_suspect = accepted(reply)
+        now, again, status, drains, serves, stops, answer, live, heads, uses, standings, is_suspect = accepted(reply)
         return Peek(
             now_ms=number(now),
             retry_at_ms=instant(again),
-            worker_state=text(state),
+            worker_status=text(status),
+            should_drain=number(drains) == 1,
             profile=text(serves),
             stops=parse_stops(stops),
             answer=number(answer),

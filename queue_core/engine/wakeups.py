@@ -107,7 +107,7 @@ class Wakeups:
                 has_news = self._is_news(waiter.worker_id, got.stops)
                 if got.tasks or has_news or got.should_drain or left <= 0 or not self._is_open:
                     return got
-                waiter.profile, waiter.is_eligible = got.profile, got.worker_state == "active"
+                waiter.profile, waiter.is_eligible = got.profile, got.worker_status == "active"
                 waiter.held_back = {each.task_type: each for each in got.held_back}
                 self._note_due(got.retry_at_ms, got.now_ms)
                 # Nobody else is woken for the end of this worker's circuits: it looks again by itself.

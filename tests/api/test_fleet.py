@@ -35,7 +35,7 @@ async def test_a_worker_is_listed_as_it_registered(bench: Bench) -> None:
     (worker,) = listed["workers"]
     assert listed["next_cursor"] is None
     assert {name: worker[name] for name in declared} == declared
-    assert (worker["worker_id"], worker["state"], worker["held"]) == (worker_id, "active", 1)
+    assert (worker["worker_id"], worker["status"], worker["held"]) == (worker_id, "active", 1)
     assert (worker["died_at"], worker["health"]) == (None, {})
 
 
@@ -61,7 +61,7 @@ async def test_a_worker_that_takes_any_type_says_so(bench: Bench) -> None:
     assert worker["task_types"] is None
 
 
-async def test_workers_are_listed_by_state(bench: Bench, kit: Kit) -> None:
+async def test_workers_are_listed_by_status(bench: Bench, kit: Kit) -> None:
     dead = await bench.register(name="dead")
     await _silence(kit)
     active, draining = await bench.register(name="active"), await bench.register(name="draining")
@@ -70,8 +70,8 @@ async def test_workers_are_listed_by_state(bench: Bench, kit: Kit) -> None:
     async def listed(query: str) -> list[str]:
         return [worker["worker_id"] for worker in (await bench.call("GET", WORKERS + query))["workers"]]
 
-    assert await listed("?state=dead") == [dead]
-    assert await listed("?state=active&state=draining") == [active, draining]
+    assert await listed("?status=dead") == [dead]
+    assert await listed("?status=active&status=draining") == [active, draining]
     assert await listed("") == [active, dead, draining]
 
 
@@ -91,16 +91,16 @@ async def test_a_page_links_to_the_next_one_with_the_same_question(http: httpx.A
     for _ in range(3):
         await bench.register()
 
-    first = await http.get(f"{WORKERS}?limit=2&state=active")
+    first = await http.get(f"{WORKERS}?limit=2&status=active")
     second = await http.get(first.links["next"]["url"])
 
     assert (len(first.json()["workers"]), len(second.json()["workers"])) == (2, 1)
-    assert "state=active" in first.links["next"]["url"]
+    assert "status=active" in first.links["next"]["url"]
     assert "link" not in second.headers
 
 
 @pytest.mark.parametrize(
-    "query", ["state=asleep", "limit=0", "limit=501", "limit=x", "cursor=%00", "cursor=YSBi", "cursor=a", "cursor=é"]
+    "query", ["status=asleep", "limit=0", "limit=501", "limit=x", "cursor=%00", "cursor=YSBi", "cursor=a", "cursor=é"]
 )
 async def test_a_query_that_makes_no_sense_is_refused(http: httpx.AsyncClient, kit: Kit, query: str) -> None:
     answer = await http.get(f"{WORKERS}?{query}")
@@ -119,8 +119,8 @@ async def test_a_drained_worker_keeps_what_it_holds_and_gets_nothing_new(bench: 
 
     poll = await bench.poll(worker_id)
     (worker,) = (await bench.call("GET", WORKERS))["workers"]
-    assert answer == {"worker_id": worker_id, "state": "draining"}
-    assert (poll["tasks"], poll["should_drain"], worker["state"]) == ([], True, "draining")
+    assert answer == {"worker_id": worker_id, "status": "draining"}
+    assert (poll["tasks"], poll["should_drain"], worker["status"]) == ([], True, "draining")
     assert (await bench.tell(worker_id, "result", task, status="completed"))["status"] == "completed"
 
 

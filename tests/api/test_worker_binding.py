@@ -142,7 +142,7 @@ async def test_an_admin_may_drain_a_worker_it_did_not_register(service: Service,
     worker_id = await (await _bench(service, http)).register()
     admin = await _bench(service, http, "admin")
 
-    assert (await admin.call("POST", f"/api/v1/workers/{worker_id}/drain"))["state"] == "draining"
+    assert (await admin.call("POST", f"/api/v1/workers/{worker_id}/drain"))["status"] == "draining"
 
 
 async def test_the_check_asks_the_store_nothing(

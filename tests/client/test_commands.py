@@ -228,7 +228,7 @@ class TestFleetAndQueue:
     async def test_workers_are_listed_and_drained(self, run: Run, workers: Bench, task_type: str) -> None:
         worker_id = await workers.register(task_types=[task_type], name="resizer")
 
-        table = run("workers", "list", "--state", "active").stdout
+        table = run("workers", "list", "--status", "active").stdout
         drained = run("workers", "drain", worker_id, "nobody", "-o", "jsonl")
 
         assert worker_id in table

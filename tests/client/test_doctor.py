@@ -318,8 +318,8 @@ class TestJudgements:
         assert not list(service.check_clock(None))
 
     def test_types_with_active_workers_are_served(self) -> None:
-        def worker(state: str, *task_types: str) -> Worker:
-            return Worker(worker_id="w", state=state, task_types=task_types or None)
+        def worker(status: str, *task_types: str) -> Worker:
+            return Worker(worker_id="w", status=status, task_types=task_types or None)
 
         def deserted(*workers: Worker) -> list[str]:
             reading = self.reading(workers=workers, queue=Depth(total_depth=3, by_type={"a": 1, "b": 2}))
@@ -334,8 +334,8 @@ class TestJudgements:
     def test_workers_that_are_held_back_are_named_with_types_end_and_reason(self) -> None:
         until = datetime(2026, 3, 2, 12, 0, 5, tzinfo=UTC)
         circuits = (HeldBack(task_type="resize", until=until, reason="they failed"), HeldBack(reason="they decide"))
-        shut = Worker(worker_id="mill-1", state="active", held_back=circuits)
-        dead = Worker(worker_id="mill-2", state="dead", held_back=circuits)
+        shut = Worker(worker_id="mill-1", status="active", held_back=circuits)
+        dead = Worker(worker_id="mill-2", status="dead", held_back=circuits)
 
         findings = list(service.check_reading(self.reading(workers=(shut, dead))))
 
@@ -349,7 +349,7 @@ class TestJudgements:
     def test_of_many_types_a_worker_is_held_back_from_three_are_named(self) -> None:
         circuits = tuple(HeldBack(task_type=f"t{number}", reason="they decide") for number in range(50))
 
-        words = held_back_words(Worker(worker_id="mill-1", state="active", held_back=circuits))
+        words = held_back_words(Worker(worker_id="mill-1", status="active", held_back=circuits))
 
         assert words == "t0 on trial, t1 on trial, t2 on trial, and 47 more"
 

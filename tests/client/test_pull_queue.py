@@ -247,7 +247,7 @@ class TestHeartbeats:
             (worker,) = [worker async for worker in client.workers.list()]
             if worker.last_heartbeat_at:
                 heard.add(worker.last_heartbeat_at)
-            return len(heard) >= count or worker.state == "dead"
+            return len(heard) >= count or worker.status == "dead"
 
         await until(is_enough)
         return len(heard)

@@ -63,8 +63,8 @@ async def test_the_fleet_is_listed_and_a_worker_sent_home(client: AsyncClient, w
     draining = [worker.worker_id async for worker in client.workers.list(["draining", "dead"])]
 
     assert {worker.worker_id for worker in active} == ids
-    assert {(worker.capacity, worker.held, worker.state) for worker in active} == {(3, 0, "active")}
-    assert (drained.worker_id, drained.state) == (active[0].worker_id, "draining")
+    assert {(worker.capacity, worker.held, worker.status) for worker in active} == {(3, 0, "active")}
+    assert (drained.worker_id, drained.status) == (active[0].worker_id, "draining")
     assert active[0].worker_id in draining
 
 

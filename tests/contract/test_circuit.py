@@ -39,7 +39,7 @@ async def test_five_failures_of_five_open_it_for_a_minute(shut: Kit) -> None:
     member, stats = await circuit(shut), await shut.insight.stats()
     await shut.submit()
 
-    assert (member.circuit, member.state) == ("open", "active")
+    assert (member.circuit, member.status) == ("open", "active")
     assert 0 < (member.circuit_open_until_ms or 0) - stats.now_ms <= OPEN_MS
     assert stats.workers.open_circuits == 1
     assert not (await shut.queue.claim("w1", 1)).tasks

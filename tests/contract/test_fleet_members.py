@@ -4,7 +4,7 @@ import pytest
 
 from tests.contract.situations import started_count, submit_count
 from tests.kit import Kit
-from tideq.queue_core.engine.fleet import WORKER_STATES, FleetPage, Member
+from tideq.queue_core.engine.fleet import WORKER_STATUSES, FleetPage, Member
 from tideq.queue_core.errors import InvalidRequest
 from tideq.queue_core.task import Worker
 
@@ -21,7 +21,7 @@ async def only(kit: Kit) -> Member:
     return member
 
 
-async def fleet_of_every_state(kit: Kit) -> None:
+async def fleet_of_every_status(kit: Kit) -> None:
     await kit.worker("dead-1")
     await kit.clock.advance(SILENCE_MS)
     await kit.queue.sweep()
@@ -54,7 +54,7 @@ async def test_a_member_is_what_it_registered_as(kit: Kit) -> None:
 
     (member,) = page.members
     assert member.worker == worker
-    assert (member.state, member.held_count, member.died_at_ms, member.health) == ("active", 0, None, b"")
+    assert (member.status, member.held_count, member.died_at_ms, member.health) == ("active", 0, None, b"")
     assert member.heartbeat_due_at_ms == member.registered_at_ms + SILENCE_MS
     assert member.registered_at_ms <= page.now_ms
 
@@ -92,7 +92,7 @@ async def test_a_dead_member_is_told_with_the_deadline_it_missed(kit: Kit) -> No
 
     member = await only(kit)
 
-    assert (member.state, member.held_count, member.heartbeat_due_at_ms) == ("dead", 0, missed)
+    assert (member.status, member.held_count, member.heartbeat_due_at_ms) == ("dead", 0, missed)
     assert member.died_at_ms is not None
     assert member.died_at_ms >= (missed or 0)
 
@@ -115,21 +115,21 @@ async def test_a_member_that_came_back_from_the_dead_is_there_once(kit: Kit) -> 
 
     member = await only(kit)
 
-    assert (member.state, member.died_at_ms) == ("active", None)
+    assert (member.status, member.died_at_ms) == ("active", None)
 
 
-@pytest.mark.parametrize("state", WORKER_STATES)
-async def test_members_of_one_state_are_those_and_no_others(kit: Kit, state: str) -> None:
-    await fleet_of_every_state(kit)
+@pytest.mark.parametrize("status", WORKER_STATUSES)
+async def test_members_of_one_status_are_those_and_no_others(kit: Kit, status: str) -> None:
+    await fleet_of_every_status(kit)
 
-    page = await kit.fleet.members([state])
+    page = await kit.fleet.members([status])
 
-    expected = ["active-1", "active-2"] if state == "active" else [f"{state}-1"]
-    assert (ids(page), {member.state for member in page.members}) == (expected, {state})
+    expected = ["active-1", "active-2"] if status == "active" else [f"{status}-1"]
+    assert (ids(page), {member.status for member in page.members}) == (expected, {status})
 
 
-async def test_members_of_several_states_are_listed_together(kit: Kit) -> None:
-    await fleet_of_every_state(kit)
+async def test_members_of_several_statuses_are_listed_together(kit: Kit) -> None:
+    await fleet_of_every_status(kit)
 
     assert ids(await kit.fleet.members(["dead", "draining"])) == ["dead-1", "draining-1"]
     assert len((await kit.fleet.members()).members) == 5
@@ -166,13 +166,13 @@ async def test_a_page_of_no_sensible_size_is_refused(kit: Kit, limit: int) -> No
         await kit.fleet.members(limit=limit)
 
 
-async def test_a_state_no_worker_can_have_is_refused(kit: Kit) -> None:
+async def test_a_status_no_worker_can_have_is_refused(kit: Kit) -> None:
     with pytest.raises(InvalidRequest, match="asleep"):
         await kit.fleet.members(["asleep"])
 
 
 async def test_listing_changes_nothing(kit: Kit) -> None:
-    await fleet_of_every_state(kit)
+    await fleet_of_every_status(kit)
     before = await kit.dump()
 
     await kit.fleet.members(limit=2)

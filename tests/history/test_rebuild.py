@@ -128,7 +128,7 @@ async def test_dead_letters_keys_pauses_limits_and_the_fleet_are_back(kit: Kit, 
     assert stats.controls["low-type"].pause is not None
     assert stats.controls["low-type"].pause.reason == "by hand"
     assert (stats.controls["*"].limits.tasks_per_second, stats.controls["*"].limits.max_executing) == (1_000, 5_000)
-    assert [(each.state, each.worker.version) for each in fleet.values()] == [("active", ""), ("draining", "1.2.3")]
+    assert [(each.status, each.worker.version) for each in fleet.values()] == [("active", ""), ("draining", "1.2.3")]
 
 
 async def test_workers_are_given_time_to_say_that_they_live(kit: Kit, population: Population) -> None:

@@ -206,7 +206,7 @@ async def test_a_worker_at_an_address_nobody_allowed_is_left_alone(kit: Kit) -> 
 
 async def _state(kit: Kit) -> str:
     (member,) = [member async for member in kit.fleet.everyone()]
-    return member.state
+    return member.status
 
 
 def _saying(answer: bytes) -> Answer:

@@ -66,7 +66,7 @@ async def test_a_worker_of_before_is_introduced_to_the_new_partitions(client: An
 
     for part in large.engine.parts:
         described = await part.fleet.describe("w1")
-        assert (described.state, described.worker.capacity) == ("active", 3)
+        assert (described.status, described.worker.capacity) == ("active", 3)
     (member,) = (await large.fleet.members()).members
     assert member.worker.task_types == ("resize",)
 
@@ -79,7 +79,7 @@ async def test_a_worker_that_drains_is_not_brought_back(client: Any, queue_name:
     large = await grown(client, queue_name, 2, 8)
 
     assert (await large.fleet.heartbeat("w1")).should_drain
-    assert (await large.engine.parts[0].fleet.describe("w1")).state == "draining"
+    assert (await large.engine.parts[0].fleet.describe("w1")).status == "draining"
     with pytest.raises(Exception, match="not registered"):
         await large.engine.parts[7].fleet.describe("w1")
 

@@ -170,7 +170,7 @@ async def test_a_hung_handler_times_out_is_told_and_its_late_result_changes_noth
     assert unwell.json()["checks"]["stuck_threads"] == {"ok": False, "value": 1, "limit": 0}
     assert [name for name, check in unwell.json()["checks"].items() if not check["ok"]] == ["stuck_threads"]
     # Six seconds and more, with a heartbeat timeout of five: it went on beating, under the same ids.
-    assert {worker["state"] for worker in workers} == {"active"}
+    assert {worker["status"] for worker in workers} == {"active"}
     assert (timed_out["status"], timed_out["retry_count"], timed_out["losses"]) == ("queued", 1, 0)
     assert timed_out["error"]["code"] == "TIMEOUT"
     assert shop.ledger.lines("end", task_id=task_id)[0]["is_cancelled"]
@@ -201,7 +201,7 @@ async def test_handlers_that_take_all_the_time_do_not_starve_heartbeats(
     tasks = await all_ended(bench, ids)
 
     assert {(task["status"], task["attempt"], task["losses"]) for task in tasks} == {("completed", 1, 0)}
-    assert {worker["state"] for worker in await registrations(bench, hand)} == {"active"}
+    assert {worker["status"] for worker in await registrations(bench, hand)} == {"active"}
 
 
 async def _beats_again(bench: Bench, hand: Hand) -> Callable[[], Awaitable[bool]]:

@@ -48,7 +48,7 @@ async def test_a_frozen_worker_is_done_without_and_its_late_result_changes_nothi
     assert _lasting(await bench.read(task_id)) == _lasting(done)
     # It works again, registered anew.
     assert after["result"].startswith(f"{frozen.pid}-")
-    assert {worker["state"] for worker in await registrations(bench, frozen)} == {"dead", "active"}
+    assert {worker["status"] for worker in await registrations(bench, frozen)} == {"dead", "active"}
 
 
 def _lasting(task: Json) -> Json:

@@ -9,7 +9,7 @@ MAX_NAMED = 3
 
 
 def is_held_back(worker: Worker) -> bool:
-    return bool(worker.held_back) and worker.state != "dead"
+    return bool(worker.held_back) and worker.status != "dead"
 
 
 def is_held_back_from(worker: Worker, task_type: str) -> bool:

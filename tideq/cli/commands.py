@@ -51,6 +51,7 @@ app.command(dlq)
 
 workers = cyclopts.App(name="workers", help="The fleet.", group=USE)
 workers.command("tideq.cli.workers:show_list", name="list", help="List the workers.")
+workers.command("tideq.cli.workers:show_worker", name="show", help="Show one worker.")
 workers.command("tideq.cli.workers:drain", help="Give workers nothing new.")
 app.command(workers)
 

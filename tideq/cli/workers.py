@@ -3,15 +3,19 @@
 from typing import Annotated
 
 from tideq.cli.circuits import held_back_words
-from tideq.cli.output import Cell, note, show
+from tideq.cli.output import Cell, note, show, show_one
 from tideq.cli.session import LOCAL, OK, Ids, Service, Several, calling, exit_code, split
 from tideq.client import Drained, NotFound
 
 COLUMNS: dict[str, Cell] = {
     "worker": "worker_id",
-    "state": "state",
+    "status": "status",
+    "since": "since",
+    "why": "reason",
     "held": "held",
+    "load": "current_load",
     "capacity": "capacity",
+    "probes failed": "health_failures",
     "held back from": held_back_words,
     "types": "task_types",
     "capabilities": "capabilities",
@@ -21,16 +25,22 @@ COLUMNS: dict[str, Cell] = {
 }
 
 
-def show_list(*, state: Annotated[list[str] | None, Several] = None, service: Service = LOCAL) -> None:
+def show_list(*, status: Annotated[list[str] | None, Several] = None, service: Service = LOCAL) -> None:
     """Every worker, those that died within the hour included, and the task types it is held back from.
 
     Parameters
     ----------
-    state
+    status
         Only these: active,draining,unhealthy,dead.
     """
     with calling(service) as client:
-        show(client.workers.list(split(state)), COLUMNS, service.output)
+        show(client.workers.list(split(status)), COLUMNS, service.output)
+
+
+def show_worker(worker_id: str, *, service: Service = LOCAL) -> None:
+    """One worker, also one that died within the hour: how it is, why and since when, and the tasks it holds."""
+    with calling(service) as client:
+        show_one(client.workers.get(worker_id), service.output)
 
 
 def drain(worker_ids: Ids, *, service: Service = LOCAL) -> int:
@@ -50,5 +60,5 @@ def drain(worker_ids: Ids, *, service: Service = LOCAL) -> int:
             except NotFound as error:
                 note(f"error: {error}")
                 codes.append(exit_code(error))
-        show(done, {"worker": "worker_id", "state": "state"}, service.output)
+        show(done, {"worker": "worker_id", "status": "status"}, service.output)
     return codes[0] if codes else OK

@@ -15,6 +15,7 @@ from tideq.queue_core.engine.fleet import Fleet, Member
 from tideq.workers.monitor.addresses import NotAllowed, allowed_address
 from tideq.workers.monitor.probe import is_well
 
+ALIVE = ("active", "draining", "unhealthy")
 FAILURES = 2
 AT_ONCE = 20
 
@@ -41,7 +42,7 @@ class Prober:
 
     async def probe_all(self) -> None:
         """Raises what kept one from being judged after all the others are."""
-        members = [member async for member in self._fleet.everyone(("active", "unhealthy")) if _has_address(member)]
+        members = [member async for member in self._fleet.everyone(ALIVE) if _is_probed(member)]
         ended = await asyncio.gather(*(self._probe(member) for member in members), return_exceptions=True)
         known = {member.worker.worker_id for member in members}
         self._failures = {worker_id: count for worker_id, count in self._failures.items() if worker_id in known}
@@ -63,12 +64,14 @@ class Prober:
     async def _judge(self, member: Member, is_healthy: bool) -> None:
         worker_id = member.worker.worker_id
         self._on_probe("well" if is_healthy else "failed")
-        self._failures[worker_id] = 0 if is_healthy else self._failures.get(worker_id, 0) + 1
-        should_be = "active" if is_healthy else "unhealthy"
-        if member.state == should_be or (not is_healthy and self._failures[worker_id] < FAILURES):
+        failures = 0 if is_healthy else self._failures.get(worker_id, member.probe_failures) + 1
+        self._failures[worker_id] = failures
+        if is_healthy and (member.verdict, member.probe_failures) == ("active", 0):
             return
-        state = await self._fleet.judge_health(worker_id, is_healthy)
-        log.warning("worker judged", worker_id=worker_id, state=state)
+        verdict = "active" if is_healthy else "unhealthy" if failures >= FAILURES else None
+        status = await self._fleet.judge(worker_id, verdict, failures)
+        if verdict and verdict != member.verdict:
+            log.warning("worker judged", worker_id=worker_id, status=status)
 
     def _tell_once(self, worker_id: str, error: NotAllowed) -> None:
         if worker_id not in self._refused:
@@ -76,5 +79,6 @@ class Prober:
             log.warning("worker is not probed", worker_id=worker_id, reason=str(error))
 
 
-def _has_address(member: Member) -> bool:
-    return bool(member.worker.host and member.worker.health_port)
+def _is_probed(member: Member) -> bool:
+    """One that an operator sent home is only waited for."""
+    return bool(member.worker.host and member.worker.health_port and member.verdict != "draining")

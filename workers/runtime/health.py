@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-MAX_MEMORY_PERCENT = 95.0
+MAX_MEMORY_PERCENT = 90.0
 MAX_LOOP_LAG_SECONDS = 5.0
 LOOP_LAG = "event_loop_lag_seconds"
 MAX_REQUEST_SECONDS = 5.0

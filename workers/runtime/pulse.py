@@ -1,11 +1,11 @@
-"""Heartbeats from a thread of their own, so that no handler starves them. They prove the worker alive, nothing else."""
+"""Heartbeats from a thread of their own, so that no handler starves them: that the worker is alive, and how it is."""
 
 import contextlib
 import http.client
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -18,7 +18,7 @@ from tideq.workers.runtime.protocol import UNKNOWN_WORKER, Answer, decode_answer
 
 TIMEOUT_SECONDS = 10.0
 LOOK_SECONDS = 0.5
-"""How soon a new rhythm is noticed: it is not known before the service has told it."""
+"""How soon a new rhythm is noticed, which is not known before the service has told it, and a status that changed."""
 
 log = structlog.get_logger("tideq.worker")
 
@@ -48,6 +48,8 @@ class Pulse(threading.Thread):
         self._failed_in_a_row: dict[str, int] = {}
         """By worker id; what hinders all of them is under none."""
         self._under_way: set[str] = set()
+        self._statuses: dict[str, str] = {}
+        self._is_hurried = False
         self._url = url.rstrip("/")
         self._headers = headers(api_key)
         self._beats = beats
@@ -61,14 +63,18 @@ class Pulse(threading.Thread):
         """Times in a row that the service did not answer the crew that it answers least."""
         return max(list(self._failed_in_a_row.values()), default=0)
 
+    def tell_changes(self, statuses: Mapping[str, str]) -> None:
+        """Statuses by worker id, which do not wait for the next round if they are not what was said in the last."""
+        self._is_hurried |= any(self._statuses.get(each, "active") != status for each, status in statuses.items())
+
     def end(self) -> None:
         self._stop.set()
 
     def run(self) -> None:
         beat_at = time.monotonic()
         while not self._stop.wait(min(self._interval_seconds(), LOOK_SECONDS)):
-            if time.monotonic() >= beat_at + self._interval_seconds():
-                beat_at = time.monotonic()
+            if self._is_hurried or time.monotonic() >= beat_at + self._interval_seconds():
+                beat_at, self._is_hurried = time.monotonic(), False
                 self._beat()
 
     def _beat(self) -> None:
@@ -85,6 +91,7 @@ class Pulse(threading.Thread):
             self._failed_in_a_row.pop(gone, None)
         for worker_id in beats.keys() - self._under_way:
             self._under_way.add(worker_id)
+            self._statuses[worker_id] = beats[worker_id].status
             threading.Thread(target=self._send_alone, args=(beats[worker_id],), name="tideq-beat", daemon=True).start()
 
     def _send_alone(self, beat: Beat) -> None:

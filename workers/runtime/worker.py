@@ -205,24 +205,35 @@ class Worker:
 
     def _beats(self) -> list[Beat]:
         """Called from the heartbeat's thread: reads, never writes."""
-        health = self.health()
-        told = {name: check.value for name, check in health.checks.items()}
-        status = "active" if health.is_well else "unhealthy"
+        told, statuses = {name: check.value for name, check in self.health().checks.items()}, self._statuses()
         return [
-            Beat(crew.worker_id, len(crew.runs), "draining" if crew.is_draining else status, told)
+            Beat(crew.worker_id, len(crew.runs), statuses[crew.worker_id], told)
             for crew in self._crews
-            if crew.worker_id
+            if crew.worker_id in statuses
         ]
 
-    def health(self) -> Health:
+    def _statuses(self) -> dict[str, str]:
+        """In its own words, by worker id: unhealthy is what more work would make worse.
+
+        A stuck thread keeps one slot and leaves the others, and who hears of failed heartbeats has got one.
+        """
+        status = "active" if judged(self._strains()).is_well else "unhealthy"
+        return {crew.worker_id: "draining" if crew.is_draining else status for crew in self._crews if crew.worker_id}
+
+    def _strains(self) -> dict[str, Check]:
         lag = max(time.monotonic() - self._ticked_at - TICK_SECONDS, 0.0)
+        return {
+            "memory_usage_percent": memory_check(),
+            "event_loop_lag_seconds": Check(lag < MAX_LOOP_LAG_SECONDS, round(lag, 3), MAX_LOOP_LAG_SECONDS),
+        }
+
+    def health(self) -> Health:
         stuck = sum(crew.stuck_count for crew in self._crews)
         silent = self._pulse.failure_count if self._pulse else 0
         return judged(
             {
-                "memory_usage_percent": memory_check(),
+                **self._strains(),
                 "cpu_usage_percent": Check(True, self._cpu.percent()),
-                "event_loop_lag_seconds": Check(lag < MAX_LOOP_LAG_SECONDS, round(lag, 3), MAX_LOOP_LAG_SECONDS),
                 "stuck_threads": Check(stuck == 0, stuck, 0),
                 "failed_heartbeats": Check(silent < MAX_SILENT_BEATS, silent, MAX_SILENT_BEATS),
                 "tasks_held": Check(True, self.running_count),
@@ -238,6 +249,8 @@ class Worker:
     async def _tick(self) -> None:
         while True:
             self._ticked_at = time.monotonic()
+            if self._pulse:
+                self._pulse.tell_changes(self._statuses())
             await asyncio.sleep(TICK_SECONDS)
 
 

@@ -24,14 +24,14 @@
 -- @arg   permits_given         text  one of several partitions: what limits let out, `scope=count scope=count`
 -- @arg   not_after             text  empty, or the instant from which on the permits may be somebody else's
 -- @reply OK UNKNOWN_WORKER
--- @use   recover, set_aside, frontier, may_take, given, begin, next_instant, commit, stops
+-- @use   recover, set_aside, frontier, status, may_take, given, begin, next_instant, commit, stops
 local RECOVER_LIMIT, POLL_TTL_MS, FIRST_READ = 50, 600000, 16
 local handed_as = starts == 1 and 'executing' or 'assigned'
 local visible_at = now + assignment_ms
 local visible_text = string.format('%.0f', visible_at)
 local poll_key = poll_keys .. worker_id .. ':' .. poll_id
 
-local worker = redis.call('HMGET', worker_keys .. worker_id, 'state', 'profile', 'circuits')
+local worker = redis.call('HMGET', worker_keys .. worker_id, 'state', 'profile', 'circuits', 'word')
 if not worker[1] or worker[1] == 'dead' then return {'UNKNOWN_WORKER', worker_id} end
 redis.call('ZADD', workers_key, now + heartbeat_timeout_ms, worker_id)
 recover(RECOVER_LIMIT)
@@ -167,5 +167,5 @@ if #handed == 0 then expect_wakes() end
 commit()
 mend_heads()
 local again = #handed == 0 and next_instant(again_at) or ''
-return {'OK', now, answer, again, worker[1], serves, stops_of(worker_id), circuits_text(bars), handed,
-  is_part == 1 and taken_counts() or {}}
+return {'OK', now, answer, again, status_of(worker[1], worker[4]), worker[1] == 'draining' and 1 or 0, serves,
+  stops_of(worker_id), circuits_text(bars), handed, is_part == 1 and taken_counts() or {}}

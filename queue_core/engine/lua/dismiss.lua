@@ -13,7 +13,7 @@
 -- @use   load_task, hand_back, commit
 local state = redis.call('HGET', worker_keys .. worker_id, 'state')
 if not state or state == 'dead' then return {'UNKNOWN_WORKER', worker_id} end
-redis.call('HSET', worker_keys .. worker_id, 'state', 'draining')
+redis.call('HSET', worker_keys .. worker_id, 'state', 'draining', 'word', 'leaving')
 local ids = redis.call('SRANDMEMBER', held_keys .. worker_id, limit)
 for _, task_id in ipairs(ids) do
   local task = load_whole(task_id)

@@ -10,7 +10,7 @@
 -- @prefix held    set
 -- @arg   task_id  text
 -- @reply OK TASK_NOT_FOUND WRONG_STATE
--- @use   band, load_task, position, limits, trials
+-- @use   band, load_task, position, limits, status, trials
 local task = load_whole(task_id)
 if not task then return {'TASK_NOT_FOUND'} end
 if task == UNREADABLE then return {'WRONG_STATE', task.state} end
@@ -43,10 +43,10 @@ end
 -- Of each worker what its circuit for this type says: until when it is open, or how many trials it has left.
 local fleet = {}
 for _, worker in ipairs(redis.call('ZRANGEBYSCORE', workers_key, '(' .. now, '+inf')) do
-  local known = redis.call('HMGET', worker_keys .. worker, 'state', 'profile', 'circuits')
+  local known = redis.call('HMGET', worker_keys .. worker, 'state', 'profile', 'circuits', 'word')
   hold_back(worker, known[3], '')
   local left, shut_until = trials_left(bars['*'] and '*' or lane_type(task.lane))
-  fleet[#fleet + 1] = {worker, known[1] or '', known[2] or '', shut_until and string.format('%.0f', shut_until) or '',
+  fleet[#fleet + 1] = {worker, status_of(known[1], known[4]), known[2] or '', shut_until and string.format('%.0f', shut_until) or '',
     left < math.huge and not shut_until and left or ''}
 end
 

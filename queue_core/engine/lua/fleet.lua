@@ -6,12 +6,11 @@
 -- @key   workers       zset
 -- @key   dead_workers  zset
 -- @prefix worker  hash
--- @prefix held    set
--- @arg   after   text  the last id of the page before; empty to begin
--- @arg   states  text  those wanted, comma-separated; empty for all
--- @arg   limit   int
+-- @arg   after     text  the last id of the page before; empty to begin
+-- @arg   statuses  text  those wanted, comma-separated; empty for all
+-- @arg   limit     int
 -- @reply OK
--- @use   circuits
+-- @use   status, described
 local MAX_LOOKS = 2000
 
 -- Live workers have a deadline; those given up left theirs in the note about their recovery.
@@ -19,7 +18,7 @@ local function ids_after()
   local ids, deadlines = {}, {}
   local live = redis.call('ZRANGE', workers_key, 0, -1, 'WITHSCORES')
   for i = 1, #live, 2 do deadlines[live[i]] = string.format('%.0f', live[i + 1]) end
-  for _, id in ipairs(redis.call('ZRANGE', dead_workers_key, 0, -1)) do deadlines[id] = deadlines[id] or '' end
+  for _, id in ipairs(redis.call('ZRANGE', dead_workers_key, 0, -1)) do deadlines[id] = deadlines[id] or false end
   for id in pairs(deadlines) do
     if id > after then ids[#ids + 1] = id end
   end
@@ -27,15 +26,8 @@ local function ids_after()
   return ids, deadlines
 end
 
-local function described(id, state, deadline)
-  local known = redis.call('HMGET', worker_keys .. id, 'd', 'registered_ms', 'health', 'died_ms', 'recovery', 'circuits')
-  local due = deadline ~= '' and deadline or string.match(known[5] or '', '^%d+') or ''
-  return {id, state, known[1] or '', known[2] or '', due, known[3] or '', known[4] or '',
-    redis.call('SCARD', held_keys .. id), circuits_text(read_circuits(known[6]))}
-end
-
-local function is_wanted(state)
-  return state and (states == '' or string.find(',' .. states .. ',', ',' .. state .. ',', 1, true))
+local function is_wanted(state, word)
+  return state and (statuses == '' or string.find(',' .. statuses .. ',', ',' .. status_of(state, word) .. ',', 1, true))
 end
 
 local ids, deadlines = ids_after()
@@ -43,7 +35,7 @@ local page, looked = {}, 0
 while looked < #ids and looked < MAX_LOOKS and #page < limit do
   looked = looked + 1
   local id = ids[looked]
-  local state = redis.call('HGET', worker_keys .. id, 'state')
-  if is_wanted(state) then page[#page + 1] = described(id, state, deadlines[id]) end
+  local state, word = unpack(redis.call('HMGET', worker_keys .. id, 'state', 'word'))
+  if is_wanted(state, word) then page[#page + 1] = described(id, state, word, deadlines[id]) end
 end
 return {'OK', now, looked < #ids and ids[looked] or '', page}

@@ -14,9 +14,9 @@
 -- @arg   capabilities          text  what the worker has just now; '*' for what it declared
 -- @arg   left                  text  what limits have left as far as it is known: `scope=count scope=count`
 -- @reply OK UNKNOWN_WORKER
--- @use   recover, frontier, may_take, given, next_instant, commit, stops, usage, standing
+-- @use   recover, frontier, status, may_take, given, next_instant, commit, stops, usage, standing
 local RECOVER_LIMIT = 50
-local worker = redis.call('HMGET', worker_keys .. worker_id, 'state', 'profile', 'circuits', 'suspect_at')
+local worker = redis.call('HMGET', worker_keys .. worker_id, 'state', 'profile', 'circuits', 'suspect_at', 'word')
 if not worker[1] or worker[1] == 'dead' then return {'UNKNOWN_WORKER', worker_id} end
 redis.call('ZADD', workers_key, now + heartbeat_timeout_ms, worker_id)
 recover(RECOVER_LIMIT)
@@ -60,5 +60,6 @@ if allowed > 0 then
 end
 if #ids == 0 then expect_wakes() end
 commit()
-return {'OK', now, next_instant(again_at), worker[1], serves, stops_of(worker_id), answer, live, heads_of(ids), usages(),
-  standings(worker_id, judged[worker_id] or worker[3]), is_suspect and 1 or 0}
+return {'OK', now, next_instant(again_at), status_of(worker[1], worker[5]), worker[1] == 'draining' and 1 or 0, serves,
+  stops_of(worker_id), answer, live, heads_of(ids), usages(), standings(worker_id, judged[worker_id] or worker[3]),
+  is_suspect and 1 or 0}

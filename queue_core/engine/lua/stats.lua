@@ -17,11 +17,11 @@
 -- @prefix worker  hash
 -- @prefix held    set
 -- @reply OK
--- @use   circuits
+-- @use   status, circuits
 local fleet = {}
 for _, worker in ipairs(redis.call('ZRANGE', workers_key, 0, -1)) do
-  local known = redis.call('HMGET', worker_keys .. worker, 'state', 'capacity', 'circuits')
-  fleet[#fleet + 1] = {known[1] or '', known[2] or 0, redis.call('SCARD', held_keys .. worker),
+  local known = redis.call('HMGET', worker_keys .. worker, 'state', 'capacity', 'circuits', 'word')
+  fleet[#fleet + 1] = {status_of(known[1], known[4]), known[2] or 0, redis.call('SCARD', held_keys .. worker),
     circuits_text(read_circuits(known[3]))}
 end
 return {'OK', now, redis.call('HGETALL', counts_key), redis.call('HGETALL', ages_key),

@@ -18,6 +18,7 @@ import msgspec
 from tideq.queue_core.circuits import HeldBack
 from tideq.queue_core.engine.controls import WHOLE_QUEUE
 from tideq.queue_core.engine.partitions.circuits import CLOSED, Circuits, Verdict
+from tideq.queue_core.engine.partitions.fleet import most_urgent
 from tideq.queue_core.engine.partitions.heads import Found, Share, best_of, depth_for, scopes_of, shares, within
 from tideq.queue_core.engine.partitions.health import Health
 from tideq.queue_core.engine.partitions.ledger import PERMIT_MS, Grant, Ledger, Uses, written
@@ -62,6 +63,9 @@ class Claiming:
 
     async def claim(self, poll: Poll, wanted: int) -> Claim:
         peeks = await self._look(poll, wanted)
+        if _status(peeks) != "active":
+            # A partition that was away when the worker, or somebody about it, said so does not know it yet.
+            peeks = {each: msgspec.structs.replace(peek, heads=()) for each, peek in peeks.items()}
         answer = next_answer(peeks.values())
         if any(peek.live_count for peek in peeks.values()):
             taken = await self._repeat(poll, peeks, answer)
@@ -203,9 +207,11 @@ def next_answer(peeks: Iterable[Peek]) -> int:
     return (last + 1 << NUMBER_BITS) + secrets.randbits(NUMBER_BITS)
 
 
+def _status(peeks: Mapping[int, Peek]) -> str:
+    return most_urgent(peek.worker_status for peek in peeks.values())
+
+
 def _claim(taken: Taken, peeks: Mapping[int, Peek], answer: int) -> Claim:
-    states = {peek.worker_state for peek in peeks.values()}
-    state = next(each for each in ("draining", "unhealthy", "active", *states) if each in states)
     now_ms = max(taken.now_ms, *(peek.now_ms for peek in peeks.values()))
     instants = [peek.retry_at_ms for peek in peeks.values()]
     instants += [each.until_ms for each in taken.held_back]
@@ -217,7 +223,8 @@ def _claim(taken: Taken, peeks: Mapping[int, Peek], answer: int) -> Claim:
         now_ms=now_ms,
         retry_at_ms=None if taken.tasks else min(filter(None, instants), default=None),
         stops=tuple(stops),
-        worker_state=state,
+        worker_status=_status(peeks),
+        should_drain=any(peek.should_drain for peek in peeks.values()),
         profile=next(iter(peeks.values())).profile,
         held_back=taken.held_back,
         is_repeat=taken.is_repeat,

@@ -21,7 +21,7 @@ from tideq.queue_core.lanes import task_type_of
 
 K = TypeVar("K")
 NO_LIMITS = Limits()
-WORKERS_LOST = "workers_lost"
+ABOUT_WORKERS = ("workers_lost", "health_probe_failures", "probe_failed", "unhealthy_by_itself")
 
 
 class PartitionedInsight(Insight):
@@ -165,9 +165,9 @@ def added(counts: Sequence[Mapping[K, int]]) -> dict[K, int]:
 
 
 def _happened(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """A worker that is given up is given up by every partition."""
-    lost = max(each.get(WORKERS_LOST, 0) for each in counts)
-    return added(counts) | ({WORKERS_LOST: lost} if lost else {})
+    """What is found about a worker, every partition finds."""
+    found = {kind: max(each.get(kind, 0) for each in counts) for kind in ABOUT_WORKERS}
+    return added(counts) | {kind: count for kind, count in found.items() if count}
 
 
 def _merged_workers(parts: Sequence[WorkerCounts]) -> WorkerCounts:

@@ -6,9 +6,11 @@ What such a partition took back from the worker stays taken back: its lease ther
 import contextlib
 from collections.abc import Mapping, Sequence
 
-from tideq.queue_core.engine.fleet import Fleet
+from tideq.queue_core.engine.fleet import Fleet, Word
 from tideq.queue_core.engine.partitions.health import Health
 from tideq.queue_core.errors import Unavailable, UnknownWorker, WorkerExists
+
+CAUTIOUS: tuple[Word, ...] = ("draining", "unhealthy")
 
 
 class Membership:
@@ -30,15 +32,19 @@ class Membership:
         """Not a worker on its way out: it may be leaving one partition after the other just now."""
         others = [each for each in self._health.well if each not in strangers]
         told = await self._health.ask(others, lambda each: self._parts[each].describe(worker_id))
-        known = [each for each in told.values() if not isinstance(each, Exception)]
-        if not known or any(each.state == "draining" for each in known):
+        known = [each for each in told.values() if not isinstance(each, Exception) and each.verdict != "dead"]
+        if not known or any(each.verdict == "draining" for each in known):
             return []
-        is_healthy = all(each.state == "active" for each in known)
+        is_healthy = all(each.verdict == "active" for each in known)
+        words = {each.word for each in known}
+        word = next((each for each in CAUTIOUS if each in words), None)
         joined: list[int] = []
         for partition in strangers:
             with contextlib.suppress(WorkerExists):
                 await self._parts[partition].register(known[0].worker)
             if not is_healthy:
                 await self._parts[partition].judge_health(worker_id, is_healthy=False)
+            if word:
+                await self._parts[partition].heartbeat(worker_id, word=word)
             joined.append(partition)
         return joined

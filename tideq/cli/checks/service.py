@@ -182,8 +182,8 @@ def _check_types(reading: Reading) -> Iterator[Finding]:
         fleet = reading.stats.workers
         yield ok("workers", f"{fleet.active} active, {fleet.used_capacity} of {fleet.total_capacity} slots in use")
     for worker in reading.workers:
-        if worker.state == "unhealthy":
-            found = f"{worker.worker_id} is unhealthy and gets no work"
+        if worker.status == "unhealthy":
+            found = f"{worker.worker_id} is unhealthy ({worker.reason}) and gets no work"
             yield warn("workers", found, "look at its health page and its log")
         if is_held_back(worker):
             found = f"{worker.worker_id} is held back from {held_back_words(worker)}: {reasons(worker.held_back)}"

@@ -123,12 +123,12 @@ def _workers(view: View, rows: list[Worker], now: datetime) -> Grid:
     # A column only where it says something: a screen is narrow.
     has_held_back = any(map(is_held_back, rows))
     held_back_title = ("held back from",) if has_held_back else ()
-    grid = _grid(view, "workers", ("worker", "state", "held", "slots", "heartbeat", *held_back_title, "types", "host"))
+    grid = _grid(view, "workers", ("worker", "status", "held", "slots", "heartbeat", *held_back_title, "types", "host"))
     for worker in rows:
         heard = worker.last_heartbeat_at
         cells = [
             Text(harmless(worker.worker_id)),
-            Text(worker.state, style=STYLES.get(worker.state, "")),
+            Text(worker.status, style=STYLES.get(worker.status, "")),
             Text(str(worker.held)),
             Text(str(worker.capacity)),
             Text(f"{_time(max((now - heard).total_seconds(), 0))} ago" if heard else "-"),

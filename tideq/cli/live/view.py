@@ -31,7 +31,7 @@ COLUMNS: dict[Table, tuple[Column, ...]] = {
     "workers": (
         ("held", lambda worker: worker.held, True),
         ("worker", lambda worker: worker.worker_id, False),
-        ("state", lambda worker: worker.state, False),
+        ("status", lambda worker: worker.status, False),
         ("slots", lambda worker: worker.capacity, True),
         ("heartbeat", lambda worker: -worker.last_heartbeat_at.timestamp() if worker.last_heartbeat_at else 0, True),
     ),
@@ -110,7 +110,7 @@ class View(msgspec.Struct):
 def type_rows(reading: Reading) -> list[TypeRow]:
     """Types that wait, are worked on, or are held back."""
     waiting = reading.stats.queue.by_type
-    active = [worker for worker in reading.workers or () if worker.state == "active"]
+    active = [worker for worker in reading.workers or () if worker.status == "active"]
     held_back = {limit.task_type: _held_back(limit) for limit in reading.limits or () if limit.task_type}
     served = {task_type for worker in active for task_type in worker.task_types or ()}
     return [

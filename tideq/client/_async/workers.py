@@ -13,13 +13,17 @@ class AsyncWorkers:
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
 
-    def list(self, state: str | Sequence[str] = (), *, page_size: int = 100) -> AsyncListing[Worker]:
+    def list(self, status: str | Sequence[str] = (), *, page_size: int = 100) -> AsyncListing[Worker]:
         """The fleet, those that died within the hour included; only `active`, `draining`, `unhealthy` or `dead` ones.
 
         >>> [worker.name async for worker in client.workers.list("active")]
         []
         """
-        return AsyncListing(self._transport, lambda cursor: calls.workers(several(state), page_size, cursor))
+        return AsyncListing(self._transport, lambda cursor: calls.workers(several(status), page_size, cursor))
+
+    async def get(self, worker_id: str) -> Worker:
+        """One worker, also one that died within the hour, with all it holds."""
+        return await self._transport.ask(calls.worker(worker_id))
 
     async def drain(self, worker_id: str) -> Drained:
         """Give a worker nothing new: it finishes what it holds and leaves. Admins only."""

@@ -14,13 +14,17 @@ class Workers:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def list(self, state: str | Sequence[str] = (), *, page_size: int = 100) -> Listing[Worker]:
+    def list(self, status: str | Sequence[str] = (), *, page_size: int = 100) -> Listing[Worker]:
         """The fleet, those that died within the hour included; only `active`, `draining`, `unhealthy` or `dead` ones.
 
         >>> [worker.name for worker in client.workers.list("active")]
         []
         """
-        return Listing(self._transport, lambda cursor: calls.workers(several(state), page_size, cursor))
+        return Listing(self._transport, lambda cursor: calls.workers(several(status), page_size, cursor))
+
+    def get(self, worker_id: str) -> Worker:
+        """One worker, also one that died within the hour, with all it holds."""
+        return self._transport.ask(calls.worker(worker_id))
 
     def drain(self, worker_id: str) -> Drained:
         """Give a worker nothing new: it finishes what it holds and leaves. Admins only."""

@@ -51,7 +51,7 @@ def release(worker_id: str, tasks: Sequence[PulledTask]) -> Call[Polled]:
 
 
 def heartbeat(worker_id: str, held_count: int) -> Call[Beat]:
-    return post(_path(worker_id, "heartbeat"), answers(Beat), {"current_load": held_count})
+    return post(_path(worker_id, "heartbeat"), answers(Beat), {"current_load": held_count, "status": "active"})
 
 
 def leave(worker_id: str) -> Call[Left]:

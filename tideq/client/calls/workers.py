@@ -9,12 +9,16 @@ from tideq.client.models.pages import Page
 WORKERS = "/api/v1/workers"
 
 
-def workers(state: Sequence[str], page_size: int, cursor: str | None) -> Call[Page[Worker]]:
+def workers(status: Sequence[str], page_size: int, cursor: str | None) -> Call[Page[Worker]]:
     return get(
         WORKERS,
         then(answers(WorkerPage), lambda answer: Page(answer.workers, answer.next_cursor)),
-        params(state=state, limit=page_size, cursor=cursor),
+        params(status=status, limit=page_size, cursor=cursor),
     )
+
+
+def worker(worker_id: str) -> Call[Worker]:
+    return get(f"{WORKERS}/{segment('worker_id', worker_id)}", answers(Worker))
 
 
 def drain(worker_id: str) -> Call[Drained]:

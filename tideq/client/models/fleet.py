@@ -20,13 +20,25 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """One worker as it registered, and how it is."""
 
     worker_id: str
-    state: str
+    status: str
+    since: datetime | None = None
+    """When it became so."""
+    reason: str | None = None
+    """Why it gets no new work, in one word; `None` while it is active."""
+    reason_detail: str | None = None
     name: str = ""
     task_types: tuple[str, ...] | None = None
     """None is anything."""
     capabilities: tuple[str, ...] = ()
     capacity: int = 0
     held: int = 0
+    """Tasks it holds, as the service counts."""
+    current_load: int | None = None
+    """Tasks it works on, as it said last; `None` where it never did."""
+    current_tasks: tuple[str, ...] = ()
+    """Ids of what it holds: of one worker all, in a list some."""
+    health_failures: int = 0
+    """Probes of its health address that failed in a row."""
     version: str = ""
     host: str = ""
     health_port: int | None = None
@@ -50,4 +62,4 @@ class Drained(msgspec.Struct, frozen=True, kw_only=True):
     """The worker gets nothing new."""
 
     worker_id: str
-    state: str = "draining"
+    status: str = "draining"

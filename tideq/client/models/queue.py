@@ -39,6 +39,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
 
     assignment_timeouts_last_hour: int = 0
     execution_timeouts_last_hour: int = 0
+    health_probe_failures_last_hour: int = 0
     worker_losses_last_hour: int = 0
     retries_last_hour: int = 0
     dead_letters_last_hour: int = 0

@@ -1,9 +1,9 @@
 -- may_take: how many tasks a worker may be given now, and when it is worth asking again if it is none
 --
 -- @arg   circuit_shares  text  empty, or what the circuits leave, decided over several partitions
--- @use   circuit, trials, limits
+-- @use   status, circuit, trials, limits
 local function may_take(worker_id, worker, wanted)
-  local allowed, again_at = worker[1] == 'active' and wanted or 0, nil
+  local allowed, again_at = status_of(worker[1], worker[4]) == 'active' and wanted or 0, nil
   hold_back(worker_id, judged[worker_id] or worker[3], circuit_shares)
   if bars['*'] and allowed > 0 then
     local left, at = trials_left('*')

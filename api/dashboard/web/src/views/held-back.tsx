@@ -10,7 +10,7 @@ const MAX_SHOWN = 8;
 
 /** From which types one worker is held back, until when and why. */
 export function HeldBackFrom({ worker, now }: { worker: Worker; now: number }) {
-  if (worker.state === 'dead' || !worker.held_back.length) return null;
+  if (worker.status === 'dead' || !worker.held_back.length) return null;
   const left = worker.held_back.length - MAX_SHOWN;
   return (
     <ul class="held" aria-label="Held back from">
@@ -34,7 +34,7 @@ function HeldBackWorkers() {
   const now = useNow();
   const fleet = useFresh(() => get<Fleet>('/api/v1/workers', { limit: 500 }), [], { minMs: 1_000, everyMs: 5_000 });
   const rows = (fleet.data?.workers ?? [])
-    .filter((worker) => worker.state !== 'dead')
+    .filter((worker) => worker.status !== 'dead')
     .flatMap((worker) => worker.held_back.map((each) => ({ worker, each })));
   return (
     <Card title="Held back for failing" aside={<Link to="/ui/workers">All workers</Link>}>

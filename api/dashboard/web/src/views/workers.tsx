@@ -11,15 +11,16 @@ import { Dialog } from '../ui/dialog';
 import { count, duration, plain, some } from '../words';
 import { HeldBackFrom } from './held-back';
 
-const STATES = ['active', 'draining', 'unhealthy', 'dead'];
+const STATUSES = ['active', 'draining', 'unhealthy', 'dead'];
+const MAX_IDS = 5;
 
 export function Workers() {
   const { params } = usePlace();
-  const state = params.get('state') ?? '';
+  const status = params.get('status') ?? '';
   const cursor = params.get('cursor') ?? '';
   const fleet = useFresh(
-    () => get<Fleet>('/api/v1/workers', { state: state ? [state] : [], limit: 100, cursor }),
-    [state, cursor],
+    () => get<Fleet>('/api/v1/workers', { status: status ? [status] : [], limit: 100, cursor }),
+    [status, cursor],
     { minMs: 1_000, everyMs: 5_000 },
   );
   const now = useNow();
@@ -28,15 +29,15 @@ export function Workers() {
       <header class="view-head">
         <h1>Workers</h1>
       </header>
-      <div class="chips" role="group" aria-label="States">
-        {STATES.map((each) => (
-          <button key={each} type="button" class={`chip ${each}`} aria-pressed={state === each} onClick={() => goWith({ state: state === each ? '' : each, cursor: '' })}>
+      <div class="chips" role="group" aria-label="Statuses">
+        {STATUSES.map((each) => (
+          <button key={each} type="button" class={`chip ${each}`} aria-pressed={status === each} onClick={() => goWith({ status: status === each ? '' : each, cursor: '' })}>
             {each}
           </button>
         ))}
       </div>
       <Problem error={fleet.error} />
-      {fleet.data && fleet.data.workers.length === 0 && <NoWorkers isFiltered={Boolean(state)} />}
+      {fleet.data && fleet.data.workers.length === 0 && <NoWorkers isFiltered={Boolean(status)} />}
       <div class="workers">
         {fleet.data?.workers.map((worker) => (
           <WorkerCard key={worker.worker_id} worker={worker} now={now} reload={fleet.reload} />
@@ -49,7 +50,7 @@ export function Workers() {
 
 function NoWorkers({ isFiltered }: { isFiltered: boolean }) {
   return (
-    <Empty title={isFiltered ? 'No worker is in this state' : 'No worker is here'}>
+    <Empty title={isFiltered ? 'No worker has this status' : 'No worker is here'}>
       <p>Tasks wait until one comes. Start one beside your code:</p>
       <pre>tideq worker --handlers tasks</pre>
     </Empty>
@@ -65,12 +66,12 @@ function WorkerCard({ worker, now, reload }: { worker: Worker; now: number; relo
     setAsking(false);
     reload();
   });
-  const isGone = worker.state === 'dead';
+  const isGone = worker.status === 'dead';
   return (
-    <Card class={`worker ${worker.state}`}>
+    <Card class={`worker ${worker.status}`}>
       <div class="worker-head">
         <h2 title={worker.worker_id}>{worker.worker_id}</h2>
-        <Status of={worker.state} />
+        <Status of={worker.status} />
         {worker.circuit !== 'closed' && (
           <Badge tone="bad">
             {worker.circuit === 'open' ? 'held back' : 'on trial'}
@@ -91,6 +92,11 @@ function WorkerCard({ worker, now, reload }: { worker: Worker; now: number; relo
           </span>
         )}
       </p>
+      {worker.reason && (
+        <p class="why" title={worker.reason}>
+          {worker.reason_detail ?? worker.reason} (<When at={worker.since} now={now} />)
+        </p>
+      )}
       <p class="takes">
         {(worker.task_types ?? ['any type']).map((type) => (
           <span key={type} class="tag">
@@ -103,13 +109,21 @@ function WorkerCard({ worker, now, reload }: { worker: Worker; now: number; relo
           </span>
         ))}
       </p>
+      {worker.current_tasks.length > 0 && (
+        <p class="takes" aria-label="Current tasks">
+          {worker.current_tasks.slice(0, MAX_IDS).map((taskId) => (
+            <Link key={taskId} to={taskLink(taskId)} class="id">{shortId(taskId)}</Link>
+          ))}
+          {worker.held > MAX_IDS && <span class="faint">and {count(worker.held - MAX_IDS)} more</span>}
+        </p>
+      )}
       <HeldBackFrom worker={worker} now={now} />
       <Health worker={worker} now={now} />
       <div class="actions">
         <Button kind="quiet" onClick={() => setOpen(!isOpen)} pressed={isOpen}>
           {isOpen ? 'Hide tasks' : 'What it holds'}
         </Button>
-        {worker.state !== 'dead' && worker.state !== 'draining' && (
+        {worker.status !== 'dead' && worker.status !== 'draining' && (
           <Button disabled={!mayAdminister(who)} title={mayAdminister(who) ? undefined : needs('admin')} onClick={() => setAsking(true)}>
             Drain…
           </Button>
@@ -139,6 +153,8 @@ function Health({ worker, now }: { worker: Worker; now: number }) {
     <dl class="facts">
       {worker.version && <Fact name="version">{worker.version}</Fact>}
       {place && <Fact name="at">{place}</Fact>}
+      {worker.current_load !== null && <Fact name="works on">{some(worker.current_load, 'task')}</Fact>}
+      {worker.health_failures > 0 && <Fact name="probes failed">{worker.health_failures} in a row</Fact>}
       <Fact name="here for">{duration((now - Date.parse(worker.registered_at)) / 1_000)}</Fact>
       {told.slice(0, 8).map(([name, value]) => (
         <Fact key={name} name={plain(name)}>
