@@ -236,6 +236,21 @@ class TestFleetAndQueue:
         assert '"draining"' in drained.stdout
         assert "nobody" in drained.stderr
 
+    async def test_one_worker_is_shown_with_why_it_gets_no_work(self, run: Run, workers: Bench, task_type: str) -> None:
+        worker_id = await workers.register(task_types=[task_type], name="resizer")
+        said = {"status": "draining", "current_load": 2}
+        await workers.call("POST", f"/internal/workers/{worker_id}/heartbeat", said)
+
+        shown = run("workers", "show", worker_id)
+        listed = run("workers", "list", "--status", "draining").stdout
+        missing = run("workers", "show", "nobody")
+
+        fields = dict(line.split(maxsplit=1) for line in shown.stdout.splitlines() if " " in line)
+        assert (fields["status"], fields["reason"], fields["current_load"]) == ("draining", "draining_by_itself", "2")
+        assert fields["since"].startswith("20")
+        assert "draining_by_itself" in next(line for line in listed.splitlines() if worker_id in line)
+        assert missing.returncode == 3
+
     async def test_a_worker_that_fails_too_often_is_listed_with_the_type_it_is_held_back_from(
         self, run: Run, client: AsyncClient, workers: Bench, task_type: str
     ) -> None:

@@ -68,8 +68,29 @@ async def test_the_fleet_is_listed_and_a_worker_sent_home(client: AsyncClient, w
     assert active[0].worker_id in draining
 
 
-async def test_an_unknown_worker_is_not_found(client: AsyncClient) -> None:
+async def test_a_worker_is_shown_with_what_it_says_and_holds(
+    client: AsyncClient, workers: Bench, task_type: str
+) -> None:
+    worker_id = await workers.register(task_types=[task_type])
+    task_id = (await client.submit(task_type)).task_id
+    await workers.started(worker_id)
+    said = {"status": "unhealthy", "current_load": 1}
+    await workers.call("POST", f"/internal/workers/{worker_id}/heartbeat", said)
+
+    worker = await client.workers.get(worker_id)
+
+    (listed,) = [each async for each in client.workers.list("unhealthy") if each.worker_id == worker_id]
+    for each in (worker, listed):
+        assert (each.status, each.reason, each.current_load) == ("unhealthy", "unhealthy_by_itself", 1)
+        assert (each.current_tasks, each.health_failures) == ((task_id,), 0)
+        assert each.since is not None
+        assert each.reason_detail
+    await workers.call("DELETE", f"/internal/workers/{worker_id}")
+
+
+@pytest.mark.parametrize("verb", ["drain", "get"])
+async def test_an_unknown_worker_is_not_found(client: AsyncClient, verb: str) -> None:
     with pytest.raises(UnknownWorker) as refused:
-        await client.workers.drain("nobody")
+        await getattr(client.workers, verb)("nobody")
 
     assert isinstance(refused.value, NotFound)

@@ -20,6 +20,7 @@ from tests.model.rules_producers import Aim, ProducerRules
 from tests.model.rules_workers import BODIES, WORKERS, Ticket, WorkerRules
 from tests.model.situation import ASSIGNMENT_MS, CIRCUIT_OPEN_MS, HEARTBEAT_MS, KEY_TTL_MS, PROFILES, SCOPES, Draft
 from tideq.queue_core.engine.attempts import Held
+from tideq.queue_core.engine.fleet import Word
 from tideq.queue_core.task import Worker
 
 FOREVER_MS = 2**60
@@ -77,6 +78,7 @@ NEEDS = {
 
 STEPS_MS = (1_000, 11_000, 31_000, 31_000, 31_000, 61_000, 95_000, 95_000, 700_000)
 STANDINGS = ("active", "active", "active", "unhealthy", "draining")
+WORDS: tuple[Word | None, ...] = (None, *["active"] * 6, "unhealthy", "draining")
 PAUSES_MS = (30_000, None)
 MAXIMA = (0, 1, 1, 2, 2, 3)
 
@@ -129,7 +131,7 @@ class QueueMachine(ProducerRules, WorkerRules):
 
     def fall_and_rise(self, dice: Random) -> None:
         """A worker fails at all it is given until its circuit opens, waits that out, and does well on trial."""
-        if not (active := [name for name in self.model.silent_at if self.model.standing[name] == "active"]):
+        if not (active := [name for name in self.model.silent_at if self.model.status(name) == "active"]):
             return
         worker = dice.choice(active)
         self.take_and(worker, lambda tickets: self.send_failure(tickets, "retry", "", 0, BODIES[0]))
@@ -162,16 +164,18 @@ class QueueMachine(ProducerRules, WorkerRules):
         self.agree("register", self.ask(self.kit.fleet.register(card)), None if is_absent else "worker-exists")
         if is_absent:
             self.model.circuits = {of: circuit for of, circuit in self.model.circuits.items() if of[0] != worker}
-            self.model.silent_at[worker], self.model.standing[worker] = self.model.now + HEARTBEAT_MS, "active"
+            self.model.silent_at[worker] = self.model.now + HEARTBEAT_MS
+            self.model.standing[worker] = self.model.words[worker] = "active"
 
     def heartbeat(self, dice: Random) -> None:
-        self.beat(dice.choice(ANYBODY))
+        self.beat(dice.choice(ANYBODY), dice.choice(WORDS))
 
-    def beat(self, worker: str) -> None:
-        answer = self.ask(self.kit.fleet.heartbeat(worker))
+    def beat(self, worker: str, word: Word | None = None) -> None:
+        answer = self.ask(self.kit.fleet.heartbeat(worker, word=word))
         if isinstance(answer, str) or worker not in self.model.silent_at:
             return self.agree("heartbeat", answer, "unknown-worker")
         self.model.silent_at[worker] = self.model.now + HEARTBEAT_MS
+        self.model.words[worker] = word or self.model.words[worker]
         return self.agree("heartbeat", answer.should_drain, self.model.standing[worker] == "draining")
 
     def judge(self, dice: Random) -> None:
@@ -180,7 +184,7 @@ class QueueMachine(ProducerRules, WorkerRules):
         is_known = worker in self.model.silent_at
         if is_known and self.model.standing[worker] != "draining":
             self.model.standing[worker] = verdict
-        expected = None if verdict == "draining" else self.model.standing.get(worker)
+        expected = None if verdict == "draining" or not is_known else self.model.status(worker)
         call = fleet.drain(worker) if verdict == "draining" else fleet.judge_health(worker, verdict == "active")
         self.agree("judge", self.ask(call), expected if is_known else "unknown-worker")
 

@@ -36,10 +36,14 @@ class ModelTask:
         self.is_forgotten = False  # by the store, once history has it
 
 
+BAD = ("draining", "unhealthy")
+
+
 class Model:
     def __init__(self, now: int) -> None:
         self.now, self.tasks = now, dict[str, ModelTask]()
         self.silent_at, self.standing = dict[str, int](), dict[str, str]()  # by living worker
+        self.words = dict[str, str]()  # what each of them says of itself
         self.circuits = dict[tuple[str, str], Circuit]()  # by worker and task type
         self.pauses, self.limits = dict[str, int](), dict[str, int]()  # by task type, or * for all
         self.keys: dict[str, tuple[ModelTask, int]] = {}
@@ -203,6 +207,10 @@ class Model:
             raise Refused(f"wrong-state {task.state}")
         return task
 
+    def status(self, name: str) -> str:
+        """As bad as what is found about it, or as what it says, whichever is worse."""
+        return next((bad for bad in BAD if bad in (self.standing[name], self.words[name])), "active")
+
     def takeable(self, name: str) -> list[tuple[int, str]]:
         """Ranks and ids of what the worker may take now, best first."""
         types, has = given.PROFILES[name]
@@ -213,7 +221,7 @@ class Model:
         return sorted(
             (task.rank, task_id)
             for task_id, task in self.tasks.items()
-            if task.state == "queued" and task.hidden is None and self.standing[name] == "active"
+            if task.state == "queued" and task.hidden is None and self.status(name) == "active"
             if (types is None or task.draft.task_type in types) and set(task.draft.needs) <= set(has)
             if not shut & {"*", task.draft.task_type} and self._may_have(name, task.draft.task_type)
         )

@@ -81,7 +81,15 @@ MISTAKES = {
     ),
     "an answer with started tasks stays out": Mistake(("withdraw",), "or task.state == handed_as", ""),
     "an old answer is withdrawn": Mistake(("withdraw",), "if number == answer then", "if number then"),
-    "a drained worker is given work": Mistake(("claim",), "worker[1] == 'active' and wanted or 0", "wanted"),
+    "a drained worker is given work": Mistake(
+        ("claim",), "status_of(worker[1], worker[4]) == 'active' and wanted or 0", "wanted"
+    ),
+    "a worker's own word is not listened to": Mistake(
+        ("claim",), "'state', 'profile', 'circuits', 'word')", "'state', 'profile', 'circuits')"
+    ),
+    "a worker's own word ends an operator's drain": Mistake(
+        ("heartbeat",), "'word', word)", "'word', word, 'state', word)"
+    ),
     "a pause is ignored": Mistake(("claim",), "then return 0, resume_at end", "then end"),
     "an open circuit is ignored": Mistake(("claim",), "bars_any = next(bars) ~= nil", "bars_any = false"),
     "a circuit never closes": Mistake(("complete",), "return not is_passed and", "return true and"),

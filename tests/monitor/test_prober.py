@@ -188,6 +188,46 @@ async def test_two_failures_stop_new_work_and_release_nothing_and_one_success_br
         assert len((await kit.queue.claim("w1")).tasks) == 1
 
 
+async def test_failed_probes_are_counted_in_a_row_where_everybody_sees_them(kit: Kit) -> None:
+    """By whichever monitor comes next, also one that was started just now."""
+    health = [SICK]
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _saying(health[0])(reader, writer)
+
+    async with listening(answer) as port:
+        await kit.fleet.register(Worker(worker_id="w1", host="127.0.0.1", health_port=port))
+        first = Prober(kit.fleet, ["127.0.0.1/32"])
+        await first.probe_all()
+        after_one = await kit.fleet.describe("w1")
+        restarted = Prober(kit.fleet, ["127.0.0.1/32"])
+        await restarted.probe_all()
+        await restarted.probe_all()
+        after_three = await kit.fleet.describe("w1")
+        health[0] = OK
+        await restarted.probe_all()
+
+    well = await kit.fleet.describe("w1")
+    assert (after_one.status, after_one.probe_failures, after_one.reason) == ("active", 1, None)
+    assert (after_three.status, after_three.probe_failures, after_three.reason) == ("unhealthy", 3, "probe_failed")
+    assert (well.status, well.probe_failures) == ("active", 0)
+    stats = await kit.insight.stats()
+    assert (stats.recent["health_probe_failures"], stats.totals["probe_failed"]) == (3, 1)
+
+
+async def test_a_worker_that_drains_by_itself_is_probed_and_one_sent_home_is_not(kit: Kit) -> None:
+    async with listening(_saying(SICK)) as port:
+        for worker_id in ("resting", "leaving"):
+            await kit.fleet.register(Worker(worker_id=worker_id, host="127.0.0.1", health_port=port))
+        await kit.fleet.heartbeat("resting", word="draining")
+        await kit.fleet.drain("leaving")
+
+        await Prober(kit.fleet, ["127.0.0.1/32"]).probe_all()
+
+    found = {member.worker.worker_id: member.probe_failures async for member in kit.fleet.everyone()}
+    assert found == {"resting": 1, "leaving": 0}
+
+
 async def test_a_worker_at_an_address_nobody_allowed_is_left_alone(kit: Kit) -> None:
     asked: list[int] = []
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.kit import Kit, make_kit
 from tests.stores import StoreUnderTest
+from tideq.queue_core.engine.fleet import Word
 from tideq.queue_core.engine.keys import SLOTS, Keys, hash_tag, slot_of
 from tideq.queue_core.errors import IdempotencyConflict, InvalidTask
 from tideq.queue_core.settings import QueueSettings, SettingsError, read_settings
@@ -82,6 +83,38 @@ async def test_a_worker_that_drains_is_not_brought_back(client: Any, queue_name:
     assert (await large.engine.parts[0].fleet.describe("w1")).status == "draining"
     with pytest.raises(Exception, match="not registered"):
         await large.engine.parts[7].fleet.describe("w1")
+
+
+@pytest.mark.parametrize("word", ["draining", "unhealthy"])
+async def test_a_worker_is_introduced_with_what_it_says_of_itself(client: Any, queue_name: str, word: Word) -> None:
+    small = await grown(client, queue_name, 2)
+    await small.worker()
+    await small.fleet.heartbeat("w1", word=word)
+
+    large = await grown(client, queue_name, 2, 8)
+    await large.fleet.heartbeat("w1")
+
+    assert [(await part.fleet.describe("w1")).status for part in large.engine.parts] == [word] * 8
+    await large.fleet.heartbeat("w1", word="active")
+    assert (await large.fleet.describe("w1")).status == "active"
+
+
+@pytest.mark.parametrize("word", ["draining", "unhealthy"])
+async def test_a_partition_that_has_not_heard_of_it_gives_a_worker_nothing(
+    client: Any, queue_name: str, word: Word
+) -> None:
+    """One that was away when the worker said so: to have no new work holds for the whole queue."""
+    kit = await grown(client, queue_name, 4)
+    await kit.worker(capacity=40)
+    for _ in range(40):
+        await kit.submit()
+
+    await kit.engine.parts[2].fleet.heartbeat("w1", word=word)
+
+    assert (await kit.queue.claim("w1", 40)).tasks == ()
+    assert (await kit.fleet.describe("w1")).reason == f"{word}_by_itself"
+    await kit.fleet.heartbeat("w1", word="active")
+    assert len((await kit.queue.claim("w1", 40)).tasks) == 40
 
 
 @pytest.mark.parametrize("numbers", [(2, 8), (8, 2)])

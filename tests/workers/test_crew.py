@@ -356,6 +356,29 @@ class Silence:
     def extend(self, task_id: str, lease: str, seconds: float) -> None: ...
 
 
+async def test_a_status_that_changes_is_told_before_the_next_round(service: ScriptedService) -> None:
+    statuses, said = {"w1": "active"}, list[str]()
+
+    def beats() -> list[Beat]:
+        said.append(statuses["w1"])
+        return [Beat("w1", 0, statuses["w1"], {})]
+
+    answers = list[Answer]()
+    pulse = Pulse(service.url, None, beats, lambda: 600.0, lambda _, answer: answers.append(answer), lambda _: None)
+    pulse.start()
+    try:
+        pulse.tell_changes(statuses)
+        for number, status in enumerate(("unhealthy", "active", "draining"), start=1):
+            statuses["w1"] = status
+            pulse.tell_changes(statuses)
+            await until(lambda number=number: len(answers) == number)
+            pulse.tell_changes(statuses)
+    finally:
+        pulse.end()
+
+    assert said == ["unhealthy", "active", "draining"]
+
+
 async def test_the_pulse_takes_the_rhythm_it_is_told_and_nothing_stops_it(service: ScriptedService) -> None:
     interval, asked = 30.0, 0
 
