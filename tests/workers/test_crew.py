@@ -14,6 +14,7 @@ import pytest
 from tests.workers.scripted import PROBLEMS, Json, Reply, ScriptedService, obliging, problem, scripted_service
 from tests.workers.waiting import until
 from tideq.queue_core.background import running
+from tideq.workers.runtime import health as health_module
 from tideq.workers.runtime import http as http_module
 from tideq.workers.runtime import pulse as pulse_module
 from tideq.workers.runtime.claimer import RegistrationRefused
@@ -354,6 +355,47 @@ def _come_and_go(crew: Crew) -> None:
 class Silence:
     def progress(self, task_id: str, lease: str, percent: float, message: str) -> None: ...
     def extend(self, task_id: str, lease: str, seconds: float) -> None: ...
+
+
+async def test_a_worker_says_that_it_has_too_little_memory_and_when_it_has_enough_again(
+    service: ScriptedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = 89.9
+    monkeypatch.setattr(health_module, "_resident_bytes", lambda: used)
+    monkeypatch.setattr(health_module, "_memory_limit_bytes", lambda: 100)
+    bench = Bench(service, Script())
+
+    def said() -> list[str]:
+        return [body["status"] for body in service.bodies("heartbeat")]
+
+    async with bench.working():
+        await until(lambda: "active" in said())
+        well = bench.worker.health()
+        used = 90.1
+        await until(lambda: said()[-1] == "unhealthy")
+        ill = bench.worker.health()
+        used = 50.0
+        await until(lambda: said()[-1] == "active")
+
+    assert (well.is_well, ill.is_well) == (True, False)
+    assert ill.checks["memory_usage_percent"].limit == 90
+
+
+async def test_heartbeats_that_failed_stop_no_new_work_once_one_arrives(service: ScriptedService) -> None:
+    script = Script()
+    is_away = True
+
+    async def beating(_path: str, _body: Json) -> Reply | None:
+        return Reply(503) if is_away else None
+
+    script.special["/heartbeat"] = beating
+    bench = Bench(service, script)
+    async with bench.working():
+        await until(lambda: not bench.worker.health().is_well)
+        is_away = False
+        await until(lambda: bench.worker.health().is_well)
+
+    assert {body["status"] for body in service.bodies("heartbeat")} <= {"active", "draining"}
 
 
 async def test_a_status_that_changes_is_told_before_the_next_round(service: ScriptedService) -> None:

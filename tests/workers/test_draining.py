@@ -56,10 +56,20 @@ async def test_what_runs_is_finished_and_delivered_and_nothing_more_is_claimed(
     hand.signal(signal.SIGTERM)
     await until(lambda: len(hand.events("draining")) == 3)
     late = await bench.submit("short")
+
+    async def all_say_so() -> bool:
+        found = await registrations(bench, hand)
+        return {each["status"] for each in found if each["held"]} == {"draining"}
+
+    await until(all_say_so)
+    leaving = await registrations(bench, hand)
     may_end.touch()
     status = hand.ended()
 
     assert status == 0
+    assert {each["reason"] for each in leaving} == {"draining_by_itself"}
+    assert sorted(task_id for each in leaving for task_id in each["current_tasks"]) == sorted(running)
+    assert sum(each["current_load"] for each in leaving) == 3
     tasks = [await bench.read(task_id) for task_id in running]
     assert {(task["status"], task["attempt"]) for task in tasks} == {("completed", 1)}
     assert (await bench.read(late))["version"] == 1
