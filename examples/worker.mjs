@@ -67,5 +67,7 @@ for (const name of ["SIGINT", "SIGTERM"]) process.on(name, () => leaving.abort()
 const registration = { name: "node", task_types: ["checksum"], capacity: SLOTS };
 const { worker_id: worker } = await call("POST", "/register", registration);
 console.log(`registered as ${worker}`);
+// What is under way is finished; meanwhile the service need not wonder why nobody polls.
+leaving.signal.addEventListener("abort", () => call("POST", `/${worker}/heartbeat`, { status: "draining" }).catch(() => {}));
 await Promise.all(Array.from({ length: SLOTS }, () => work(worker)));
 await call("DELETE", `/${worker}`); // hands back what is held, at once and free of charge

@@ -46,6 +46,30 @@ async def test_a_worker_that_is_held_back_is_shown_with_type_end_and_reason(eyes
     stage.call("DELETE", worker)
 
 
+async def test_a_worker_is_shown_with_why_it_gets_no_work_and_what_it_works_on(eyes: Eyes, stage: Stage) -> None:
+    worker_id = stage.call("POST", "/internal/workers/register", {"name": "loom", "task_types": ["weave"]})["worker_id"]
+    worker, task_id = f"/internal/workers/{worker_id}", stage.submit("weave", {})
+    stage.call("POST", f"{worker}/poll", {"poll_id": "p1", "start_claimed": True})
+    stage.call("POST", f"{worker}/heartbeat", {"status": "unhealthy", "current_load": 1})
+
+    await eyes.open("/ui/workers?status=unhealthy")
+    card = eyes.page.locator(".worker", has_text=worker_id)
+
+    await expect(card.locator(".status")).to_have_text("unhealthy")
+    await expect(card.locator(".why")).to_have_text(re.compile(r"its heartbeat said so: .* \(.*\)"))
+    await expect(card).to_contain_text("works on")
+    assert await eyes.serious_problems() == []
+    await eyes.screenshot("worker-unhealthy")
+    stage.call("POST", f"{worker}/heartbeat", {"status": "active"})
+    await eyes.open("/ui/workers")
+    await expect(card.locator(".status")).to_have_text("active")
+    await expect(card.locator(".why")).to_have_count(0)
+    await card.get_by_label("Current tasks").get_by_role("link").click()
+    await expect(eyes.page).to_have_url(re.compile(f"/ui/tasks/{task_id}"))
+    stage.call("DELETE", worker)
+    stage.call("DELETE", f"/api/v1/tasks/{task_id}")
+
+
 async def test_a_background_duty_that_fails_is_named_while_it_does(eyes: Eyes) -> None:
     """The service's own words in its answer: `/readyz` of one with such a duty is tried in tests/history."""
     stale = [StaleDutyOut(duty="replication", seconds=72.4)]

@@ -78,7 +78,17 @@ NEEDS = {
 
 STEPS_MS = (1_000, 11_000, 31_000, 31_000, 31_000, 61_000, 95_000, 95_000, 700_000)
 STANDINGS = ("active", "active", "active", "unhealthy", "draining")
-WORDS: tuple[Word | None, ...] = (None, *["active"] * 6, "unhealthy", "draining")
+WORDS: tuple[Word | None, ...] = (
+    None,
+    "active",
+    "active",
+    "active",
+    "active",
+    "active",
+    "active",
+    "unhealthy",
+    "draining",
+)
 PAUSES_MS = (30_000, None)
 MAXIMA = (0, 1, 1, 2, 2, 3)
 

@@ -10,8 +10,6 @@ from tideq.queue_core.engine.fleet import Fleet, Word
 from tideq.queue_core.engine.partitions.health import Health
 from tideq.queue_core.errors import Unavailable, UnknownWorker, WorkerExists
 
-CAUTIOUS: tuple[Word, ...] = ("draining", "unhealthy")
-
 
 class Membership:
     def __init__(self, parts: Sequence[Fleet], health: Health) -> None:
@@ -37,7 +35,7 @@ class Membership:
             return []
         is_healthy = all(each.verdict == "active" for each in known)
         words = {each.word for each in known}
-        word = next((each for each in CAUTIOUS if each in words), None)
+        word: Word | None = "draining" if "draining" in words else "unhealthy" if "unhealthy" in words else None
         joined: list[int] = []
         for partition in strangers:
             with contextlib.suppress(WorkerExists):
