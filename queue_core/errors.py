@@ -105,7 +105,7 @@ class DurabilityUnavailable(Refused):
     code = "durability-unavailable"
 
     def __init__(self, level: str, why: str) -> None:
-        super().__init__(f"durability {level!r} cannot be had here: {why}")
+        super().__init__(f"durability '{level}' cannot be had here: {why}")
         self.level, self.field = level, "durability"
 
 
@@ -302,5 +302,5 @@ class DurabilityNotReached(Unavailable):
     code = "durability-not-reached"
 
     def __init__(self, task_id: str, level: str, reached: str) -> None:
-        super().__init__(f"task {task_id} was taken but did not reach durability {level!r} in time; it has {reached!r}")
+        super().__init__(f"task {task_id} was taken but did not reach durability '{level}' in time; it has '{reached}'")
         self.task_id, self.level, self.reached = task_id, level, reached

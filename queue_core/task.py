@@ -107,6 +107,8 @@ class ClaimedTask(msgspec.Struct, frozen=True):
     """Told where tasks of several partitions are put in order."""
     is_started: bool = False
     """It is executing already."""
+    retry_count: int = 0
+    losses: int = 0
 
 
 class Claim(msgspec.Struct, frozen=True):

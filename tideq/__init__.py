@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from tideq.application.chain import tq
     from tideq.application.connection import init
     from tideq.application.decorator import get_registered_tasks, task
-    from tideq.application.in_process import pause, resume, start, stats, stop
+    from tideq.application.in_process import start, stop
+    from tideq.application.worker import Worker
     from tideq.client import AsyncClient, Client, TideqError
     from tideq.workers.runtime.context import TaskContext
     from tideq.workers.runtime.failures import Discard, Fail, Retry
@@ -23,12 +24,10 @@ __all__ = [
     "Retry",
     "TaskContext",
     "TideqError",
+    "Worker",
     "get_registered_tasks",
     "init",
-    "pause",
-    "resume",
     "start",
-    "stats",
     "stop",
     "task",
     "tq",
@@ -38,7 +37,8 @@ _NAMES = {
     "tideq.application.chain": ("tq",),
     "tideq.application.connection": ("init",),
     "tideq.application.decorator": ("get_registered_tasks", "task"),
-    "tideq.application.in_process": ("pause", "resume", "start", "stats", "stop"),
+    "tideq.application.in_process": ("start", "stop"),
+    "tideq.application.worker": ("Worker",),
     "tideq.client": ("AsyncClient", "Client", "TideqError"),
     "tideq.workers.runtime.context": ("TaskContext",),
     "tideq.workers.runtime.failures": ("Discard", "Fail", "Retry"),
@@ -47,6 +47,10 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    from tideq.elsewhere import ELSEWHERE, explanation, is_imported_from
+
+    if name in ELSEWHERE and is_imported_from():
+        raise ImportError(explanation(name, __all__))
+    raise AttributeError(explanation(name, __all__))

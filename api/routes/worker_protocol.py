@@ -38,6 +38,8 @@ from tideq.queue_core.task import Claim, Stop, Worker
 Http = Request[Caller, Any, Any]
 POLL_INTERVAL_MS = 1_000
 MAX_HEALTH_BYTES = 4_096
+FAILED = frozenset({"queued", "failed", "dead_letter"})
+"""Where an attempt that did not succeed leads to."""
 
 
 @post(
@@ -393,7 +395,10 @@ def _told(service: Service, outcomes: Sequence[Outcome]) -> list[schemas.Outcome
 
 def _outcome_out(service: Service, outcome: Outcome) -> schemas.OutcomeOut:
     if outcome.error is None:
-        return schemas.OutcomeOut(task_id=outcome.task_id, ok=True)
+        led_to = outcome.details[0] if outcome.details else ""
+        return schemas.OutcomeOut(
+            task_id=outcome.task_id, ok=True, status=led_to if led_to in FAILED else msgspec.UNSET
+        )
     service.meters.note_refusal(outcome.error)
     document, _ = problem_of(outcome.error)
     return schemas.OutcomeOut(task_id=outcome.task_id, ok=False, problem=document)

@@ -118,6 +118,7 @@ class OutcomeOut(Answer, kw_only=True):
 
     task_id: HeldId
     ok: Annotated[bool, about("It was taken.", True)]
+    status: Annotated[str, about("Where a failed attempt led to.", "queued")] | msgspec.UnsetType = msgspec.UNSET
     problem: Annotated[Problem, about("Why not.")] | msgspec.UnsetType = msgspec.UNSET
 
 

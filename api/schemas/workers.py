@@ -97,6 +97,12 @@ class ClaimedOut(Answer, kw_only=True):
     task_type: TaskType
     parameters: Annotated[JsonObject, about("As they were submitted.", {"width": 640})]
     attempt: Annotated[int, about("Counts its claims.", 1)]
+    retry_count: Annotated[Count, about("Executions before that failed or took too long; left out for 0.", 1)] | (
+        msgspec.UnsetType
+    ) = msgspec.UNSET
+    losses: Annotated[Count, about("Executions before whose worker died; left out for 0.", 1)] | msgspec.UnsetType = (
+        msgspec.UNSET
+    )
     lease: Lease
     timeout_seconds: Annotated[float, about("How long the execution may take.", 300.0)]
     status: Annotated[
@@ -169,6 +175,8 @@ def claimed_out(task: ClaimedTask, *, is_traced: bool) -> ClaimedOut:
         task_type=task.definition.task_type,
         parameters=Raw(task.definition.parameters),
         attempt=task.attempt,
+        retry_count=task.retry_count or msgspec.UNSET,
+        losses=task.losses or msgspec.UNSET,
         lease=task.lease,
         timeout_seconds=task.timeout_ms / 1000,
         status="executing" if task.is_started else "assigned",

@@ -44,6 +44,7 @@ STATE, ATTEMPT, LEASE, TIMEOUT_MS, VISIBLE_MS = map(
 )
 RANK = NAMES.index("rank")
 CLAIMED_END = max(STATE, ATTEMPT, LEASE, TIMEOUT_MS, VISIBLE_MS) + 1
+RETRIES, LOSSES = (NAMES.index(name) - CLAIMED_END for name in ("retries", "losses"))
 
 log = structlog.get_logger(__name__)
 
@@ -491,12 +492,16 @@ def _claimed(parts: Sequence[Any]) -> ClaimedTask:
     task_id, packed, definition = parts
     # Only the head of the record: reading all of it takes four times as long, for twenty values nobody asks for here.
     values = text(without_number(packed)).split("\0", CLAIMED_END)
+    attempt = int(values[ATTEMPT])
+    spent = values[CLAIMED_END].split("\0", LOSSES + 1) if attempt > 1 else ()
     return ClaimedTask(
         task_id=text(task_id),
         definition=unpack_definition(definition or b""),
-        attempt=int(values[ATTEMPT]),
+        attempt=attempt,
         lease=values[LEASE],
         timeout_ms=int(values[TIMEOUT_MS]),
         visible_at_ms=int(values[VISIBLE_MS]),
         is_started=values[STATE] == TaskState.EXECUTING,
+        retry_count=int(spent[RETRIES]) if spent else 0,
+        losses=int(spent[LOSSES]) if spent else 0,
     )

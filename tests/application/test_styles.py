@@ -124,26 +124,30 @@ def test_a_paused_process_takes_nothing_until_it_is_resumed(working: Client) -> 
     @task
     def noop() -> None: ...
 
-    tideq.start()
+    handle = tideq.start()
     working.wait(noop.submit().task_id, 10)
-    tideq.pause()
+    handle.pause()
     waiting = noop.submit().task_id
 
-    assert tideq.stats().is_paused
+    assert handle.stats().is_paused
     assert working.wait(waiting, 1).status == "queued"
-    tideq.resume()
+    handle.resume()
     assert working.wait(waiting, 10).status == "completed"
 
 
-def test_what_this_process_can_run_is_listed() -> None:
-    @task
+def test_what_this_process_can_run_is_listed_with_what_its_submissions_say() -> None:
+    @task(max_retries=5, timeout=30)
     def one() -> None: ...
 
     def two(payload: dict[str, object]) -> None: ...
 
-    tq("two").set_worker(two)
+    tq("two").set_worker(two).set_timeout(7)
+    known = tideq.get_registered_tasks()
 
-    assert sorted(tideq.get_registered_tasks()) == ["one", "two"]
+    assert {name: tuple(known[name]) for name in known} == {
+        "one": (known["one"].function, {"max_retries": 5, "timeout_seconds": 30}),
+        "two": (two, {"timeout_seconds": 7}),
+    }
 
 
 def test_two_functions_for_one_type_are_refused() -> None:
@@ -154,8 +158,3 @@ def test_two_functions_for_one_type_are_refused() -> None:
 
         @task(name="same")
         def two() -> None: ...
-
-
-def test_without_a_worker_in_this_process_there_is_nothing_to_pause() -> None:
-    with pytest.raises(RuntimeError, match="start"):
-        tideq.pause()

@@ -127,9 +127,9 @@ async def test_failed_and_dead_tasks_are_put_back_so_many_at_a_time(
     await queue.mark_as_failed(other.task_id, "no text")
     await recorded(client, other.task_id)
 
-    first = await queue.retry(2)
+    first = await queue.replay(2)
     await recorded(client, other.task_id)
-    rest = await queue.retry(2)
+    rest = await queue.replay(2)
 
     assert went == "dead_letter"
     assert [each.task_id for each in (*first, *rest)] == [each.task_id for each in reversed(submitted)]

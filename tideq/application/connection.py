@@ -5,11 +5,13 @@ import threading
 from collections.abc import Generator
 
 from tideq.client import Client
+from tideq.client.options import strict_call
 
 _lock = threading.Lock()
 _client: Client | None = None
 
 
+@strict_call
 def init(url: str | None = None, api_key: str | None = None) -> Client:
     """Say where the service is, instead of TIDEQ_URL and TIDEQ_API_KEY; returns the client, which all calls share."""
     global _client

@@ -2,11 +2,12 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from tideq.application.connection import default_client
 from tideq.client import Client
 from tideq.client.models.tasks import NewTask, Submitted, TaskOptions
+from tideq.client.options import strict, strict_call
 from tideq.workers.runtime.arguments import argument_decoder
 from tideq.workers.runtime.context import TaskContext
 from tideq.workers.runtime.handlers import Handler, HandlerOptions
@@ -16,6 +17,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+@strict
 class TaskFunction(Generic[P, R]):
     """What `@task` makes of a function. Calling it runs it here; `submit` hands it to a worker."""
 
@@ -117,6 +119,7 @@ def task(
     timeout: float | None = None,
     **options: Unpack[TaskOptions],
 ) -> Decorate: ...
+@strict_call
 def task(
     function: Callable[..., Any] | str | None = None,
     /,
@@ -142,15 +145,23 @@ def task(
     def decorate(function: Callable[..., Any]) -> TaskFunction[..., Any]:
         task_type = name or function.__name__
         slots = HandlerOptions(concurrency=concurrency, rate_per_second=rate_limit)
-        registered.add(Handler(task_type, function, in_process=process, options=slots))
+        registered.add(Handler(task_type, function, in_process=process, options=slots, submits_with=options))
         return TaskFunction(function, task_type, options)
 
     return decorate if function is None else decorate(function)
 
 
-def get_registered_tasks() -> dict[str, Callable[..., Any]]:
-    """What a worker in this process could run: functions by task type."""
-    return {handler.task_type: handler.function for handler in registered}
+class RegisteredTask(NamedTuple):
+    """What a worker in this process could run, and how."""
+
+    function: Callable[..., Any]
+    options: Mapping[str, Any]
+    """What its submissions say, where they are made from here."""
+
+
+def get_registered_tasks() -> dict[str, RegisteredTask]:
+    """What a worker in this process could run, by task type."""
+    return {handler.task_type: RegisteredTask(handler.function, handler.submits_with) for handler in registered}
 
 
 def _without(signature: inspect.Signature, context_name: str | None) -> inspect.Signature:

@@ -1,16 +1,14 @@
-"""Workers inside the application's own process: `start`, `pause`, `resume`, `stats`, `stop`."""
+"""A worker inside the application's own process, beside what the application does."""
 
 import asyncio
+import contextlib
 import threading
-from typing import Any
+from collections.abc import Callable
 
 import msgspec
 
-from tideq.application.connection import default_client
-from tideq.workers.runtime.registry import registered
-from tideq.workers.runtime.worker import Worker, WorkerSettings
-
-START_SECONDS = 10.0
+from tideq.application.worker import Worker
+from tideq.client.options import strict_call
 
 
 class Stats(msgspec.Struct, frozen=True):
@@ -22,94 +20,67 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 class InProcessWorker:
-    """A worker on a loop in a thread of its own."""
+    """A worker on a loop in a thread of its own. What it says and does is about this process, never about the queue."""
 
-    def __init__(self, settings: WorkerSettings) -> None:
-        self._settings = settings
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
         self._loop = asyncio.new_event_loop()
-        self._worker: Worker | None = None
-        self._is_running = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tideq-worker", daemon=True)
 
     def start(self) -> "InProcessWorker":
         self._thread.start()
-        self._is_running.wait(START_SECONDS)
         return self
 
     def pause(self) -> None:
-        self._tell(Worker.pause)
+        """Claim nothing more in this process; what runs goes on. The queue's own pause is `tq.pause()`."""
+        self._tell(self._worker.pause)
 
     def resume(self) -> None:
-        self._tell(Worker.resume)
+        self._tell(self._worker.resume)
+
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
 
     def stats(self) -> Stats:
-        worker = self._worker
-        if worker is None:
-            return Stats(0, 0, is_paused=False)
-        return Stats(worker.running_count, worker.unsent_count, worker.is_paused)
+        """Of this process; the queue's are `tq.stats()`."""
+        return Stats(self._worker.running_count, self._worker.unsent_count, self._worker.is_paused)
 
     def stop(self, timeout_seconds: float | None = None) -> None:
         """Finish what runs, hand the rest back, deliver every result."""
-        self._tell(Worker.stop)
+        self._tell(self._worker.stop)
         self._thread.join(timeout_seconds)
 
-    def _tell(self, verb: Any) -> None:
-        if self._worker is not None and self._thread.is_alive():
-            self._loop.call_soon_threadsafe(verb, self._worker)
+    def _tell(self, verb: Callable[[], None]) -> None:
+        # A loop that is closed has nobody left to be told.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(verb)
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(self._main())
-        self._loop.close()
-
-    async def _main(self) -> None:
-        self._worker = Worker(self._settings, registered)
-        self._is_running.set()
-        await self._worker.run()
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._worker.run())
 
 
 _started: InProcessWorker | None = None
 
 
+@strict_call
 def start(*, concurrency: int = 10, capabilities: tuple[str, ...] = (), drain_seconds: float = 30.0) -> InProcessWorker:
     """Run every handler this process knows, in the background. A second call is refused until `stop`."""
     global _started
-    if _started is not None:
-        raise RuntimeError("a worker runs in this process already")
-    connection = default_client().transport.connection
-    settings = WorkerSettings(
-        url=connection.url,
-        api_key=connection.headers.get("Authorization", "").removeprefix("Bearer ") or None,
-        concurrency=concurrency,
-        capabilities=capabilities,
-        drain_seconds=drain_seconds,
-    )
-    _started = InProcessWorker(settings).start()
+    if is_running():
+        raise RuntimeError("a worker runs in this process already: set every worker, then call start() once")
+    worker = Worker(concurrency=concurrency, capabilities=capabilities, drain_seconds=drain_seconds)
+    _started = InProcessWorker(worker).start()
     return _started
-
-
-def pause() -> None:
-    """Claim nothing more in this process; what runs goes on. The queue's own pause is `client.queue.pause`."""
-    _running().pause()
-
-
-def resume() -> None:
-    _running().resume()
-
-
-def stats() -> Stats:
-    """Of this process; the queue's are `client.queue.stats`."""
-    return _running().stats()
 
 
 def stop(timeout_seconds: float | None = None) -> None:
-    """Drain and end the worker of this process."""
+    """Drain and end the worker of this process, if there is one."""
     global _started
-    _running().stop(timeout_seconds)
-    _started = None
+    if _started is not None:
+        _started.stop(timeout_seconds)
+        _started = None
 
 
-def _running() -> InProcessWorker:
-    if _started is None:
-        raise RuntimeError("no worker runs in this process: call tideq.start() first")
-    return _started
+def is_running() -> bool:
+    return _started is not None and _started.is_running()

@@ -16,7 +16,7 @@ from tideq.telemetry.setup import tracing_from
 from tideq.workers.runtime.arguments import HandlerError
 from tideq.workers.runtime.claimer import RegistrationRefused
 from tideq.workers.runtime.health import HealthPortTaken
-from tideq.workers.runtime.registry import registered
+from tideq.workers.runtime.registry import has_begun, registered
 from tideq.workers.runtime.worker import WorkerSettings, run_until_signal
 
 MAX_CONCURRENCY = 10_000
@@ -63,6 +63,7 @@ def worker(
     url = target.url or DEFAULT_URL
     _check(url, concurrency)
     modules = _words(handlers)
+    has_begun.set()
     _import(modules)
     if not len(registered):
         stop(f"no handler in {handlers!r}: decorate a function with @task, or give tq(…) a worker", USAGE)

@@ -5,6 +5,7 @@
     ├── NoAnswer               it was sent and the answer was lost: it may have been done
     ├── BadAnswer              something answered that is not a TideQ service
     ├── NotHeld                the task was not taken by this pull queue, or its time is up
+    ├── NotAllMarked           of many tasks marked at once some were refused; `refused` says which and why
     └── Refusal                the service said no; `problem` is what it said
         ├── InvalidRequest     `fields` say what is wrong and where · PayloadTooLarge · IdempotencyConflict
         ├── Unauthorized       no key, or one that is unknown or revoked
@@ -19,6 +20,7 @@
 Which one it is follows from the `type` of the problem document, never from its words.
 """
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import msgspec
@@ -94,6 +96,16 @@ class BadAnswer(TideqError):
 
 class NotHeld(TideqError):
     pass
+
+
+class NotAllMarked(TideqError):
+    """The others are marked."""
+
+    def __init__(self, count: int, refused: Mapping[str, TideqError]) -> None:
+        task_id, error = next(iter(refused.items()))
+        super().__init__(f"{len(refused)} of {count} tasks were not marked; of {task_id}: {error}")
+        self.refused = dict(refused)
+        """Why, by task id."""
 
 
 class Refusal(TideqError):

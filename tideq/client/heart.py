@@ -89,7 +89,7 @@ class Heart:
     def _give_up(self, task: PulledTask) -> None:
         """As the service does when an execution takes too long: it costs a retry. If it is told too late, it did so."""
         try:
-            self._transport.ask(calls.fail(self.worker_id, task, OVER))
+            self._transport.ask(calls.tell(self.worker_id, calls.failed(task, OVER)))
         except TideqError as error:
             # The service has its own deadline for the task, and for a worker it no longer hears of.
             log.warning("task %s is given up by its own deadline: %s", task.task_id, error)

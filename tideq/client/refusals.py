@@ -33,7 +33,11 @@ MAX_SHOWN = 200
 
 
 def refusal(status: int, body: bytes, retry_after: str | None = None) -> errors.TideqError:
-    problem = problem_in(status, body)
+    return refused_by(problem_in(status, body), status, retry_after)
+
+
+def refused_by(problem: Problem, status: int = 0, retry_after: str | None = None) -> errors.TideqError:
+    status = status or problem.status
     kind = BY_CODE.get(problem.code) or BY_STATUS.get(status)
     if kind is None and status < 500:
         return errors.BadAnswer(f"the answer is no TideQ service's: HTTP {status} {problem.detail}")

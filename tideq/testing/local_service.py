@@ -14,15 +14,15 @@ from tideq.api.app import create_app
 from tideq.api.server import address_of, listen, server_for
 from tideq.api.service import Service
 from tideq.api.settings import ServiceSettings
+from tideq.application.inline_worker import MAX_BATCH, InlineWorker
 from tideq.client import Client
 from tideq.client.models.tasks import Task
 from tideq.persistence.recovery.kept_store import KeptStore
 from tideq.queue_core.engine.clock import StoreClock
 from tideq.queue_core.engine.engine import assemble_engine
 from tideq.queue_core.settings import QueueSettings
-from tideq.testing.inline_worker import InlineWorker
 from tideq.workers.runtime.handlers import Handlers
-from tideq.workers.runtime.registry import registered
+from tideq.workers.runtime.registry import has_begun, registered
 
 T = TypeVar("T")
 
@@ -42,16 +42,13 @@ class LocalService:
         self._wait_for(self._clock.advance(round(seconds * 1000)))
         self._wait_for(self._service.engine.queue.sweep())
 
-    def run_pending(self, handlers: Handlers = registered, *, limit: int = 1_000) -> list[Task]:
+    def run_pending(self, handlers: Handlers = registered, *, limit: int = MAX_BATCH) -> list[Task]:
         """Run what is ready here and now, one task after the other, until nothing is; returns each as it then is.
 
         A task that failed and waits for its retry is not run again before time has passed.
         """
-        worker = InlineWorker(self.url, handlers)
-        try:
+        with InlineWorker(self.client.transport, handlers, "testing") as worker:
             return [self.client.get(task_id) for task_id in worker.run(limit)]
-        finally:
-            worker.leave()
 
     def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -60,6 +57,7 @@ class LocalService:
 @contextlib.contextmanager
 def local_service(settings: QueueSettings | None = None) -> Generator[LocalService]:
     """A queue of its own, empty, for as long as the block lasts."""
+    has_begun.set()
     ready, loop = threading.Event(), asyncio.new_event_loop()
     started: list[LocalService] = []
     stop = asyncio.Event()

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from tideq.workers.runtime.failures import Retry, error_document, status_after
-from tideq.workers.runtime.registry import registered
+from tideq.workers.runtime.registry import has_begun, registered
 from tideq.workers.runtime.results import encode_result
 from tideq.workers.runtime.tracing import resumed
 
@@ -97,6 +97,7 @@ def _serve(pipe: "Connection[Any, Any]", modules: list[str]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    has_begun.set()
     failure = _import(modules)
     while True:
         try:

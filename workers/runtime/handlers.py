@@ -1,7 +1,8 @@
 """Handlers: which function does which type of task, how it runs, and how many at once."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
@@ -10,6 +11,7 @@ from tideq.workers.runtime.arguments import Arguments, Decode, HandlerError, arg
 
 Mode = Literal["thread", "loop", "process"]
 Takes = Literal["arguments", "payload"]
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class HandlerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,9 +31,12 @@ class Handler:
         takes: Takes = "arguments",
         in_process: bool = False,
         options: HandlerOptions | None = None,
+        submits_with: Mapping[str, Any] = NOTHING,
     ) -> None:
+        """`submits_with` travels with its own `submit`; a worker makes nothing of it."""
         self.task_type = task_type
         self.function = function
+        self.submits_with = submits_with
         self.mode: Mode = "loop" if inspect.iscoroutinefunction(function) else "process" if in_process else "thread"
         self.options = options or HandlerOptions()
         if in_process and self.mode == "loop":

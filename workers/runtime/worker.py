@@ -33,6 +33,7 @@ from tideq.workers.runtime.health import (
 from tideq.workers.runtime.protocol import Answer, Protocol
 from tideq.workers.runtime.pulse import Beat, Pulse
 from tideq.workers.runtime.rate import Rate
+from tideq.workers.runtime.registry import has_begun
 
 TICK_SECONDS = 0.5
 MAX_SILENT_BEATS = 2
@@ -109,7 +110,8 @@ class Worker:
             crew.resume()
 
     async def run(self) -> None:
-        """Until `stop`, or until the service has asked every crew to drain."""
+        """Until `stop`, or until the service has asked every crew to drain; cancelled, it hands back what it holds."""
+        has_begun.set()
         async with Protocol(self._settings.url, self._settings.api_key) as protocol:
             with self._health_page() as health_port:
                 self._crews = self._make_crews(protocol, health_port)

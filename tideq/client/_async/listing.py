@@ -6,10 +6,12 @@ from typing import Generic, TypeVar
 from tideq.client._async.transport import AsyncTransport
 from tideq.client.calls.base import Call
 from tideq.client.models.pages import Page
+from tideq.client.options import strict
 
 T = TypeVar("T")
 
 
+@strict
 class AsyncListing(Generic[T]):
     """Iterate over it for everything, over `pages()` for page by page, or take one `page()` and its cursor."""
 

@@ -5,8 +5,10 @@ from datetime import datetime
 from tideq.client._async.transport import AsyncTransport
 from tideq.client.calls import queue as calls
 from tideq.client.models.queue import Limit, QueueStats
+from tideq.client.options import strict
 
 
+@strict
 class AsyncQueue:
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport

@@ -7,8 +7,10 @@ from tideq.client._async.transport import AsyncTransport
 from tideq.client.calls import workers as calls
 from tideq.client.calls.listing import several
 from tideq.client.models.fleet import Drained, Worker
+from tideq.client.options import strict
 
 
+@strict
 class AsyncWorkers:
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport

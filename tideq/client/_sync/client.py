@@ -21,11 +21,13 @@ from tideq.client.connection import Timeouts, connection_from
 from tideq.client.errors import InvalidRequest, TideqError
 from tideq.client.gathering import Submissions
 from tideq.client.models.tasks import Cancelled, Explanation, NewTask, Retried, Status, Submitted, Task, TaskOptions
+from tideq.client.options import strict
 from tideq.client.patience import Patience
 from tideq.client.retrying import RetryPolicy
 from tideq.client.tracing import trace_headers
 
 
+@strict
 class Client:
     """A TideQ service, over HTTP. Make one and keep it: it has one pool of connections, which calls share.
 
@@ -103,6 +105,8 @@ class Client:
                 if isinstance(error, InvalidRequest):
                     submission.placed(error, batch.first)
                 error.submitted = tuple(submitted)
+                if submitted:
+                    error.add_note(f"{len(submitted)} tasks stand: the error's `submitted` has them")
                 raise
         return tuple(submitted)
 

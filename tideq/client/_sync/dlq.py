@@ -9,8 +9,10 @@ from tideq.client.calls import dlq as calls
 from tideq.client.calls.dlq import DeadLetterFilter
 from tideq.client.models.dead_letters import DeadLetter, Pattern, Replayed
 from tideq.client.models.tasks import Retried
+from tideq.client.options import strict
 
 
+@strict
 class Dlq:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport

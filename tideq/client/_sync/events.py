@@ -12,6 +12,7 @@ from tideq.client.calls.events import BEGINNING, EVENTS, SILENCE_SECONDS, event_
 from tideq.client.errors import BadAnswer, NoAnswer, TideqError
 from tideq.client.http.failures import Failure
 from tideq.client.models.events import Event
+from tideq.client.options import strict
 from tideq.client.retrying import Attempts
 from tideq.client.sse import Message, SseParser
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tideq.client._sync.through_httpx import LongAnswer
 
 
+@strict
 class EventStream:
     """An endless iterator of events. What happens once it is entered, or was first asked, is told, whatever breaks.
 

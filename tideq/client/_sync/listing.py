@@ -7,10 +7,12 @@ from typing import Generic, TypeVar
 from tideq.client._sync.transport import Transport
 from tideq.client.calls.base import Call
 from tideq.client.models.pages import Page
+from tideq.client.options import strict
 
 T = TypeVar("T")
 
 
+@strict
 class Listing(Generic[T]):
     """Iterate over it for everything, over `pages()` for page by page, or take one `page()` and its cursor."""
 

@@ -3,30 +3,41 @@
 
 import contextlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, overload
 
 import msgspec
 
 from tideq.client._sync.client import Client
 from tideq.client._sync.transport import Transport
 from tideq.client.calls import pulling as calls
-from tideq.client.calls.base import Call
+from tideq.client.calls.submission import Batch, cut
 from tideq.client.errors import Conflict, NotFound, NotHeld, TideqError, UnknownWorker
 from tideq.client.heart import Heart
-from tideq.client.models.pulled import Acknowledged, PulledTask
-from tideq.client.models.tasks import Cancelled, NewTask, Retried, Submitted
+from tideq.client.marking import Marks
+from tideq.client.models.pulled import Outcome, PulledTask
+from tideq.client.models.tasks import Backoff, Cancelled, NewTask, Retried, Submitted
+from tideq.client.options import strict
+from tideq.client.refusals import refused_by
 
 DEFAULT_SIZE = 5
 LEAVE_SECONDS = 5.0
 
+Ids = list[str] | tuple[str, ...] | AbstractSet[str] | Mapping[str, Any]
+"""Many tasks. A text is one."""
 
+
+@strict
 class PullQueue:
     """The tasks of one type, for code that wants no worker runtime around it.
 
     A task that was dequeued is yours for `visibility_timeout` seconds, its own timeout by default. If nothing is said
     about it by then it goes back, at the cost of a retry; if this process dies, it comes back as soon as the service
     misses its heartbeats, which a thread sends meanwhile. On leaving, what is still held is handed back for free.
+
+    `max_attempts` and `backoff` are for tasks that are enqueued here and say nothing of their own; `visibility_timeout`
+    and `batch_size` for all that is taken here without saying more.
 
     Taking tasks needs a worker's key and handing them in a producer's; an admin's can do both. Where you have one of
     each, give a client with the worker's as `worker`.
@@ -48,7 +59,17 @@ class PullQueue:
         capabilities: Sequence[str] = (),
         worker: Client | None = None,
         name: str = "pull",
+        max_attempts: int | None = None,
+        backoff: Backoff | None = None,
+        visibility_timeout: float | None = None,
+        batch_size: int = DEFAULT_SIZE,
     ) -> None:
+        if max_attempts is not None and max_attempts < 1:
+            raise ValueError(f"max_attempts={max_attempts}: a task is tried once at least")
+        self.batch_size = batch_size
+        self.visibility_timeout = visibility_timeout
+        self.max_attempts = max_attempts
+        self.backoff = backoff
         self._client = client
         self._task_type = task_type
         self._capabilities = capabilities
@@ -77,72 +98,147 @@ class PullQueue:
         return self._heart.cancelled if self._heart else frozenset()
 
     def enqueue(self, tasks: Iterable[NewTask | Mapping[str, Any]]) -> tuple[Submitted, ...]:
-        """Hand in many: parameters alone, or a `NewTask` with an id of your own. One whose id is known is ignored."""
-        new = (task if isinstance(task, NewTask) else NewTask(self._task_type, task) for task in tasks)
-        return self._client.submit_many(new)
+        """Hand in many: parameters alone, or a `NewTask` with an id of your own. One whose id is known is ignored.
+
+        All or none for each 1 000 of them, and no further: where a later thousand fails, the error's `submitted` says
+        what stands.
+        """
+        return self._client.submit_many(map(self._new, tasks))
 
     def dequeue(
-        self, size: int = DEFAULT_SIZE, *, visibility_timeout: float | None = None, wait_seconds: float = 0
+        self, size: int | None = None, *, visibility_timeout: float | None = None, wait_seconds: float = 0
     ) -> tuple[PulledTask, ...]:
         """Take up to `size` tasks, 1 000 at most, waiting up to 30 s for the first. They are executing from now on."""
-        heart = self._registered()
-        try:
-            polled = self._transport.ask(calls.poll(heart.worker_id, size, wait_seconds))
-        except UnknownWorker:
-            heart.is_known = False
-            heart = self._registered()
-            polled = self._transport.ask(calls.poll(heart.worker_id, size, wait_seconds))
-        return self._start(heart, polled.tasks, visibility_timeout)
+        heart, tasks = self._poll(self._size(size), wait_seconds)
+        return self._start(heart, tasks, visibility_timeout)
 
-    def retry(self, size: int = DEFAULT_SIZE) -> tuple[Retried, ...]:
-        """Put up to `size` tasks that failed or were given up back into the queue, the newest first.
+    def retry(
+        self, size: int | None = None, visibility_timeout: float | None = None, max_attempts: int | None = None
+    ) -> tuple[PulledTask, ...]:
+        """Take up to `size` tasks that were tried before and may be tried again now. They are executing from now on.
 
-        What failed and has retries left comes back by itself when its delay is over.
+        They failed and their delay is over, took longer than their time, or lost their worker. One that was tried
+        `max_attempts` times is discarded instead; none is tried more often than its own `max_retries` allow.
+
+        `dequeue` gives them out too, with all others: a task that is tried again keeps its age, so it is among the
+        first. This looks from the front for as long as it finds some, and hands back what was never tried.
         """
-        retried: list[Retried] = []
+        wanted, most = self._size(size), self.max_attempts if max_attempts is None else max_attempts
+        chosen, spent, fresh = list[PulledTask](), list[PulledTask](), list[PulledTask]()
+        heart, tasks = self._poll(wanted, 0)
+        while tried := [task for task in tasks if task.tries]:
+            chosen += [task for task in tried if most is None or task.tries < most]
+            spent += [task for task in tried if most is not None and task.tries >= most]
+            fresh += [task for task in tasks if not task.tries]
+            tasks = ()
+            if len(chosen) < wanted and len(fresh) < calls.MAX_POLL:
+                heart, tasks = self._poll(wanted - len(chosen), 0)
+        self._hand_back(heart, [*fresh, *tasks])
+        if spent:
+            self._start(heart, spent, None)
+            self.mark_as_discarded([task.task_id for task in spent], f"tried {most} times", code="MAX_ATTEMPTS")
+        return self._start(heart, chosen, visibility_timeout)
+
+    def replay(self, size: int | None = None) -> tuple[Retried, ...]:
+        """Put up to `size` tasks that failed for good or were given up back into the queue, the newest first."""
+        replayed: list[Retried] = []
         for task in self._client.list(status=["failed", "dead_letter"], task_type=self._task_type):
-            if len(retried) == size:
+            if len(replayed) == self._size(size):
                 break
             try:
-                retried.append(self._client.retry(task.task_id))
+                replayed.append(self._client.retry(task.task_id))
             except Conflict:
                 # The list is a little behind: somebody was quicker.
                 continue
-        return tuple(retried)
+        return tuple(replayed)
 
-    def mark_as_complete(self, task_id: str, result: Any = None) -> None:
-        """Raises Conflict where the task is no longer yours; its result is not taken then."""
-        heart, task = self._held(task_id)
-        self._settle(heart, task, calls.complete(heart.worker_id, task, result))
+    def mark_as_complete(self, task_id: str | Ids, result: Any = None) -> None:
+        """One task or many; a mapping of ids gives each its result, else all have the same.
 
-    def mark_as_retry(self, task_id: str, error: str, *, code: str = "", details: Any = None) -> str:
-        """It failed and shall be tried again, while retries are left; where it went: `queued` or `dead_letter`."""
-        heart, task = self._held(task_id)
+        Raises Conflict where the task is no longer yours; its result is not taken then. Of many the others are marked
+        all the same, and NotAllMarked names those that are not.
+        """
+        if isinstance(task_id, Mapping):
+            self._settle(task_id, lambda task: calls.completed(task, task_id[task.task_id]))
+        else:
+            self._settle(task_id, lambda task: calls.completed(task, result))
+
+    @overload
+    def mark_as_retry(self, task_id: str, error: str, *, code: str = "", details: Any = None) -> str: ...
+    @overload
+    def mark_as_retry(self, task_id: Ids, error: str, *, code: str = "", details: Any = None) -> tuple[str, ...]: ...
+    def mark_as_retry(
+        self, task_id: str | Ids, error: str, *, code: str = "", details: Any = None
+    ) -> str | tuple[str, ...]:
+        """They failed and shall be tried again, while retries are left; where each went: `queued` or `dead_letter`."""
         told = {"message": error, "code": code, "retriable": True, "details": details}
-        return self._settle(heart, task, calls.fail(heart.worker_id, task, told))
+        went = self._settle(task_id, lambda task: calls.failed(task, told))
+        return went[0] if isinstance(task_id, str) else went
 
-    def mark_as_failed(self, task_id: str, error: str, *, code: str = "", details: Any = None) -> None:
-        """It failed, and trying again cannot help."""
-        heart, task = self._held(task_id)
+    def mark_as_failed(self, task_id: str | Ids, error: str, *, code: str = "", details: Any = None) -> None:
+        """They failed, and trying again cannot help."""
         told = {"message": error, "code": code, "retriable": False, "details": details}
-        self._settle(heart, task, calls.fail(heart.worker_id, task, told))
+        self._settle(task_id, lambda task: calls.failed(task, told))
 
-    def mark_as_discarded(self, task_id: str, error: str, *, code: str = "", details: Any = None) -> None:
-        """Nobody shall try it again: it becomes a dead letter at once, to be looked at and perhaps sent back."""
-        heart, task = self._held(task_id)
+    def mark_as_discarded(
+        self, task_id: str | Ids, error: str = "discarded", *, code: str = "", details: Any = None
+    ) -> None:
+        """Nobody shall try them again: they become dead letters at once, to be looked at and perhaps sent back."""
         told = {"message": error, "code": code, "retriable": False, "details": details}
-        self._settle(heart, task, calls.discard(heart.worker_id, task, told))
+        self._settle(task_id, lambda task: calls.discarded(task, told))
 
-    def mark_as_cancelled(self, task_id: str) -> Cancelled:
-        """Call a task off, held or waiting."""
+    @overload
+    def mark_as_cancelled(self, task_id: str) -> Cancelled: ...
+    @overload
+    def mark_as_cancelled(self, task_id: Ids) -> tuple[Cancelled, ...]: ...
+    def mark_as_cancelled(self, task_id: str | Ids) -> Cancelled | tuple[Cancelled, ...]:
+        """Call tasks off, held or waiting. The service takes them one by one."""
+        if not isinstance(task_id, str):
+            marks = Marks[Cancelled]()
+            for each in task_id:
+                with marks.of(each):
+                    marks.note(each, self.mark_as_cancelled(each))
+            return marks.all()
         cancelled = self._client.cancel(task_id)
         if self._heart is not None:
             self._heart.let_go(task_id)
         return cancelled
 
-    def mark_as_resume(self, task_id: str) -> Retried:
-        """Put a task that failed, was given up or was called off back into the queue."""
-        return self._client.retry(task_id)
+    @overload
+    def mark_as_resume(self, task_id: str) -> Retried: ...
+    @overload
+    def mark_as_resume(self, task_id: Ids) -> tuple[Retried, ...]: ...
+    def mark_as_resume(self, task_id: str | Ids) -> Retried | tuple[Retried, ...]:
+        """Put tasks that failed, were given up or were called off back into the queue. One by one, as above."""
+        if isinstance(task_id, str):
+            return self._client.retry(task_id)
+        marks = Marks[Retried]()
+        for each in task_id:
+            with marks.of(each):
+                marks.note(each, self._client.retry(each))
+        return marks.all()
+
+    def _size(self, size: int | None) -> int:
+        return self.batch_size if size is None else size
+
+    def _new(self, task: NewTask | Mapping[str, Any]) -> NewTask:
+        """With the queue's own defaults, where the task says nothing."""
+        new = task if isinstance(task, NewTask) else NewTask(self._task_type, task)
+        if self.max_attempts is not None and new.max_retries is None:
+            new = msgspec.structs.replace(new, max_retries=self.max_attempts - 1)
+        if self.backoff is not None and new.backoff is None:
+            new = msgspec.structs.replace(new, backoff=self.backoff)
+        return new
+
+    def _poll(self, count: int, wait_seconds: float) -> tuple[Heart, tuple[PulledTask, ...]]:
+        heart = self._registered()
+        try:
+            polled = self._transport.ask(calls.poll(heart.worker_id, count, wait_seconds))
+        except UnknownWorker:
+            heart.is_known = False
+            heart = self._registered()
+            polled = self._transport.ask(calls.poll(heart.worker_id, count, wait_seconds))
+        return heart, polled.tasks
 
     def _registered(self) -> Heart:
         """Registers with the first task wanted, and again when the service has given this worker up."""
@@ -150,15 +246,16 @@ class PullQueue:
             self._heart.stop()
             self._heart = None
         if self._heart is None:
-            registered = self._transport.ask(calls.register(self._name, self._task_type, self._capabilities))
+            registered = self._transport.ask(calls.register(self._name, [self._task_type], self._capabilities))
             self._heart = Heart(self._transport.connection, registered)
         return self._heart
 
     def _start(
         self, heart: Heart, tasks: Sequence[PulledTask], visibility_timeout: float | None
     ) -> tuple[PulledTask, ...]:
+        seconds = self.visibility_timeout if visibility_timeout is None else visibility_timeout
         try:
-            started = [self._start_one(heart, task, visibility_timeout) for task in tasks]
+            started = [self._start_one(heart, task, seconds) for task in tasks]
         except TideqError:
             self._hand_back(heart, tasks)
             raise
@@ -169,7 +266,7 @@ class PullQueue:
         try:
             told = self._transport.ask(calls.start(heart.worker_id, task))
             if visibility_timeout is not None and visibility_timeout > task.timeout_seconds:
-                told = self._transport.ask(calls.extend(heart.worker_id, task, visibility_timeout))
+                told = self._transport.ask(calls.extend(heart.worker_id, task.task_id, task.lease, visibility_timeout))
         except Conflict:
             return None
         heart.hold(task, math.inf if visibility_timeout is None else visibility_timeout)
@@ -180,19 +277,49 @@ class PullQueue:
         for task in tasks:
             heart.let_go(task.task_id)
         with contextlib.suppress(TideqError):
-            self._transport.ask(calls.release(heart.worker_id, tasks))
+            for first in range(0, len(tasks), calls.MAX_POLL):
+                self._transport.ask(calls.release(heart.worker_id, tasks[first : first + calls.MAX_POLL]))
+
+    def _settle(self, task_id: str | Ids, ending: Callable[[PulledTask], bytes]) -> tuple[str, ...]:
+        """Where each task went. One that is refused is not ours any more; otherwise it can be said again."""
+        if isinstance(task_id, str):
+            return (self._settle_one(task_id, ending),)
+        return self._settle_many(tuple(task_id), ending)
+
+    def _settle_one(self, task_id: str, ending: Callable[[PulledTask], bytes]) -> str:
+        heart, task = self._held(task_id)
+        try:
+            told = self._transport.ask(calls.tell(heart.worker_id, ending(task)))
+        except (Conflict, NotFound):
+            heart.let_go(task_id)
+            raise
+        heart.let_go(task_id)
+        return told.status or ""
+
+    def _settle_many(self, task_ids: Sequence[str], ending: Callable[[PulledTask], bytes]) -> tuple[str, ...]:
+        marks, held = Marks[str](), list[PulledTask]()
+        for task_id in dict.fromkeys(task_ids):
+            with marks.of(task_id):
+                held.append(self._held(task_id)[1])
+        for batch in cut(map(ending, held)):
+            for outcome in self._tell_many(batch, held[batch.first : batch.first + len(batch.bodies)]):
+                if outcome.ok:
+                    marks.note(outcome.task_id, outcome.status)
+                else:
+                    marks.refuse(outcome.task_id, refused_by(outcome.problem))
+        return marks.all()
+
+    def _tell_many(self, endings: Batch, tasks: Sequence[PulledTask]) -> tuple[Outcome, ...]:
+        heart, _ = self._held(tasks[0].task_id)
+        try:
+            outcomes = self._transport.ask(calls.tell_many(heart.worker_id, endings))
+        except UnknownWorker as error:
+            outcomes = tuple(Outcome(task_id=task.task_id, ok=False, problem=error.problem) for task in tasks)
+        for task in tasks:
+            heart.let_go(task.task_id)
+        return outcomes
 
     def _held(self, task_id: str) -> tuple[Heart, PulledTask]:
         if self._heart is None:
             raise NotHeld(f"task {task_id} was not taken by this queue")
         return self._heart, self._heart.held(task_id)
-
-    def _settle(self, heart: Heart, task: PulledTask, call: Call[Acknowledged]) -> str:
-        """Where the task went. One that is refused is not ours any more; otherwise it can be said again."""
-        try:
-            told = self._transport.ask(call)
-        except (Conflict, NotFound):
-            heart.let_go(task.task_id)
-            raise
-        heart.let_go(task.task_id)
-        return told.status or ""

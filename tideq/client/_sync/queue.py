@@ -6,8 +6,10 @@ from datetime import datetime
 from tideq.client._sync.transport import Transport
 from tideq.client.calls import queue as calls
 from tideq.client.models.queue import Limit, QueueStats
+from tideq.client.options import strict
 
 
+@strict
 class Queue:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport

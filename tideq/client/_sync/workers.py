@@ -8,8 +8,10 @@ from tideq.client._sync.transport import Transport
 from tideq.client.calls import workers as calls
 from tideq.client.calls.listing import several
 from tideq.client.models.fleet import Drained, Worker
+from tideq.client.options import strict
 
 
+@strict
 class Workers:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport

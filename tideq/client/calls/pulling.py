@@ -1,20 +1,23 @@
 """The part of the worker protocol that taking tasks by hand needs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tideq.client.calls.base import Call, answers, post, segment
-from tideq.client.calls.submission import new_key
-from tideq.client.models.pulled import Acknowledged, Beat, Left, Polled, PulledTask, Registered
+import msgspec
+
+from tideq.client.calls.base import Call, answers, post, segment, then
+from tideq.client.calls.submission import Batch, new_key
+from tideq.client.encoding import encode
+from tideq.client.models.pulled import Acknowledged, Beat, Left, Outcome, Polled, PulledTask, Registered, Synced
 
 WORKERS = "/internal/workers"
 MAX_POLL = 1_000
 MAX_HELD = 10_000
 
 
-def register(name: str, task_type: str, capabilities: Sequence[str]) -> Call[Registered]:
-    fields = {"name": name, "task_types": [task_type], "capabilities": list(capabilities), "capacity": MAX_HELD}
-    return post(f"{WORKERS}/register", answers(Registered), fields)
+def register(name: str, task_types: Sequence[str], capabilities: Sequence[str]) -> Call[Registered]:
+    known = {"task_types": list(task_types), "capabilities": list(capabilities)}
+    return post(f"{WORKERS}/register", answers(Registered), {"name": name, "capacity": MAX_HELD, **known})
 
 
 def poll(worker_id: str, count: int, wait_seconds: float) -> Call[Polled]:
@@ -24,24 +27,43 @@ def poll(worker_id: str, count: int, wait_seconds: float) -> Call[Polled]:
 
 
 def start(worker_id: str, task: PulledTask) -> Call[Acknowledged]:
-    return _say(worker_id, "start", task)
+    return _say(worker_id, "start", task.task_id, task.lease)
 
 
-def extend(worker_id: str, task: PulledTask, seconds: float) -> Call[Acknowledged]:
-    return _say(worker_id, "extend", task, seconds=seconds)
+def extend(worker_id: str, task_id: str, lease: str, seconds: float) -> Call[Acknowledged]:
+    return _say(worker_id, "extend", task_id, lease, seconds=seconds)
 
 
-def complete(worker_id: str, task: PulledTask, result: Any) -> Call[Acknowledged]:
-    # None is a result too, and must not be left out with what is not given.
-    return _say(worker_id, "result", task, status="completed", **({} if result is None else {"result": result}))
+def progress(worker_id: str, task_id: str, lease: str, percent: float, message: str) -> Call[Acknowledged]:
+    return _say(worker_id, "progress", task_id, lease, progress_percent=percent, status_message=message)
 
 
-def fail(worker_id: str, task: PulledTask, error: dict[str, Any]) -> Call[Acknowledged]:
-    return _say(worker_id, "result", task, status="failed", error=error)
+def completed(task: PulledTask, result: Any) -> bytes:
+    return _ending(task, status="completed", result=result)
 
 
-def discard(worker_id: str, task: PulledTask, error: dict[str, Any]) -> Call[Acknowledged]:
-    return _say(worker_id, "result", task, status="discarded", error=error)
+def failed(task: PulledTask, error: Mapping[str, Any] | msgspec.Raw) -> bytes:
+    return _ending(task, status="failed", error=error)
+
+
+def discarded(task: PulledTask, error: Mapping[str, Any] | msgspec.Raw) -> bytes:
+    return _ending(task, status="discarded", error=error)
+
+
+def tell(worker_id: str, ending: bytes) -> Call[Acknowledged]:
+    """How one task ended."""
+    return Call(method="POST", path=_path(worker_id, "result"), read=answers(Acknowledged), body=ending)
+
+
+def tell_many(worker_id: str, endings: Batch) -> Call[tuple[Outcome, ...]]:
+    """How many tasks ended, each for itself: of some it may be refused."""
+    return Call(
+        method="POST",
+        path=_path(worker_id, "sync"),
+        read=then(answers(Synced), lambda answer: answer.outcomes),
+        body=b'{"results":[%b]}' % b",".join(endings.bodies),
+        waits_seconds=30.0,
+    )
 
 
 def release(worker_id: str, tasks: Sequence[PulledTask]) -> Call[Polled]:
@@ -58,8 +80,12 @@ def leave(worker_id: str) -> Call[Left]:
     return Call(method="DELETE", path=f"{WORKERS}/{segment('worker_id', worker_id)}", read=answers(Left))
 
 
-def _say(worker_id: str, verb: str, task: PulledTask, **fields: Any) -> Call[Acknowledged]:
-    return post(_path(worker_id, verb), answers(Acknowledged), {"task_id": task.task_id, "lease": task.lease, **fields})
+def _ending(task: PulledTask, **how: Any) -> bytes:
+    return encode({"task_id": task.task_id, "lease": task.lease, **how})
+
+
+def _say(worker_id: str, verb: str, task_id: str, lease: str, **fields: Any) -> Call[Acknowledged]:
+    return post(_path(worker_id, verb), answers(Acknowledged), {"task_id": task_id, "lease": lease, **fields})
 
 
 def _path(worker_id: str, verb: str) -> str:

@@ -27,7 +27,7 @@ _read_batch = then(answers(SubmittedBatch), lambda answer: answer.tasks)
 
 class Batch(NamedTuple):
     first: int
-    """The place of its first task among all that were given."""
+    """The place of its first part among all that were given."""
     bodies: list[bytes]
 
 
@@ -71,9 +71,13 @@ def submit_gathered(bodies: list[bytes], trace: Mapping[str, str]) -> Call[tuple
 
 
 def batches(tasks: Iterable[NewTask]) -> Iterator[Batch]:
-    """As few as can be, cut by number and by size. The same tasks are always cut the same way."""
+    return cut(map(encode, tasks))
+
+
+def cut(parts: Iterable[bytes]) -> Iterator[Batch]:
+    """As few as can be, cut by number and by size. The same parts are always cut the same way."""
     first, bodies, size = 0, list[bytes](), 0
-    for body in map(encode, tasks):
+    for body in parts:
         if bodies and (len(bodies) == MAX_BATCH or size + len(body) > MAX_BATCH_BYTES):
             yield Batch(first, bodies)
             first, bodies, size = first + len(bodies), [], 0

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from tideq.client.encoding import decode
+from tideq.client.errors import Problem
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +24,10 @@ class PulledTask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     lease: str
     attempt: int = 1
     """Counts its claims."""
+    retry_count: int = 0
+    """Executions before that failed or took too long."""
+    losses: int = 0
+    """Executions before whose worker died."""
     timeout_seconds: float = 0.0
     status: str = "assigned"
     """As it was handed out."""
@@ -43,6 +48,11 @@ class PulledTask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def parameters(self) -> Any:
         return decode(self.raw_parameters)
 
+    @property
+    def tries(self) -> int:
+        """Executions it has behind it."""
+        return self.retry_count + self.losses
+
 
 class Polled(msgspec.Struct, frozen=True, kw_only=True):
     tasks: tuple[PulledTask, ...] = ()
@@ -52,6 +62,20 @@ class Acknowledged(msgspec.Struct, frozen=True, kw_only=True):
     visible_at: datetime | None = None
     status: str | None = None
     """Where a result led to."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one of many things that were said."""
+
+    task_id: str
+    ok: bool
+    status: str = ""
+    """Where a failed attempt led to."""
+    problem: Problem = Problem()
+
+
+class Synced(msgspec.Struct, frozen=True, kw_only=True):
+    outcomes: tuple[Outcome, ...] = ()
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True):

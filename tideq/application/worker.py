@@ -1,0 +1,58 @@
+"""`Worker`: every handler this process knows, on the loop that awaits it."""
+
+from collections.abc import Sequence
+
+from tideq.application.connection import default_client
+from tideq.client.connection import Connection, connection_from
+from tideq.client.options import strict
+from tideq.workers.runtime import worker
+from tideq.workers.runtime.registry import registered
+
+
+@strict
+class Worker(worker.Worker):
+    """A worker to await: `await Worker(concurrency=4).run()`.
+
+    It runs what `@task` and `tq(…)` have named by then. Where the service is says `url` with `api_key`, else
+    `tideq.init`, else TIDEQ_URL and TIDEQ_API_KEY. `stop` drains it, and `run` returns; cancelling `run` hands back at
+    once, free of charge, what had not finished.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        api_key: str | None = None,
+        *,
+        concurrency: int = 10,
+        capabilities: Sequence[str] = (),
+        name: str = "worker",
+        version: str = "",
+        drain_seconds: float = 30.0,
+        health_host: str = "127.0.0.1",
+        health_port: int | None = None,
+    ) -> None:
+        connection = _connection(url, api_key)
+        settings = worker.WorkerSettings(
+            url=connection.url,
+            api_key=connection.headers.get("Authorization", "").removeprefix("Bearer ") or None,
+            concurrency=concurrency,
+            capabilities=tuple(capabilities),
+            name=name,
+            version=version,
+            modules=_imported_by_children(),
+            drain_seconds=drain_seconds,
+            health_host=health_host,
+            health_port=health_port,
+        )
+        super().__init__(settings, registered)
+
+
+def _connection(url: str | None, api_key: str | None) -> Connection:
+    if url is None and api_key is None:
+        return default_client().transport.connection
+    return connection_from(url, api_key, None, 1, verify=True)
+
+
+def _imported_by_children() -> tuple[str, ...]:
+    """Where the handlers are that run in processes of their own."""
+    return tuple(sorted({handler.function.__module__ for handler in registered if handler.mode == "process"}))
