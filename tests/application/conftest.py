@@ -15,8 +15,9 @@ from tideq.workers.runtime.registry import registered
 
 @pytest.fixture
 def client(store: StoreUnderTest, tmp_path: Path) -> Iterator[Client]:
-    with serving(environ(store.url, tmp_path.name.replace("_", "-")[:40]), tmp_path) as service:
-        yield tideq.init(service.url)
+    settings = environ(store.url, tmp_path.name.replace("_", "-")[:40])
+    with serving(settings, tmp_path) as service, tideq.init(service.url) as client:
+        yield client
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ import uuid
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -15,8 +16,8 @@ from tests.client.both import Form, client_of, pull_queue_of
 from tests.client.faulty import LOST_ANSWER, faulty
 from tests.client.workshop import recorded
 from tests.stores import StoreUnderTest
-from tideq.client import AsyncClient, Conflict, NewTask, NotHeld, RetryPolicy
-from tideq.client.bulk import AsyncPullQueue
+from tideq.client import AsyncClient, Backoff, Conflict, InvalidRequest, NewTask, NotAllMarked, NotHeld, RetryPolicy
+from tideq.client.bulk import AsyncPullQueue, PulledTask
 from tideq.queue_core.task_id import TaskIds
 
 
@@ -283,3 +284,196 @@ class TestHeartbeats:
                     return queue.cancelled == frozenset({submitted.task_id})
 
                 await until(is_told)
+
+
+class TestManyAtOnce:
+    async def test_tasks_are_completed_each_with_its_result_or_all_with_one(
+        self, client: AsyncClient, queue: AsyncPullQueue
+    ) -> None:
+        submitted = await queue.enqueue({"n": n} for n in range(5))
+        taken = await queue.dequeue()
+
+        await queue.mark_as_complete({task.task_id: task.parameters["n"] for task in taken[:3]})
+        await queue.mark_as_complete([task.task_id for task in taken[3:]], "the same")
+
+        assert [(await client.get(each.task_id)).result for each in submitted] == [0, 1, 2, "the same", "the same"]
+
+    async def test_each_is_told_where_its_retry_went(
+        self, client: AsyncClient, queue: AsyncPullQueue, task_type: str
+    ) -> None:
+        await queue.enqueue([NewTask(task_type), NewTask(task_type, max_retries=0), NewTask(task_type)])
+        first, last, failed = await queue.dequeue()
+
+        went = await queue.mark_as_retry((first.task_id, last.task_id), "no voice")
+        await queue.mark_as_failed({failed.task_id}, "no text")
+
+        assert went == ("queued", "dead_letter")
+        assert (await client.get(failed.task_id)).status == "failed"
+
+    async def test_they_are_discarded_without_a_word_resumed_and_called_off(
+        self, client: AsyncClient, queue: AsyncPullQueue
+    ) -> None:
+        ids = [each.task_id for each in await queue.enqueue({"n": n} for n in range(3))]
+        await queue.dequeue(2)
+
+        await queue.mark_as_discarded(ids[0])
+        await queue.mark_as_discarded(ids[1:2])
+        dead = [await status(client, task_id) for task_id in ids[:2]]
+        resumed = await queue.mark_as_resume(ids[:2])
+        cancelled = await queue.mark_as_cancelled(ids)
+
+        assert dead == [("dead_letter", "discarded")] * 2
+        assert [each.status for each in resumed] == ["queued", "queued"]
+        assert [each.task_id for each in cancelled] == ids
+        assert [await status(client, task_id) for task_id in ids] == [("cancelled", "cancelled")] * 3
+
+    async def test_those_that_are_refused_are_named_and_the_others_are_marked(
+        self, client: AsyncClient, queue: AsyncPullQueue
+    ) -> None:
+        mine, lost, never = [each.task_id for each in await queue.enqueue({"n": n} for n in range(3))]
+        await queue.dequeue(2)
+        await client.cancel(lost)
+
+        with pytest.raises(NotAllMarked, match=r"2 of 3 tasks were not marked") as refused:
+            await queue.mark_as_complete([mine, lost, never], "done")
+        with pytest.raises(NotAllMarked) as not_resumed:
+            await queue.mark_as_resume([lost, never])
+        with pytest.raises(NotAllMarked) as not_cancelled:
+            await queue.mark_as_cancelled([mine, never])
+
+        assert {task_id: type(error) for task_id, error in refused.value.refused.items()} == {
+            lost: Conflict,
+            never: NotHeld,
+        }
+        assert (await client.get(mine)).result == "done"
+        assert (list(not_resumed.value.refused), list(not_cancelled.value.refused)) == ([never], [mine])
+        assert await status(client, never) == ("cancelled", "cancelled")
+
+    async def test_hundreds_take_one_call(self, url: str, form: Form, task_type: str) -> None:
+        async with (
+            faulty(url) as proxy,
+            client_of(form, proxy.url) as client,
+            pull_queue_of(client, task_type, batch_size=200) as queue,
+        ):
+            await queue.enqueue({"n": n} for n in range(200))
+            taken = await queue.dequeue()
+            proxy.seen.clear()
+
+            await queue.mark_as_complete([task.task_id for task in taken])
+
+            assert (len(taken), [each.head.split()[0] for each in proxy.seen]) == (200, ["POST"])
+
+
+class TestTryingAgain:
+    @pytest.fixture
+    async def queue(self, client: AsyncClient, task_type: str) -> AsyncIterator[AsyncPullQueue]:
+        """Whose failed tasks come back at once."""
+        soon = Backoff(base_seconds=0.001, multiplier=1, cap_seconds=0.001)
+        async with pull_queue_of(client, task_type, max_attempts=9, backoff=soon, visibility_timeout=900) as queue:
+            yield queue
+
+    async def again(self, queue: AsyncPullQueue, *args: Any, **options: Any) -> tuple[PulledTask, ...]:
+        """As soon as there is something to be tried again."""
+        found: list[tuple[PulledTask, ...]] = []
+
+        async def has_come() -> bool:
+            found[:] = [await queue.retry(*args, **options)]
+            return bool(found[0])
+
+        await until(has_come)
+        return found[0]
+
+    async def test_only_what_was_tried_before_is_given_out_and_the_rest_keeps_its_place(
+        self, client: AsyncClient, queue: AsyncPullQueue
+    ) -> None:
+        submitted = [each.task_id for each in await queue.enqueue({"n": n} for n in range(6))]
+        first, second = await queue.dequeue(2)
+        await queue.mark_as_retry([first.task_id, second.task_id], "no voice")
+
+        given = await self.again(queue)
+        given += () if len(given) == 2 else await self.again(queue)
+
+        assert sorted(task.task_id for task in given) == submitted[:2]
+        assert {(task.retry_count, task.losses, task.tries) for task in given} == {(1, 0, 1)}
+        assert await status(client, submitted[0]) == ("executing", "started")
+        assert [task.task_id for task in await queue.dequeue()] == submitted[2:]
+        assert {(await client.get(task_id)).deliveries for task_id in submitted} == {0}
+
+    async def test_what_is_given_out_is_held_for_the_time_that_was_asked_for(self, queue: AsyncPullQueue) -> None:
+        await queue.enqueue([{"n": 1}])
+        (task,) = await queue.dequeue()
+        by_default = task.visible_at - datetime.now(UTC)
+        await queue.mark_as_retry(task.task_id, "no voice")
+
+        (again,) = await self.again(queue, 5, 2_000)
+
+        assert abs(by_default - timedelta(seconds=900)) < timedelta(seconds=30)
+        assert abs(again.visible_at - datetime.now(UTC) - timedelta(seconds=2_000)) < timedelta(seconds=30)
+        await queue.mark_as_complete(again.task_id)
+
+    async def test_what_was_tried_so_often_is_discarded_instead(
+        self, client: AsyncClient, queue: AsyncPullQueue
+    ) -> None:
+        (submitted,) = await queue.enqueue([{"n": 1}])
+        (task,) = await queue.dequeue()
+        for _ in range(2):
+            assert await queue.mark_as_retry(task.task_id, "no voice") == "queued"
+            (task,) = await self.again(queue, max_attempts=3)
+        await queue.mark_as_retry(task.task_id, "no voice")
+
+        async def is_discarded() -> bool:
+            assert await queue.retry(size=5, max_attempts=3) == ()
+            return await status(client, submitted.task_id) == ("dead_letter", "discarded")
+
+        await until(is_discarded)
+        dead = await client.get(submitted.task_id)
+        assert dead.error is not None
+        assert (dead.retry_count, dead.error.code, dead.error.message) == (3, "MAX_ATTEMPTS", "tried 3 times")
+
+    async def test_a_task_whose_holder_was_lost_is_tried_again_too(
+        self, client: AsyncClient, queue: AsyncPullQueue
+    ) -> None:
+        (submitted,) = await queue.enqueue([{"n": 1}])
+        (task,) = await queue.dequeue(visibility_timeout=0.2)
+
+        (again,) = await self.again(queue)
+
+        assert (again.task_id, again.tries) == (submitted.task_id, 1)
+        assert task.lease != again.lease
+
+
+class TestDefaults:
+    async def test_attempts_and_backoff_are_for_what_says_nothing_of_its_own(
+        self, client: AsyncClient, task_type: str
+    ) -> None:
+        backoff = Backoff(base_seconds=60, multiplier=2, cap_seconds=3_600)
+        async with pull_queue_of(client, task_type, max_attempts=3, backoff=backoff) as queue:
+            plain, own = await queue.enqueue([{"n": 1}, NewTask(task_type, max_retries=7, backoff=Backoff())])
+
+        tasks = [await client.get(each.task_id) for each in (plain, own)]
+        assert [(task.max_retries, task.backoff) for task in tasks] == [(2, backoff), (7, Backoff())]
+
+    async def test_a_batch_is_as_large_as_the_queue_says(self, client: AsyncClient, task_type: str) -> None:
+        async with pull_queue_of(client, task_type, batch_size=3) as queue:
+            await queue.enqueue({"n": n} for n in range(5))
+
+            assert [len(await queue.dequeue()) for _ in range(3)] == [3, 2, 0]
+
+    async def test_no_attempt_at_all_is_refused(self, client: AsyncClient, task_type: str) -> None:
+        with pytest.raises(ValueError, match="max_attempts=0"):
+            pull_queue_of(client, task_type, max_attempts=0)
+
+
+async def test_a_thousand_are_taken_or_refused_together_and_the_error_says_what_stands(
+    client: AsyncClient, queue: AsyncPullQueue, task_type: str
+) -> None:
+    """The last of 2 500 is refused: with it its own thousand, and no other."""
+    tasks = [NewTask(task_type, {"n": n}) for n in range(2_499)]
+
+    with pytest.raises(InvalidRequest) as refused:
+        await queue.enqueue([*tasks, NewTask(task_type, {"n": 2_499}, priority="no such level")])
+
+    assert len(refused.value.submitted) == 2_000
+    assert refused.value.__notes__ == ["2000 tasks stand: the error's `submitted` has them"]
+    assert refused.value.fields[0].pointer.startswith("/tasks/2499")
+    assert (await client.queue.stats()).queue.by_type[task_type] == 2_000

@@ -5,6 +5,7 @@ A request costs 25 to 60 µs of CPU here, and 720 to 1,050 through httpx (loopba
 
 import asyncio
 import contextlib
+import ipaddress
 import ssl
 import threading
 from collections.abc import Callable
@@ -109,7 +110,8 @@ class AsyncPool:
         if self._address.is_secure:
             self._tls = self._tls or self._trust()
             options["ssl"] = self._tls
-        if isinstance(loop, asyncio.BaseEventLoop):  # uvloop knows nothing of it
+        # uvloop knows nothing of it; and a race that is broken off may leave its socket to the garbage collector.
+        if isinstance(loop, asyncio.BaseEventLoop) and not _is_one_address(self._address.host):
             options["happy_eyeballs_delay"] = HAPPY_EYEBALLS_SECONDS
         where = self._address.host, self._address.port
         try:
@@ -137,6 +139,14 @@ class AsyncPool:
         else:
             connection.abort()
         return answer
+
+
+def _is_one_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 class _Kept:
