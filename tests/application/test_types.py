@@ -1,6 +1,7 @@
 """Typed end to end: the type checker sees through `@task` and `tq(…)`."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -62,3 +63,12 @@ def test_a_chains_payload_and_options_are_checked_also_after_add(tmp_path: Path)
     assert complaints(tmp_path, "\n".join(right)) == []
     for line in wrong:
         assert complaints(tmp_path, line), line
+
+
+def test_the_python_programs_of_the_guide_are_right(tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
+    programs = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+
+    assert len(programs) == 2
+    for program in programs:
+        assert complaints(tmp_path, program) == []

@@ -83,19 +83,6 @@ async def test_a_worker_that_is_cancelled_hands_back_at_once_and_leaves(client: 
     assert not await asyncio.to_thread(lambda: list(client.workers.list("active")))
 
 
-async def test_a_worker_that_is_cancelled_before_it_begins_leaves_nothing(client: Client) -> None:
-    @task
-    def noop() -> None: ...
-
-    running = asyncio.create_task(Worker().run())
-    await asyncio.sleep(0)
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-
-    assert not await asyncio.to_thread(lambda: list(client.workers.list("active")))
-
-
 async def test_a_worker_is_configured_by_arguments_or_the_environment_too(
     store: StoreUnderTest, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
