@@ -27,8 +27,12 @@ tq("crawl", CrawlPayload).set_worker(crawl)
 
 
 def complaints(tmp_path: Path, line: str) -> list[str]:
+    return complaints_about(tmp_path, PROGRAM.format(line=line))
+
+
+def complaints_about(tmp_path: Path, text: str) -> list[str]:
     program = tmp_path / "program.py"
-    program.write_text(PROGRAM.format(line=line))
+    program.write_text(text)
     checker = Path(sys.executable).parent / "basedpyright"
     command = [checker, "--outputjson", "--level", "error", "--pythonpath", sys.executable, program]
     said = json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
@@ -71,4 +75,4 @@ def test_the_python_programs_of_the_guide_are_right(tmp_path: Path) -> None:
 
     assert len(programs) == 2
     for program in programs:
-        assert complaints(tmp_path, program) == []
+        assert complaints_about(tmp_path, program) == []
