@@ -297,5 +297,5 @@ async def test_a_round_in_which_one_cannot_be_judged_still_forgets_who_has_left(
         await kit.fleet.register(Worker(worker_id="w2", host="127.0.0.1", health_port=port))
         await prober.probe_all()
 
-    states = {member.worker.worker_id: member.state for member in (await kit.fleet.members()).members}
-    assert states == {"w1": "unhealthy", "w2": "active"}
+    statuses = {member.worker.worker_id: member.status for member in (await kit.fleet.members()).members}
+    assert statuses == {"w1": "unhealthy", "w2": "active"}
