@@ -13,10 +13,11 @@ from tideq.persistence.database import WRITING, Connection, Database, statement
 from tideq.persistence.reading.filters import TaskFilter
 from tideq.persistence.reading.freshness import Fresh
 from tideq.persistence.reading.listing import Listing
+from tideq.persistence.recount import share_counts
 from tideq.persistence.schema.partitions import TABLES, remove_from
 from tideq.persistence.tombstones import Tombstone, add_tombstones
 from tideq.queue_core.engine.feed import Feed
-from tideq.queue_core.engine.queue import Queue
+from tideq.queue_core.engine.queue import Queue, Removed
 from tideq.queue_core.errors import TaskNotFound
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.transitions import TERMINAL
@@ -60,23 +61,24 @@ class Cleanup:
         return purged_count + (await self._remove_absent(absent) if absent else 0)
 
     async def _remove_absent(self, task_ids: Sequence[str]) -> int:
-        """What comes back into the store meanwhile stays, rows and all."""
+        """What comes back into the store meanwhile stays, rows and all. A recount sees both sides changed, or none."""
         async with self._database.session(limits=WRITING) as connection:
+            await share_counts(connection, self._database.schema)
             while (removed := await self._delete_if_absent(connection, task_ids)) is None:
                 task_ids = await self._absent(task_ids)
-        if removed:
-            await self._queue.forget_many(removed)
+            if removed:
+                await self._queue.forget_many(removed)
         return len(removed)
 
-    async def _delete_if_absent(self, connection: Connection, task_ids: Sequence[str]) -> list[tuple[str, str]] | None:
-        """All or, where the store has any of them, none: ids and idempotency of what was deleted."""
+    async def _delete_if_absent(self, connection: Connection, task_ids: Sequence[str]) -> list[Removed] | None:
+        """All or, where the store has any of them, none: what was deleted."""
         async with connection.transaction() as deletion:
             found = await connection.execute(statement("delete_ended"), (list(task_ids), sorted(TERMINAL)))
             rows = await found.fetchall()
-            removed = [(task_id, idempotency) for task_id, idempotency, *_ in rows]
-            await add_tombstones(connection, [Tombstone(task_id, *life) for task_id, _, *life in rows])
+            removed = [Removed(*row[:4]) for row in rows]
+            await add_tombstones(connection, [Tombstone(task_id, *life) for task_id, _, _, _, *life in rows])
             for table in DEPENDENTS:
-                await connection.execute(remove_from(table), ([task_id for task_id, _ in removed],))
+                await connection.execute(remove_from(table), ([each.task_id for each in removed],))
             if len(await self._absent(task_ids)) < len(task_ids):
                 raise Rollback(deletion)
             return removed

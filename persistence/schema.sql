@@ -51,6 +51,12 @@ CREATE TABLE dead_letter_tasks_default (
     retriable boolean NOT NULL
 );
 
+CREATE TABLE dropped_totals (
+    task_type text NOT NULL,
+    state text NOT NULL,
+    task_count bigint NOT NULL
+);
+
 CREATE TABLE migrations (
     number integer NOT NULL,
     name text NOT NULL,
@@ -189,6 +195,9 @@ ALTER TABLE ONLY dead_letter_tasks
 
 ALTER TABLE ONLY dead_letter_tasks_default
     ADD CONSTRAINT dead_letter_tasks_default_pkey PRIMARY KEY (task_id);
+
+ALTER TABLE ONLY dropped_totals
+    ADD CONSTRAINT dropped_totals_pkey PRIMARY KEY (task_type, state);
 
 ALTER TABLE ONLY migrations
     ADD CONSTRAINT migrations_pkey PRIMARY KEY (number);

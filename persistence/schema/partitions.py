@@ -11,12 +11,13 @@ from functools import partial
 from typing import NamedTuple
 
 import structlog
-from psycopg import sql
+from psycopg import Rollback, sql
 
 from tideq.persistence.database import WRITING, Connection, Database, HistoryBusy, statement
 from tideq.persistence.schema.clocks import Clocks, StoreInstants, database_now_ms
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.errors import HistoryUnavailable
+from tideq.queue_core.transitions import TERMINAL
 
 TABLES = ("tasks", "task_events", "task_terms", "dead_letter_tasks")
 AHEAD = 2
@@ -200,17 +201,31 @@ async def _make(connection: Connection, wanted: Range) -> bool:
 
 
 async def _drop(connection: Connection, old: Range, died_after_ms: int) -> bool:
-    """Asked once more when nobody can write: a task of it may have been revived just now."""
-    for table in TABLES:
-        await connection.execute(sql.SQL("LOCK TABLE ONLY {} IN ACCESS EXCLUSIVE MODE").format(sql.Identifier(table)))
-    if old not in await existing(connection) or await _is_needed(connection, old, died_after_ms):
+    """Asked once more when nobody can write: a task of it may have been revived just now.
+
+    What ended in it is counted before everybody has to wait; only those wait so long who would write to it.
+    """
+    if old not in await existing(connection):
         return False
-    for table in TABLES:
-        await connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(f"{table}_{old.suffix}")))
-    return True
+    async with connection.transaction() as dropping:
+        await connection.execute(sql.SQL("LOCK TABLE {} IN SHARE MODE").format(sql.Identifier(f"tasks_{old.suffix}")))
+        await connection.execute(statement("add_dropped"), {**_bounds(old), "states": sorted(TERMINAL)})
+        for table in TABLES:
+            lock = sql.SQL("LOCK TABLE ONLY {} IN ACCESS EXCLUSIVE MODE").format(sql.Identifier(table))
+            await connection.execute(lock)
+        if await _is_needed(connection, old, died_after_ms):
+            raise Rollback(dropping)
+        for table in TABLES:
+            await connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(f"{table}_{old.suffix}")))
+        return True
+    return False
 
 
 async def _is_needed(connection: Connection, old: Range, died_after_ms: int) -> bool:
-    bounds = {"start": id_at(old.start_ms), "end": id_at(old.end_ms), "died_after_ms": died_after_ms}
+    bounds = {**_bounds(old), "died_after_ms": died_after_ms}
     row = await (await connection.execute(statement("partition_is_needed"), bounds)).fetchone()
     return bool(row and row[0])
+
+
+def _bounds(of: Range) -> dict[str, uuid.UUID]:
+    return {"start": id_at(of.start_ms), "end": id_at(of.end_ms)}

@@ -1,13 +1,14 @@
 """Looking without touching: statistics, why a task is where it is, and a snapshot to check the invariants on."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from tideq.queue_core.circuits import parse_circuits
 from tideq.queue_core.engine.controls import Control, parse_control, parse_controls
+from tideq.queue_core.engine.ended import counted_since_ms, ended_counts
 from tideq.queue_core.engine.record import parse_record, readable_record
 from tideq.queue_core.engine.replies import accepted, counts, instant, known_number, number, pairs, shown, text
 from tideq.queue_core.engine.scripts import Scripts
@@ -15,7 +16,6 @@ from tideq.queue_core.lanes import serves, task_type_of, worker_profile
 from tideq.queue_core.snapshot import Snapshot
 from tideq.queue_core.states import TaskState, state_named
 
-K = TypeVar("K", str, int)
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 LIVE_STATES = ("queued", "assigned", "executing")
@@ -41,8 +41,6 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     by_type: dict[str, int]
     """Waiting tasks."""
     by_priority: dict[str, int]
-    age_counts: dict[int, int]
-    """Waiting tasks by the minute they were submitted, as Unix milliseconds."""
     recent: dict[str, int]
     """Happenings of the last minute: completed, failed, duration_ms; of the last hour: all others."""
     workers: WorkerCounts
@@ -53,9 +51,13 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     ready_count: int
     """Waiting tasks that are not hidden."""
     ages: dict[tuple[str, int], int]
-    """Waiting tasks by priority and the minute they were submitted."""
+    """Waiting tasks by priority and the minute from which on they may run, as Unix milliseconds."""
     totals: dict[str, int]
     """Recoveries by kind, since the store began."""
+    by_type_and_state: dict[tuple[str, str], int]
+    """Live tasks, and those that ended: by how they ended last, less what was purged."""
+    counted_since_ms: int | None = None
+    """Since when ended tasks are counted; `None` where history set them right, which has all of them."""
     clock_ahead_ms: int = 0
     """How far time is ahead of the store's clock, which went back; below zero while a jump forward is in doubt."""
     unreadable_count: int = 0
@@ -67,13 +69,15 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
         return self.recent.get("completed", 0) + self.recent.get("failed", 0)
 
     def age_ms(self, share: float, priority: str = "") -> int:
-        """The age that `share` of the waiting tasks, of one priority or of all, do not exceed; 1.0 is the oldest's.
+        """The age that `share` of the tasks that may run, of one priority or all, do not exceed; 1.0 is the oldest's.
 
-        Ages are counted by the minute of submission, so this is the middle of that minute: half a minute off at most.
+        A task ages from when it may run: its submission, its `run_at` or the end of its backoff. Counted by the minute,
+        so this is the middle of one: half a minute off at most.
         """
-        counts = self.age_counts
-        if priority:
-            counts = {minute_ms: count for (level, minute_ms), count in self.ages.items() if level == priority}
+        counts: Counter[int] = Counter()
+        for (level, minute_ms), count in self.ages.items():
+            if minute_ms <= self.now_ms and priority in ("", level):
+                counts[minute_ms] += count
         wanted, seen = share * sum(counts.values()), 0
         for minute_ms in sorted(counts, reverse=True):
             seen += counts[minute_ms]
@@ -161,15 +165,15 @@ class Insight:
         (now, live, aged, recent, rules, lane_names, fleet, dead_workers, dead, outbox, due, ready, *more) = accepted(
             await self._scripts.call("stats")
         )
-        totals, ahead, unreadable = more
-        counted, ages = counts(live), _ages(counts(aged))
+        totals, ahead, unreadable, ended = more
+        counted, waiting = counts(live), _ages(counts(aged))
+        by_type, past = _live_by_type(counted, pairs(lane_names)), pairs(ended)
         return Stats(
             now_ms=number(now),
             total_depth=counted.get("queued", 0),
             by_state={state: counted.get(state, 0) for state in LIVE_STATES},
-            by_type=_by_type(counted, pairs(lane_names)),
-            by_priority=_sum_by(ages, lambda bucket: bucket[0]),
-            age_counts=_sum_by(ages, lambda bucket: bucket[1]),
+            by_type={task_type: count for (task_type, state), count in by_type.items() if state == TaskState.QUEUED},
+            by_priority=_by_priority(waiting),
             recent=_recent(counts(recent), number(now)),
             workers=_workers(fleet, number(dead_workers)),
             controls=parse_controls(pairs(rules)),
@@ -177,10 +181,12 @@ class Insight:
             outbox_length=number(outbox),
             due_count=number(due),
             ready_count=number(ready),
-            ages=ages,
+            ages=waiting,
             totals=counts(totals),
             clock_ahead_ms=number(ahead),
             unreadable_count=number(unreadable),
+            by_type_and_state=by_type | ended_counts(past),
+            counted_since_ms=counted_since_ms(past),
         )
 
     async def backlog(self, task_types: Sequence[str] = (), capabilities: Sequence[str] = ()) -> Backlog:
@@ -250,13 +256,14 @@ class Insight:
         )
 
 
-def _by_type(counted: dict[str, int], lane_names: dict[str, str]) -> dict[str, int]:
-    totals: dict[str, int] = {}
-    for lane, signature in lane_names.items():
-        waiting = counted.get(f"{lane}:queued", 0)
-        if waiting:
-            totals[task_type_of(signature)] = totals.get(task_type_of(signature), 0) + waiting
-    return totals
+def _live_by_type(counted: dict[str, int], lane_names: dict[str, str]) -> dict[tuple[str, str], int]:
+    """Where there are any."""
+    totals: Counter[tuple[str, str]] = Counter()
+    for field, count in counted.items():
+        lane, _, state = field.rpartition(":")
+        if lane:
+            totals[(task_type_of(lane_names.get(lane, "")), state)] += count
+    return dict(totals)
 
 
 def _ages(buckets: dict[str, int]) -> dict[tuple[str, int], int]:
@@ -268,10 +275,10 @@ def _ages(buckets: dict[str, int]) -> dict[tuple[str, int], int]:
     return ages
 
 
-def _sum_by(buckets: dict[tuple[str, int], int], key: Callable[[tuple[str, int]], K]) -> dict[K, int]:
-    totals: Counter[K] = Counter()
-    for bucket, count in buckets.items():
-        totals[key(bucket)] += count
+def _by_priority(ages: dict[tuple[str, int], int]) -> dict[str, int]:
+    totals: Counter[str] = Counter()
+    for (priority, _), count in ages.items():
+        totals[priority] += count
     return dict(totals)
 
 

@@ -44,7 +44,10 @@ KEYS: dict[str, KeyDoc] = {
         "serving", "hash", "worker profile to the lanes it serves, with the lanes version it was made for"
     ),
     "counts": KeyDoc("counts", "hash", "live tasks by state, and by lane and state"),
-    "ages": KeyDoc("ages", "hash", "waiting tasks by priority and minute submitted"),
+    "ages": KeyDoc("ages", "hash", "waiting tasks by priority and the minute from which on they may run"),
+    "ended": KeyDoc(
+        "ended", "hash", "tasks by type and the state they ended in; since when, or when history last set it right"
+    ),
     "recent": KeyDoc("recent", "hash", "what happened lately, in buckets of ten seconds and of a minute"),
     "totals": KeyDoc("totals", "hash", "recoveries by kind, since the store began"),
     "controls": KeyDoc("controls", "hash", "pauses and limits"),

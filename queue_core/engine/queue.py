@@ -60,6 +60,15 @@ Admission = Literal["", "known", "counted"]
 """Of one of several partitions: take only what is known, or count what is new because the depth is near a limit."""
 
 
+class Removed(NamedTuple):
+    """A row of `forget.lua`. Without a type it is not counted here as ended."""
+
+    task_id: str
+    idempotency: str
+    task_type: str = ""
+    state: str = ""
+
+
 class Written(NamedTuple):
     submitted: list[Submitted]
     counted: int | None
@@ -343,8 +352,8 @@ class Queue:
     async def purge(self, task_id: str) -> Outcome:
         return (await self.purge_many([task_id]))[0].unwrap()
 
-    async def forget_many(self, removed: Sequence[tuple[str, str]]) -> None:
-        """What is left of tasks that history removed and whose records are gone: their ids and idempotency."""
+    async def forget_many(self, removed: Sequence[Removed]) -> None:
+        """What is left of tasks that history removed and whose records are gone."""
         check_batch(removed)
         accepted(await self._scripts.call("forget", rows=_flat(removed)))
 

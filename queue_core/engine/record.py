@@ -33,7 +33,7 @@ HOT = (
     Field("version", "text", "how many transitions it has made"),
     Field("lane", "text", "which band of the sorted set it waits in"),
     Field("visible_ms", "text", "hidden until then; empty while ready or finished"),
-    Field("age_bucket", "text", "priority and minute submitted, retried or replayed: its age counts from here"),
+    Field("age_bucket", "text", "priority, and the minute from which on it may run: its age counts from here"),
     Field("timeout_ms", "text", "how long one execution may take"),
     Field("attempt", "text", "number of the current or last attempt"),
     Field("lease", "text", "who may speak for it: attempt number, random token of its claim, place in it"),

@@ -17,6 +17,7 @@ from tideq.queue_core.engine.feed import Feed, last_entry_id
 from tideq.queue_core.engine.identity import Bearing, bearing_of
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.policy import scripts_for
+from tideq.queue_core.engine.queue import Removed
 from tideq.queue_core.engine.reconnecting import connect_anew
 from tideq.queue_core.engine.record import Record, readable_record
 from tideq.queue_core.engine.replies import accepted, text
@@ -168,7 +169,7 @@ class Restoration:
                 continue
             ended = Record({**record.values, "state": TaskState.CANCELLED}).packed()
             rows.append(RestoredTask(task_id, ended, definition, unpack_definition(definition).signature))
-            keys += (task_id, record.text("idempotency"))
+            keys += Removed(task_id, record.text("idempotency"))
         if rows:
             await self.put_tasks(rows)
             accepted(await self._scripts.call("forget", rows=keys))

@@ -2,25 +2,29 @@
 
 from tests.contract.situations import NEVER_MADE_ID
 from tests.kit import Kit
+from tideq.queue_core.engine.queue import Removed
 
 
-async def _dead(kit: Kit) -> tuple[str, str]:
+async def _dead(kit: Kit) -> Removed:
     """A dead letter with an idempotency key: its id, and the key as its record has it."""
     await kit.worker()
     task_id = await kit.submit(idempotency_key="k")
     await kit.fail(await kit.started(), verdict="discard")
     packed: bytes = await kit.client.hget(kit.keys.key("records"), task_id)
-    return task_id, packed.decode().split("\0")[-2]
+    return Removed(
+        task_id, packed.decode().split("\0")[-2], (await kit.read(task_id)).definition.task_type, "dead_letter"
+    )
 
 
-async def _forgotten(kit: Kit) -> tuple[str, str]:
+async def _forgotten(kit: Kit) -> Removed:
     """The same, acknowledged and gone from the store."""
-    task_id, idempotency = await _dead(kit)
+    gone = await _dead(kit)
+    task_id = gone.task_id
     await kit.queue.acknowledge("0-0", [(task_id, (await kit.read(task_id)).version)])
     await kit.clock.advance(kit.settings.retention.result_ttl_ms + 1)
     await kit.queue.sweep()
     assert await kit.queue.read_many([task_id]) == [None]
-    return task_id, idempotency
+    return gone
 
 
 async def test_a_dead_letter_is_no_longer_counted(kit: Kit) -> None:
@@ -33,12 +37,12 @@ async def test_a_dead_letter_is_no_longer_counted(kit: Kit) -> None:
 
 
 async def test_its_idempotency_key_is_free_again(kit: Kit) -> None:
-    task_id, idempotency = await _forgotten(kit)
-    assert await kit.submit(idempotency_key="k") == task_id
+    gone = await _forgotten(kit)
+    assert await kit.submit(idempotency_key="k") == gone.task_id
 
-    await kit.queue.forget_many([(task_id, idempotency)])
+    await kit.queue.forget_many([gone])
 
-    assert await kit.submit(idempotency_key="k") != task_id
+    assert await kit.submit(idempotency_key="k") != gone.task_id
 
 
 async def test_a_key_that_stands_for_a_later_task_stays(kit: Kit) -> None:
@@ -51,10 +55,10 @@ async def test_a_key_that_stands_for_a_later_task_stays(kit: Kit) -> None:
     assert await kit.submit(idempotency_key="k") == later
 
 
-async def test_a_task_that_the_store_has_keeps_both(kit: Kit) -> None:
+async def test_a_task_that_the_store_has_keeps_everything(kit: Kit) -> None:
     present = await _dead(kit)
     before = await kit.dump()
 
-    await kit.queue.forget_many([present, (NEVER_MADE_ID, "")])
+    await kit.queue.forget_many([present, Removed(NEVER_MADE_ID, "")])
 
     assert await kit.dump() == before

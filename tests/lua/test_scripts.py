@@ -16,11 +16,11 @@ FREEING = {
     "acknowledge", "cancel", "claim", "complete", "confirm", "decide", "dismiss",
     "enter_epoch", "extend", "fail", "follow", "forget",
     "grant", "heartbeat", "judge", "peek", "pressure", "purge", "raise_format",
-    "read_clock", "redeem", "release", "set_aside", "start",
+    "read_clock", "recount", "redeem", "release", "set_aside", "start",
     "survey", "suspect", "sweep", "wipe", "withdraw",
 }  # fmt: skip
 READING = {
-    "ahead", "backlog", "belongings", "depth", "describe", "explain", "fleet", "known", "read", "results", "snapshot",
+    "ahead", "backlog", "belongings", "depth", "describe", "ended", "explain", "fleet", "known", "read", "results", "snapshot",
     "stats",
     "tallies", "tide", "trials_of", "unreadable", "usage",
 }  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 from tests.kit import Kit, make_kit
 from tests.stores import StoreUnderTest
 from tideq.queue_core.engine.partitions import pointing
-from tideq.queue_core.engine.queue import Queue
+from tideq.queue_core.engine.queue import Queue, Removed
 from tideq.queue_core.errors import IdempotencyConflict, KeyPending, QueueFull, StoreUnavailable
 from tideq.queue_core.settings import Admission, QueueSettings
 from tideq.queue_core.task import NewTask
@@ -191,10 +191,10 @@ async def test_keys_of_purged_tasks_are_free_wherever_they_belong(kit: Kit) -> N
 
 async def test_keys_of_tasks_that_history_removed_are_free_wherever_they_belong(kit: Kit) -> None:
     first = await kit.queue.submit_many(keyed(*range(20)))
-    removed: list[tuple[str, str]] = []
+    removed: list[Removed] = []
     for part in kit.engine.parts:
         snapshot = await part.insight.snapshot()
-        removed += [(task_id, record["idempotency"]) for task_id, record in snapshot.records.items()]
+        removed += [Removed(task_id, record["idempotency"]) for task_id, record in snapshot.records.items()]
         if snapshot.records:
             await kit.client.hdel(part.keys.key("records"), *snapshot.records)
 

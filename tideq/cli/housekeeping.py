@@ -5,6 +5,7 @@ from functools import partial
 from tideq.api.settings import ServiceSettings
 from tideq.cli.telling import telling
 from tideq.persistence.dead_letters.pattern_news import PatternWatch
+from tideq.persistence.recount import Recount
 from tideq.persistence.recovery.kept_store import KeptStore
 from tideq.persistence.replication.batch_meter import BatchMeter
 from tideq.persistence.replication.replicating import replicator_on
@@ -20,6 +21,7 @@ from tideq.workers.monitor.flow import FlowMeter
 from tideq.workers.monitor.journal.follower import Follower
 from tideq.workers.monitor.prober import Prober
 from tideq.workers.monitor.pruner import prune_for_ever
+from tideq.workers.monitor.recounter import recount_for_ever
 from tideq.workers.monitor.sweeper import sweep_for_ever
 
 
@@ -35,6 +37,7 @@ async def monitor(store: KeptStore, settings: ServiceSettings, duties: Duties, t
         _probe(store, settings, duties),
         _prune(store, settings, duties),
         _sound_alarms(store, duties),
+        _recount(store, duties),
         _follow(store, settings, duties, tracing),
     )
 
@@ -80,6 +83,11 @@ async def _follow(store: KeptStore, settings: ServiceSettings, duties: Duties, t
 async def _sound_alarms(store: KeptStore, duties: Duties) -> None:
     if store.database is not None:
         await sound_for_ever(PatternWatch(store.database), duties)
+
+
+async def _recount(store: KeptStore, duties: Duties) -> None:
+    if store.database is not None:
+        await recount_for_ever(Recount(store.database, store.client, store.engine), duties)
 
 
 async def _prune(store: KeptStore, settings: ServiceSettings, duties: Duties) -> None:

@@ -7,7 +7,7 @@
 -- @prefix notes  hash
 -- @row   task_id
 -- @reply OK TASK_NOT_FOUND WRONG_STATE
--- @use   load_task, count, emit, keep, free_key, commit
+-- @use   load_task, ended_type, count, emit, keep, free_key, commit
 local replies = {'OK', now}
 
 fetch_tasks(row_ids())
@@ -19,6 +19,7 @@ for i = 1, row_count do
   elseif not ENDED[task.state] then
     replies[i + 2] = 'WRONG_STATE ' .. task.state
   else
+    count_end(ended_type(task), task.state, -1)
     task.reason, task.version = 'purged', task.version + 1
     emit(task_id, pack_record(task))
     keep_nothing(task_id)

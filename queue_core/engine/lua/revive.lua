@@ -17,7 +17,7 @@
 -- @arg   kept_record      text  from history, empty where the store should have it
 -- @arg   kept_definition  text
 -- @reply OK TASK_NOT_FOUND WRONG_STATE RANK_OUT_OF_RANGE
--- @use   band, load_task, lane_for, keep, emit, move, place, commit
+-- @use   band, load_task, lane_for, keep, emit, move, place, count, commit
 local task = load_whole(task_id)
 local is_absent = not task
 if is_absent and kept_record ~= '' then
@@ -45,6 +45,7 @@ if timeout_ms ~= '' then task.timeout_ms = timeout_ms end
 task.lane, task.rank, task.age_bucket = lane_of[signature], now + offset, level .. ':' .. math.floor(now / 60000)
 task.eligible_ms, task.queued_ms = now_text, now_text
 task.lease, task.worker, task.assigned_ms, task.started_ms, task.ended_ms, task.settled = '', '', '', '', '', ''
+count_end(string.match(signature, '^[^|]*'), task.state, -1)
 place_ready(task_id, task)
 move(task_id, task, 'queued', reason, '')
 emit_also(task_id, 'from', was)

@@ -7,6 +7,7 @@
 -- @key   ages          hash
 -- @key   recent        hash
 -- @key   totals        hash
+-- @key   ended         hash
 -- @key   controls      hash
 -- @key   lane_names    hash
 -- @key   dead          zset
@@ -28,4 +29,5 @@ return {'OK', now, redis.call('HGETALL', counts_key), redis.call('HGETALL', ages
   redis.call('HGETALL', recent_key), redis.call('HGETALL', controls_key), redis.call('HGETALL', lane_names_key), fleet,
   redis.call('ZCARD', dead_workers_key), redis.call('ZCARD', dead_key), redis.call('XLEN', outbox_key),
   redis.call('ZCOUNT', queue_key, '(0', now), redis.call('ZCOUNT', queue_key, '-inf', '(0'),
-  redis.call('HGETALL', totals_key), clock_ahead, redis.call('ZCARD', unreadable_key)}
+  redis.call('HGETALL', totals_key), clock_ahead, redis.call('ZCARD', unreadable_key),
+  redis.call('HGETALL', ended_key)}

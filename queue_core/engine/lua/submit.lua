@@ -43,7 +43,7 @@ for line in string.gmatch(kinds .. '\n', '([^\n]*)\n') do
   if not signature then return {'UNREADABLE_KIND', line} end
   kind_count = kind_count + 1
   kinds_by_number[tostring(kind_count)] = {
-    signature = signature, age_bucket = priority .. ':' .. math.floor(now / 60000), urgency = tonumber(urgency),
+    signature = signature, priority = priority, urgency = tonumber(urgency),
     offset_ms = tonumber(offset_ms), max_retries = max_retries, timeout_ms = timeout_ms, backoff = backoff,
   }
 end
@@ -140,7 +140,8 @@ if new_count > 0 then spend_submissions(new_count) end
 
 local function new_task(kind, eligible_ms, idempotency)
   return {
-    state = '', version = '0', lane = lane_of[kind.signature], visible_ms = '', age_bucket = kind.age_bucket,
+    state = '', version = '0', lane = lane_of[kind.signature], visible_ms = '',
+    age_bucket = kind.priority .. ':' .. math.floor(eligible_ms / 60000),
     timeout_ms = kind.timeout_ms, attempt = '0', lease = '', worker = '', reason = '', assigned_ms = '',
     started_ms = '', ended_ms = '', settled = '', rank = eligible_ms + kind.offset_ms, max_retries = kind.max_retries,
     retries = '0', losses = '0', deliveries = '0', created_ms = now_text,

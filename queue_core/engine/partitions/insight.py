@@ -142,7 +142,6 @@ def merged_stats(parts: Sequence[Stats]) -> Stats:
         by_state=added([part.by_state for part in parts]),
         by_type=added([part.by_type for part in parts]),
         by_priority=added([part.by_priority for part in parts]),
-        age_counts=added([part.age_counts for part in parts]),
         recent=_happened([part.recent for part in parts]),
         workers=_merged_workers([part.workers for part in parts]),
         controls=first.controls,
@@ -154,6 +153,8 @@ def merged_stats(parts: Sequence[Stats]) -> Stats:
         totals=_happened([part.totals for part in parts]),
         clock_ahead_ms=max((part.clock_ahead_ms for part in parts), key=abs),
         unreadable_count=sum(part.unreadable_count for part in parts),
+        by_type_and_state=added([part.by_type_and_state for part in parts]),
+        counted_since_ms=max((since for part in parts if (since := part.counted_since_ms) is not None), default=None),
     )
 
 

@@ -19,7 +19,7 @@ from tideq.queue_core.engine.partitions.ledger import Ledger
 from tideq.queue_core.engine.partitions.placing import Placing
 from tideq.queue_core.engine.partitions.routing import Routing, seek, spread
 from tideq.queue_core.engine.polls import make_poll
-from tideq.queue_core.engine.queue import SWEEP_LIMIT, Queue
+from tideq.queue_core.engine.queue import SWEEP_LIMIT, Queue, Removed
 from tideq.queue_core.engine.replies import Outcome
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.errors import InvalidTask, TaskNotFound
@@ -97,31 +97,33 @@ class PartitionedQueue(Queue):
         check_batch(task_ids)
         outcomes = await self._seek(task_ids, lambda part, some: part.purge_many(some))
         keys = [(outcome.task_id, outcome.details[0]) for outcome in outcomes if outcome.details]
-        await self._forget_keys([(task_id, f"{name} ") for task_id, name in keys])
+        await self._forget_keys([Removed(task_id, f"{name} ") for task_id, name in keys])
         return outcomes
 
-    async def forget_many(self, removed: Sequence[tuple[str, str]]) -> None:
-        """A key of an id that was put elsewhere once is forgotten there as well."""
+    async def forget_many(self, removed: Sequence[Removed]) -> None:
+        """A key of an id that was put elsewhere once is forgotten there as well. The first place counts for all."""
         check_batch(removed)
-        await self._forget([(row, place) for row in removed for place in self._places(row[0])])
-        await self._forget_keys([row for row in removed if row[1]])
+        keys = [Removed(row.task_id, row.idempotency) for row in removed]
+        await self._forget([(row, self._routing.of_id(row.task_id)) for row in removed])
+        await self._forget([(key, place) for key in keys for place in self._routing.elsewhere(key.task_id)])
+        await self._forget_keys([key for key in keys if key.idempotency])
 
-    async def _forget_keys(self, rows: Sequence[tuple[str, str]]) -> None:
+    async def _forget_keys(self, rows: Sequence[Removed]) -> None:
         """Ids and idempotency: a key may point here from the partition it belongs to."""
         await self._forget(
             [
                 (row, place)
                 for row in rows
-                for place in self._routing.of_key(row[1].partition(" ")[0])
-                if place != self._routing.of_id(row[0])
+                for place in self._routing.of_key(row.idempotency.partition(" ")[0])
+                if place != self._routing.of_id(row.task_id)
             ]
         )
 
-    async def _forget(self, rows: Sequence[tuple[tuple[str, str], int]]) -> None:
+    async def _forget(self, rows: Sequence[tuple[Removed, int]]) -> None:
         if not rows:
             return
 
-        async def forget(part: Queue, some: list[tuple[str, str]]) -> list[None]:
+        async def forget(part: Queue, some: list[Removed]) -> list[None]:
             await part.forget_many(some)
             return [None] * len(some)
 

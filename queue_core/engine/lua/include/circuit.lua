@@ -5,12 +5,11 @@
 -- A release that knows neither field ignores both, and counts in `outcomes:<worker>` instead.
 --
 -- @prefix worker      hash
--- @key   lane_names   hash
 -- @arg   circuit_failures    int  at least so many, and more than half, open it
 -- @arg   circuit_open_ms     int
 -- @arg   circuit_trials      int
 -- @arg   is_part             int  whether this is one of several partitions
--- @use   circuits, tally, wake
+-- @use   circuits, lane_type, tally, wake
 local CIRCUIT_STEPS = 6
 local outcomes, judged = {}, {}
 
@@ -32,13 +31,11 @@ end
 
 -- The counts of all lanes of a type together.
 local function by_scope(by_lane)
-  local lanes, found = {}, {}
-  for lane in pairs(by_lane) do lanes[#lanes + 1] = lane end
-  local names = circuit_mode == 'type' and redis.call('HMGET', lane_names_key, unpack(lanes)) or {}
-  for i, lane in ipairs(lanes) do
-    local scope = circuit_mode == 'worker' and '*' or string.match(names[i], '^[^|]*')
+  local found = {}
+  for lane, added in pairs(by_lane) do
+    local scope = circuit_mode == 'worker' and '*' or lane_type(lane)
     local counts = found[scope] or {good = 0, bad = 0}
-    counts.good, counts.bad = counts.good + by_lane[lane].good, counts.bad + by_lane[lane].bad
+    counts.good, counts.bad = counts.good + added.good, counts.bad + added.bad
     found[scope] = counts
   end
   return found

@@ -1,12 +1,15 @@
--- count: gather changes to the live counts and ages; flush_counts() writes them at once
--- A count that reaches zero is deleted, so the hashes stay as small as what is alive.
+-- count: gather changes to the live counts, the ages and what ended; flush_counts() writes them at once
+-- A count that reaches zero is deleted, so the hashes stay as small as what they count.
+-- `ended` has how many tasks of a type ended last in which state: less those that came back to life or were purged, and
+-- whatever has left the store since. It is set right by history from time to time (recount.lua).
 --
 -- @key   counts     hash
 -- @key   ages       hash
+-- @key   ended      hash
 -- @key   lane_idle  zset
 -- @key   controls   hash
 -- @use   wake, increase
-local lane_counts, age_counts = {}, {}
+local lane_counts, age_counts, ended_counts = {}, {}, {}
 local LIVE = {queued = true, assigned = true, executing = true}
 local ENDED = {completed = true, failed = true, cancelled = true, dead_letter = true}
 
@@ -21,6 +24,11 @@ end
 
 local function count_age(bucket, amount)
   age_counts[bucket] = (age_counts[bucket] or 0) + amount
+end
+
+local function count_end(task_type, state, amount)
+  local field = task_type .. ' ' .. state
+  ended_counts[field] = (ended_counts[field] or 0) + amount
 end
 
 local function count_move(task, to)
@@ -43,6 +51,16 @@ local function add_to(key, field, amount)
   if amount ~= 0 and increase(key, field, amount) == 0 then redis.call('HDEL', key, field) end
 end
 
+-- The first of its kind says since when there are counts, unless history has set them right.
+local function add_ended(field, amount)
+  if amount == 0 then return end
+  local count = increase(ended_key, field, amount)
+  if count == 0 then redis.call('HDEL', ended_key, field) end
+  if count == amount and redis.call('HEXISTS', ended_key, '#at') == 0 then
+    redis.call('HSETNX', ended_key, '#since', now_text)
+  end
+end
+
 local function note_if_idle(lane)
   local left = redis.call('HMGET', counts_key, lane .. ':queued', lane .. ':assigned', lane .. ':executing')
   if not (left[1] or left[2] or left[3]) then redis.call('ZADD', lane_idle_key, now, lane) end
@@ -62,5 +80,6 @@ local function flush_counts()
   for bucket, amount in pairs(age_counts) do
     if string.find(bucket, ':%d+$') then add_to(ages_key, bucket, amount) end
   end
-  lane_counts, age_counts = {}, {}
+  for field, amount in pairs(ended_counts) do add_ended(field, amount) end
+  lane_counts, age_counts, ended_counts = {}, {}, {}
 end

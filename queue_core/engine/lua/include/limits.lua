@@ -10,7 +10,8 @@
 -- @key   counts      hash
 -- @key   usage       hash
 -- @arg   is_part  int  whether this is one of several partitions
-local loaded_controls, lane_types = nil, {}
+-- @use   lane_type
+local loaded_controls = nil
 local permits, unnamed_permits = nil, math.huge
 
 -- A rate or a maximum that is no number limits nothing; whoever looks is told.
@@ -28,13 +29,6 @@ local function controls()
     loaded_controls.any = #flat > 0
   end
   return loaded_controls
-end
-
-local function lane_type(lane)
-  if not lane_types[lane] then
-    lane_types[lane] = string.match(redis.call('HGET', lane_names_key, lane) or '', '^[^|]*')
-  end
-  return lane_types[lane]
 end
 
 local function arrival(scope)

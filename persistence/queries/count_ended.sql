@@ -1,0 +1,12 @@
+-- Tasks that ended, by type and state, those in dropped partitions among them: an array of the states.
+SELECT task_type, state, sum(task_count)::bigint
+FROM (
+    SELECT task_type, state, count(*) AS task_count
+    FROM tasks
+    WHERE state = ANY (%s)
+    GROUP BY task_type, state
+    UNION ALL
+    SELECT task_type, state, task_count
+    FROM dropped_totals
+) AS counted
+GROUP BY task_type, state;
