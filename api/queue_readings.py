@@ -1,6 +1,6 @@
 """The queue, its store and its history as readings: a few questions of constant cost, whatever waits."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 
 from tideq.api.service import Service
@@ -11,6 +11,7 @@ from tideq.queue_core.engine.memory import Memory, read_memory
 from tideq.queue_core.errors import QueueError, StoreReplaced
 from tideq.queue_core.readings import Distribution, Labels, Reading, Readings, TypeNames, merged
 from tideq.queue_core.settings import Priority
+from tideq.queue_core.transitions import TERMINAL
 
 SHARES = (0.5, 0.95, 0.99)
 SCORE_STEPS_SECONDS = (86_400, 21_600, 3_600, 600, 60, 0)
@@ -73,20 +74,22 @@ async def _store_readings(service: Service) -> Readings:
 
 def _queue(stats: Stats, priorities: Mapping[str, Priority], types: TypeNames) -> Readings:
     outcomes = {outcome: stats.recent.get(outcome, 0) for outcome in ("completed", "failed")}
+    by_priority = dict.fromkeys(priorities, 0) | stats.by_priority
     recoveries = {kind: stats.recent.get(kind, 0) for kind in RECOVERIES}
     paused = [(scope, 1) for scope in stats.controls if scope != WHOLE_QUEUE and _is_paused(stats, scope)]
     return {
         "tideq_queue_tasks": _of(stats.by_state),
-        "tideq_queue_priority_tasks": _of(dict.fromkeys(priorities, 0) | stats.by_priority),
+        "tideq_queue_priority_tasks": _of(by_priority),
         "tideq_queue_type_tasks": types.summed(stats.by_type.items()),
-        "tideq_queue_age_seconds": _ages(stats, priorities),
+        "tideq_queue_oldest_age_seconds": _of({level: stats.age_ms(1.0, level) / 1000 for level in by_priority}),
+        "tideq_ended_tasks": _ended(stats, types),
+        "tideq_queue_age_seconds": _ages(stats, by_priority),
         "tideq_queue_score_seconds": {(): _scores(stats, priorities)},
         "tideq_queue_type_paused": types.summed(paused),
         "tideq_last_minute_executions": _of(outcomes),
         "tideq_last_hour_recoveries": _of(recoveries),
         **_one(
             tideq_queue_ready_tasks=stats.ready_count,
-            tideq_queue_oldest_age_seconds=stats.age_ms(1.0) / 1000,
             tideq_queue_due_tasks=stats.due_count,
             tideq_queue_paused=int(_is_paused(stats, WHOLE_QUEUE)),
             tideq_dead_letters=stats.dead_letter_count,
@@ -97,12 +100,20 @@ def _queue(stats: Stats, priorities: Mapping[str, Priority], types: TypeNames) -
     }
 
 
-def _ages(stats: Stats, priorities: Mapping[str, Priority]) -> dict[Labels, Reading]:
+def _ended(stats: Stats, types: TypeNames) -> dict[Labels, Reading]:
+    told: dict[Labels, Reading] = {}
+    for state in sorted(TERMINAL):
+        of_state = [(each, count) for (each, its), count in stats.counted.items() if its == state and count > 0]
+        told |= {(*label, state): count for label, count in types.summed(of_state).items()}
+    return told
+
+
+def _ages(stats: Stats, priorities: Iterable[str]) -> dict[Labels, Reading]:
     return {(level, str(share)): stats.age_ms(share, level) / 1000 for level in priorities for share in SHARES}
 
 
 def _scores(stats: Stats, priorities: Mapping[str, Priority]) -> Distribution:
-    """As exact as ages are known: to half a minute, head starts not reckoned in."""
+    """As exact as ages are known: to half a minute, from the end of a backoff, head starts not reckoned in."""
     offsets = {level: priority.offset_ms / 1000 for level, priority in priorities.items()}
     bounds = sorted({offset - step for offset in offsets.values() for step in SCORE_STEPS_SECONDS})
     scores = Distribution(bounds)

@@ -36,9 +36,16 @@ METRICS: dict[str, Metric] = {
     "tideq_queue_ready_tasks": Metric("gauge", "Waiting tasks that could be handed out now."),
     "tideq_queue_priority_tasks": Metric("gauge", "Waiting tasks of a priority.", ("priority",)),
     "tideq_queue_type_tasks": Metric("gauge", "Waiting tasks of a type.", ("task_type",)),
-    "tideq_queue_oldest_age_seconds": Metric("gauge", "Age of the oldest waiting task."),
+    "tideq_queue_oldest_age_seconds": Metric(
+        "gauge", "Age of the oldest waiting task of a priority, from when it may run.", ("priority",)
+    ),
     "tideq_queue_age_seconds": Metric(
-        "gauge", "Age that this share of the waiting tasks of a priority keeps within.", ("priority", "share")
+        "gauge",
+        "Age that this share of the waiting tasks of a priority keeps within, from when they may run.",
+        ("priority", "share"),
+    ),
+    "tideq_ended_tasks": Metric(
+        "gauge", "Tasks that ended, by how they ended last, less what was purged.", ("task_type", "state")
     ),
     "tideq_queue_score_seconds": Metric("gauge_histogram", "Scores of the waiting tasks: offset minus age."),
     "tideq_queue_due_tasks": Metric("gauge", "Tasks that fell due and nobody has recovered yet."),

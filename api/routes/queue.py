@@ -1,5 +1,6 @@
 """The queue as a whole: statistics, pausing, limits."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import msgspec
@@ -14,6 +15,7 @@ from tideq.api.payloads import decode
 from tideq.api.service import InjectedService
 from tideq.queue_core.engine.controls import WHOLE_QUEUE, Control
 from tideq.queue_core.engine.insight import Stats
+from tideq.queue_core.transitions import TERMINAL
 
 Http = Request[Caller, Any, Any]
 OfTypes = Annotated[
@@ -24,20 +26,14 @@ WithCapabilities = Annotated[
     list[schemas.Name] | None,
     QueryParameter(name="capability", description="For a worker that has these; may be repeated."),
 ]
-RECOVERIES = (
-    "assignment_timeouts",
-    "execution_timeouts",
-    "health_probe_failures",
-    "worker_losses",
-    "retries",
-    "dead_letters",
-)
+VISIBILITY_TIMEOUTS = ("assignment_timeouts", "execution_timeouts")
+RECOVERIES = (*VISIBILITY_TIMEOUTS, "health_probe_failures", "worker_losses", "retries", "dead_letters")
 
 
 @get("/stats", opt=call("viewer", "producer", answer=schemas.StatsOut))
 async def stats(service: InjectedService) -> Response[bytes]:
     """Depth, ages, workers, throughput and recoveries; costs the same whatever the depth."""
-    return json_answer(_stats_out(await service.engine.insight.stats()))
+    return json_answer(_stats_out(await service.engine.insight.stats(), service.settings.queue.priorities))
 
 
 @get("/autoscale", opt=call("viewer", answer=schemas.BacklogOut))
@@ -113,14 +109,18 @@ def _control_out(control: Control) -> schemas.LimitOut:
     )
 
 
-def _stats_out(stats: Stats) -> schemas.StatsOut:
+def _stats_out(stats: Stats, priorities: Iterable[str]) -> schemas.StatsOut:
     recent, completed = stats.recent, stats.recent.get("completed", 0)
+    by_priority = dict.fromkeys(priorities, 0) | stats.by_priority
     return schemas.StatsOut(
         queue=schemas.DepthOut(
             total_depth=stats.total_depth,
-            by_priority=stats.by_priority,
+            by_priority=by_priority,
             by_type=stats.by_type,
             by_state=stats.by_state,
+            by_type_and_state=stats.by_type_and_state,
+            totals=_totals_out(stats),
+            oldest_age_by_priority={level: stats.age_ms(1.0, level) / 1000 for level in by_priority},
             oldest_age_seconds=stats.age_ms(1.0) / 1000,
             p50_age_seconds=stats.age_ms(0.5) / 1000,
             p95_age_seconds=stats.age_ms(0.95) / 1000,
@@ -131,10 +131,20 @@ def _stats_out(stats: Stats) -> schemas.StatsOut:
             failed_last_minute=recent.get("failed", 0),
             avg_task_duration_seconds=recent.get("duration_ms", 0) / 1000 / completed if completed else None,
         ),
-        recovery_stats=schemas.RecoveryOut(**{f"{name}_last_hour": recent.get(name, 0) for name in RECOVERIES}),
+        recovery_stats=schemas.RecoveryOut(
+            **{f"{name}_last_hour": recent.get(name, 0) for name in RECOVERIES},
+            visibility_timeouts_last_hour=sum(recent.get(name, 0) for name in VISIBILITY_TIMEOUTS),
+        ),
         dead_letters=stats.dead_letter_count,
         outbox_length=stats.outbox_length,
         due=stats.due_count,
+    )
+
+
+def _totals_out(stats: Stats) -> schemas.TotalsOut:
+    return schemas.TotalsOut(
+        **{state: stats.ended_count(state) for state in TERMINAL},
+        since=schemas.maybe_rfc3339(stats.counted_since_ms),
     )
 
 

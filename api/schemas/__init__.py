@@ -84,6 +84,7 @@ from tideq.api.schemas.queue import (
     StaleElsewhereOut,
     StatsOut,
     ThroughputOut,
+    TotalsOut,
 )
 from tideq.api.schemas.submission import BackoffIn, BatchIn, BatchOut, SubmitIn, SubmittedOut, submitted_out
 from tideq.api.schemas.tasks import (
@@ -196,6 +197,7 @@ __all__ = [
     "TasksOut",
     "ThroughputOut",
     "TideOut",
+    "TotalsOut",
     "TransitionOut",
     "TrendOut",
     "TrendsOut",

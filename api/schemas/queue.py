@@ -8,7 +8,7 @@ from tideq.api.schemas.base import Answer, CheckedName, Count, Instant, Request,
 from tideq.api.schemas.times import InstantIn
 
 OneType = Annotated[CheckedName, about("One task type; left out or null, the whole queue.", "resize")]
-Age = Annotated[float, about("To half a minute, 0 where nothing waits.", 12.5)]
+Age = Annotated[float, about("From when a task may run, to half a minute; 0 where nothing waits.", 12.5)]
 
 
 class PauseIn(Request, kw_only=True):
@@ -59,13 +59,48 @@ class LimitsOut(Answer, kw_only=True):
     limits: list[LimitOut]
 
 
+class TotalsOut(Answer, kw_only=True):
+    """Tasks that ended, by how they ended last: less what was purged, and with what history's age pruning dropped."""
+
+    completed: Annotated[Count, about("Tasks with a result.", 1_205)]
+    failed: Annotated[Count, about("Tasks that failed for good.", 15)]
+    cancelled: Annotated[Count, about("Tasks called off.", 2)]
+    dead_letter: Annotated[Count, about("Tasks given up; a replay takes one away.", 3)]
+    since: Annotated[
+        Instant | None,
+        about("Since when they are counted; null where they are compared with history, which has all of them.", None),
+    ]
+
+
 class DepthOut(Answer, kw_only=True):
-    """What waits, ready or hidden."""
+    """What waits, ready or hidden, and how much has ended."""
 
     total_depth: Annotated[Count, about("Tasks waiting.", 120)]
-    by_priority: Annotated[dict[str, int], about("Tasks waiting.", {"high": 20, "medium": 100})]
+    by_priority: Annotated[dict[str, int], about("Tasks waiting, by level.", {"high": 20, "medium": 100, "low": 0})]
     by_type: Annotated[dict[str, int], about("Tasks waiting.", {"resize": 120})]
     by_state: Annotated[dict[str, int], about("Live tasks.", {"queued": 120, "assigned": 1, "executing": 8})]
+    by_type_and_state: Annotated[
+        dict[str, dict[str, int]],
+        about(
+            "Every state of every type: live tasks, and those that ended as in `totals`.",
+            {
+                "resize": {
+                    "queued": 120,
+                    "assigned": 1,
+                    "executing": 8,
+                    "completed": 1_205,
+                    "failed": 15,
+                    "cancelled": 2,
+                    "dead_letter": 3,
+                }
+            },
+        ),
+    ]
+    totals: TotalsOut
+    oldest_age_by_priority: Annotated[
+        dict[str, float],
+        about("Seconds from when a task may run, to half a minute; 0 where nothing waits.", {"high": 12.5, "low": 0.0}),
+    ]
     oldest_age_seconds: Age
     p50_age_seconds: Age
     p95_age_seconds: Age
@@ -99,6 +134,7 @@ class RecoveryOut(Answer, kw_only=True):
 
     assignment_timeouts_last_hour: Annotated[Count, about("Handed out and not started.")]
     execution_timeouts_last_hour: Annotated[Count, about("Deadlines passed.")]
+    visibility_timeouts_last_hour: Annotated[Count, about("Hidden tasks that fell due: both of the former.")]
     health_probe_failures_last_hour: Annotated[Count, about("Probes of workers' health that failed.")]
     worker_losses_last_hour: Annotated[Count, about("Workers that died executing.")]
     retries_last_hour: Annotated[Count, about("Tried again.", 7)]

@@ -54,14 +54,27 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """Waiting tasks by priority and the minute from which on they may run, as Unix milliseconds."""
     totals: dict[str, int]
     """Recoveries by kind, since the store began."""
-    by_type_and_state: dict[tuple[str, str], int]
-    """Live tasks, and those that ended: by how they ended last, less what was purged."""
+    counted: dict[tuple[str, str], int]
+    """By type and state, where there are any: live tasks, and those that ended, by how they ended last, less what was
+    purged. What a store that was just emptied has not been told of yet may be missing, and a number below zero then."""
     counted_since_ms: int | None = None
     """Since when ended tasks are counted; `None` where history set them right, which has all of them."""
     clock_ahead_ms: int = 0
     """How far time is ahead of the store's clock, which went back; below zero while a jump forward is in doubt."""
     unreadable_count: int = 0
     """Live tasks that were set aside because they cannot be read."""
+
+    @property
+    def by_type_and_state(self) -> dict[str, dict[str, int]]:
+        """Every state of every type that is known."""
+        types = sorted({task_type for task_type, _ in self.counted})
+        return {
+            task_type: {state: max(self.counted.get((task_type, state), 0), 0) for state in TaskState}
+            for task_type in types
+        }
+
+    def ended_count(self, state: TaskState) -> int:
+        return max(sum(count for (_, each), count in self.counted.items() if each == state), 0)
 
     @property
     def finished_last_minute(self) -> int:
@@ -185,7 +198,7 @@ class Insight:
             totals=counts(totals),
             clock_ahead_ms=number(ahead),
             unreadable_count=number(unreadable),
-            by_type_and_state=by_type | ended_counts(past),
+            counted=by_type | ended_counts(past),
             counted_since_ms=counted_since_ms(past),
         )
 

@@ -60,7 +60,10 @@ async def test_the_queue_is_told_as_it_is(http: httpx.AsyncClient, bench: Bench,
     assert told.values("tideq_queue_type_tasks", "task_type") == {"crop": 4, "blur": 1}
     assert told.values("tideq_workers", "state") == {"active": 1, "draining": 0, "unhealthy": 0, "dead": 0}
     assert told.values("tideq_worker_slots", "kind") == {"used": 3, "total": 7}
-    assert 60 <= told.value("tideq_queue_oldest_age_seconds") <= 180
+    ages = told.values("tideq_queue_oldest_age_seconds", "priority")
+    assert 60 <= ages["high"] <= 180
+    assert 60 <= ages["low"] <= 180
+    assert ages["medium"] == 0
     assert (told.value("tideq_queue_due_tasks"), told.value("tideq_dead_letters")) == (1, 1)
     assert told.value("tideq_outbox_entries") == await kit.client.xlen(kit.keys.key("outbox"))
     assert told.value("tideq_last_hour_recoveries", kind="dead_letters") == 1

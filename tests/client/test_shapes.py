@@ -32,6 +32,7 @@ SAME: list[tuple[type[msgspec.Struct], type[msgspec.Struct]]] = [
     (schemas.ReplayedOut, dead_letters.Replayed),
     (schemas.StatsOut, queue.QueueStats),
     (schemas.DepthOut, queue.Depth),
+    (schemas.TotalsOut, queue.Totals),
     (schemas.FleetOut, queue.Fleet),
     (schemas.ThroughputOut, queue.Throughput),
     (schemas.RecoveryOut, queue.Recovery),

@@ -11,9 +11,8 @@ async def _dead(kit: Kit) -> Removed:
     task_id = await kit.submit(idempotency_key="k")
     await kit.fail(await kit.started(), verdict="discard")
     packed: bytes = await kit.client.hget(kit.keys.key("records"), task_id)
-    return Removed(
-        task_id, packed.decode().split("\0")[-2], (await kit.read(task_id)).definition.task_type, "dead_letter"
-    )
+    task_type = (await kit.read(task_id)).definition.task_type
+    return Removed(task_id, packed.decode().split("\0")[-2], task_type, "dead_letter")
 
 
 async def _forgotten(kit: Kit) -> Removed:

@@ -19,7 +19,7 @@ def _one(series: str, fires: str, quiet: str, at_minutes: int = 30) -> Case:
 
 
 def _ready(series: str, value: str) -> Case:
-    """Old tasks that are hidden, waiting for their time, are no reason to wake anybody."""
+    """Where nothing is ready, an old task could not be read or is just being recovered: other alerts tell that."""
     return Case({series: value, READY: "1x60"}, {series: value, READY: "0x60"})
 
 
@@ -30,7 +30,7 @@ def _outcomes(failed: str, completed: str) -> Series:
 READY = "tideq_queue_ready_tasks"
 DONE = 'tideq_last_minute_executions{{outcome="{}"}}'
 QUEUED = 'tideq_queue_tasks{state="queued"}'
-AGE = 'tideq_queue_age_seconds{{priority="{}", share="0.95"}}'
+AGE = 'tideq_queue_oldest_age_seconds{{priority="{}"}}'
 ACTIVE = 'tideq_workers{state="active"}'
 LOST = "tideq_worker_heartbeat_failures_total"
 SERVED = 'tideq_http_requests_total{{status="{}"}}'
@@ -46,7 +46,7 @@ CASES: dict[str, Case] = {
     "TideQHighPriorityWaits": _ready(AGE.format("high"), "61x60"),
     "TideQLowPriorityWaits": _ready(AGE.format("low"), "1501x60"),
     "TideQQueueSlow": _ready(AGE.format("medium"), "601x60"),
-    "TideQTasksStale": _ready("tideq_queue_oldest_age_seconds", "3601x60"),
+    "TideQTasksStale": _ready(AGE.format("low"), "3601x60"),
     "TideQRecoveryBehind": _one("tideq_queue_due_tasks", "101x60", "100x60"),
     "TideQPausedTooLong": _one('tideq_queue_type_paused{task_type="crop"}', "1x90", "0x40 1x50", 80),
     "TideQFailureRateHigh": Case(_outcomes("26x60", "74x60"), _outcomes("25x60", "75x60")),

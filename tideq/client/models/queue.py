@@ -5,13 +5,27 @@ from datetime import datetime
 import msgspec
 
 
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """Tasks that ended, by how they ended last, less what was purged."""
+
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    dead_letter: int = 0
+    since: datetime | None = None
+    """Since when they are counted; `None` where they are compared with history, which has all of them."""
+
+
 class Depth(msgspec.Struct, frozen=True, kw_only=True):
-    """What waits, ready or hidden."""
+    """What waits, ready or hidden, and how much has ended."""
 
     total_depth: int = 0
     by_priority: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     by_type: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     by_state: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    by_type_and_state: dict[str, dict[str, int]] = msgspec.field(default_factory=dict[str, dict[str, int]])
+    totals: Totals = Totals()
+    oldest_age_by_priority: dict[str, float] = msgspec.field(default_factory=dict[str, float])
     oldest_age_seconds: float = 0.0
     p50_age_seconds: float = 0.0
     p95_age_seconds: float = 0.0
@@ -39,6 +53,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
 
     assignment_timeouts_last_hour: int = 0
     execution_timeouts_last_hour: int = 0
+    visibility_timeouts_last_hour: int = 0
     health_probe_failures_last_hour: int = 0
     worker_losses_last_hour: int = 0
     retries_last_hour: int = 0
