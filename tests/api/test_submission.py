@@ -477,12 +477,62 @@ async def test_stats_count_what_waits(bench: Bench) -> None:
     stats = await bench.call("GET", "/api/v1/queue/stats")
 
     assert stats["queue"]["total_depth"] == 2
-    assert {name: count for name, count in stats["queue"]["by_priority"].items() if count} == {"high": 1, "medium": 1}
+    assert stats["queue"]["by_priority"] == {"high": 1, "medium": 1, "low": 0}
+    assert stats["queue"]["oldest_age_by_priority"].keys() == {"high", "medium", "low"}
     assert {name: count for name, count in stats["queue"]["by_type"].items() if count} == {"resize": 1, "crawl": 1}
     assert stats["workers"].keys() >= {"active", "draining", "unhealthy", "dead", "total_capacity", "used_capacity"}
     assert (stats["workers"]["active"], stats["workers"]["total_capacity"]) == (1, 5)
     assert stats["throughput"]["completed_last_minute"] == 0
     assert stats["recovery_stats"]["assignment_timeouts_last_hour"] == 0
+
+
+async def test_stats_of_an_empty_queue_name_every_priority(bench: Bench) -> None:
+    queue = (await bench.call("GET", "/api/v1/queue/stats"))["queue"]
+
+    assert queue["by_priority"] == {"high": 0, "medium": 0, "low": 0}
+    assert queue["oldest_age_by_priority"] == {"high": 0, "medium": 0, "low": 0}
+    assert queue["totals"] == {"completed": 0, "failed": 0, "cancelled": 0, "dead_letter": 0, "since": None}
+    assert queue["by_type_and_state"] == {}
+
+
+async def test_stats_count_what_ended_by_type_and_state(bench: Bench) -> None:
+    worker_id = await bench.register(task_types=["resize"])
+    await bench.submit("resize")
+    await bench.tell(worker_id, "result", await bench.started(worker_id), status="completed", result=1)
+    await bench.submit("resize")
+    error = {"message": "no", "retriable": False}
+    await bench.tell(worker_id, "result", await bench.started(worker_id), status="failed", error=error)
+    task_id = await bench.submit("crop")
+    await bench.call("DELETE", f"/api/v1/tasks/{task_id}")
+    await bench.submit("crop")
+
+    queue = (await bench.call("GET", "/api/v1/queue/stats"))["queue"]
+
+    states = ("queued", "assigned", "executing", "completed", "failed", "cancelled", "dead_letter")
+    nothing = dict.fromkeys(states, 0)
+    assert queue["by_type_and_state"] == {
+        "crop": nothing | {"queued": 1, "cancelled": 1},
+        "resize": nothing | {"completed": 1, "failed": 1},
+    }
+    totals = queue["totals"]
+    assert datetime.fromisoformat(totals.pop("since")).year >= 2026
+    assert totals == {"completed": 1, "failed": 1, "cancelled": 1, "dead_letter": 0}
+
+
+async def test_stats_count_visibility_timeouts(bench: Bench, kit: Kit) -> None:
+    """Assignments that lapsed and executions past their deadline, together."""
+    worker_id = await bench.register(capacity=2)
+    await bench.submit("resize", timeout_seconds=1)
+    await bench.started(worker_id)
+    await bench.submit("resize")
+    await bench.call("POST", f"/internal/workers/{worker_id}/poll", {"available_capacity": 1})
+    await kit.clock.advance(40_000)
+    await kit.queue.sweep()
+
+    recovery = (await bench.call("GET", "/api/v1/queue/stats"))["recovery_stats"]
+
+    assert recovery["assignment_timeouts_last_hour"] == recovery["execution_timeouts_last_hour"] == 1
+    assert recovery["visibility_timeouts_last_hour"] == 2
 
 
 async def test_a_paused_type_is_not_handed_out_until_resumed(bench: Bench) -> None:

@@ -13,7 +13,7 @@ PARTITIONED = {
     f"test_{verb}"
     for verb in (
         *("submit", "claim", "start", "progress", "extend", "complete", "fail", "release", "cancel", "purge"),
-        *("fleet", "fleet_members", "worker_death", "sweep", "controls", "buckets", "admission"),
+        *("fleet", "fleet_members", "worker_death", "sweep", "controls", "buckets", "admission", "ended"),
     )
 }
 LEFT_OUT = {

@@ -5,6 +5,7 @@ import pytest
 from tests.contract.situations import NEVER_MADE_ID, complete_all, started_count, submit_count, task_in
 from tests.kit import Kit
 from tideq.queue_core.errors import TaskNotFound
+from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.states import TaskState
 
 MINUTE_MS = 60_000
@@ -45,6 +46,59 @@ async def test_stats_show_ages_to_the_minute(kit: Kit) -> None:
 
     assert [round(stats.age_ms(share) / MINUTE_MS) for share in (0.5, 0.9, 1.0)] == pytest.approx([10, 10, 70], abs=1)
     assert stats.age_ms(0.05) <= MINUTE_MS
+
+
+async def test_a_task_ages_from_when_it_may_run(kit: Kit) -> None:
+    """Scheduled for tomorrow it is no old task, whatever was submitted since; tomorrow it is as old as its waiting."""
+    await kit.submit(priority="high", delay_ms=60 * MINUTE_MS)
+    await kit.submit()
+    await kit.clock.advance(30 * MINUTE_MS)
+    before = await kit.insight.stats()
+
+    await kit.clock.advance(40 * MINUTE_MS)
+
+    after = await kit.insight.stats()
+    assert before.by_priority == after.by_priority == {"high": 1, "medium": 1}
+    assert (before.age_ms(1.0, "high"), before.age_ms(0.5, "high")) == (0, 0)
+    assert _minutes(before.age_ms(1.0, "medium")) == pytest.approx(30, abs=1)
+    assert _minutes(before.age_ms(0.5)) == pytest.approx(30, abs=1)
+    assert _minutes(after.age_ms(1.0, "high")) == pytest.approx(10, abs=1)
+    assert _minutes(after.age_ms(1.0)) == pytest.approx(70, abs=1)
+
+
+async def test_a_retry_ages_from_the_end_of_its_backoff(kit: Kit) -> None:
+    hour_ms = 60 * MINUTE_MS
+    await kit.worker()
+    await kit.submit(backoff=Backoff(base_ms=hour_ms, cap_ms=hour_ms))
+    await kit.fail(await kit.started())
+
+    hidden = await kit.insight.stats()
+    await kit.clock.advance(3 * hour_ms)
+    waiting = await kit.insight.stats()
+    await kit.fleet.heartbeat("w1")
+    await kit.claimed()
+    taken = await kit.insight.stats()
+
+    assert (hidden.total_depth, hidden.age_ms(1.0)) == (1, 0)
+    assert _minutes(waiting.age_ms(1.0)) == pytest.approx(120, abs=14)
+    assert taken.ages == {}
+
+
+async def test_one_old_task_among_many_young_is_the_oldest(kit: Kit) -> None:
+    await kit.submit(priority="high")
+    await kit.clock.advance(60 * MINUTE_MS)
+    await submit_count(kit, 20, priority="high")
+    await kit.submit(priority="low")
+
+    stats = await kit.insight.stats()
+
+    assert stats.age_ms(0.95, "high") <= MINUTE_MS
+    assert _minutes(stats.age_ms(1.0, "high")) == pytest.approx(60, abs=1)
+    assert stats.age_ms(1.0, "low") <= MINUTE_MS
+
+
+def _minutes(age_ms: int) -> float:
+    return age_ms / MINUTE_MS
 
 
 async def test_stats_forget_the_age_of_what_no_longer_waits(kit: Kit) -> None:

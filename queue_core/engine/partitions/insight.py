@@ -154,7 +154,7 @@ def merged_stats(parts: Sequence[Stats]) -> Stats:
         clock_ahead_ms=max((part.clock_ahead_ms for part in parts), key=abs),
         unreadable_count=sum(part.unreadable_count for part in parts),
         counted=added([part.counted for part in parts]),
-        counted_since_ms=max((since for part in parts if (since := part.counted_since_ms) is not None), default=None),
+        counted_since_ms=min((since for part in parts if (since := part.counted_since_ms) is not None), default=None),
     )
 
 
