@@ -156,3 +156,24 @@ def _show(is_shown: bool) -> str:
         f"Object.defineProperty(document, 'hidden', {{value: {hidden}, configurable: true}});"
         "document.dispatchEvent(new Event('visibilitychange'))"
     )
+
+
+async def test_the_overview_shows_how_many_ended_and_how_of_each_type(eyes: Eyes, stage: Stage) -> None:
+    await eyes.open("/")
+    completed, failed = [int((await eyes.tile(name)).replace(",", "")) for name in ("Completed", "Failed")]
+
+    stage.submit_many("hello", 7)
+    task_id = stage.submit("nobody-serves-it")
+    stage.call("DELETE", f"/api/v1/tasks/{task_id}")
+
+    value = eyes.page.locator(".tile", has=eyes.page.get_by_text("Completed", exact=True)).locator(".tile-value")
+    await expect(value).to_have_text(f"{completed + 7:,}")
+    assert int((await eyes.tile("Failed")).replace(",", "")) == failed
+    rows = eyes.page.locator(".bars.stacked li")
+    gone = rows.filter(has_text="nobody-serves-it").get_by_role("link", name="nobody-serves-it: 1 cancelled")
+    await expect(gone).to_be_visible()
+    await expect(
+        rows.filter(has_text="hello").get_by_role("link", name=re.compile(r"hello: [\d,]+ completed"))
+    ).to_be_visible()
+    await gone.click()
+    await expect(eyes.page).to_have_url(re.compile("status%3Acancelled.type%3Anobody-serves-it"))

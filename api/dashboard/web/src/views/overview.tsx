@@ -6,10 +6,10 @@ import { useFresh, useNow } from '../hooks';
 import { Link, searchLink, taskLink } from '../router';
 import { mayAdminister, session } from '../session';
 import { useStore } from '../store';
-import { Bars } from '../ui/bars';
+import { Bars, StackedBars } from '../ui/bars';
 import { Button, Card, Empty, Problem, shortId, When } from '../ui/basics';
 import { Chart, type Line } from '../ui/chart';
-import { count, duration, percent, some } from '../words';
+import { count, duration, LIVE, percent, plain, some, TERMINAL } from '../words';
 import { CleanUp } from './cleanup';
 import { HeldBackCard } from './held-back';
 import { TideCard } from './tide';
@@ -45,6 +45,7 @@ export function Overview() {
         </Card>
         <Recoveries stats={stats.data} />
       </div>
+      <ByType counts={stats.data?.queue.by_type_and_state} />
       {who?.has_history && <Failures />}
       {isCleaning && <CleanUp onClose={() => setCleaning(false)} />}
     </>
@@ -78,12 +79,19 @@ function Tiles({ stats, hour }: { stats: Stats | undefined; hour: Trends | undef
       <Tile name="Waiting" value={count(queue.total_depth)} note={`oldest ${duration(queue.oldest_age_seconds)}`} to={searchLink('status:queued')} />
       <Tile name="Running" value={count(running)} note={`${count(queue.by_state.assigned ?? 0)} not started yet`} to={searchLink('status:assigned,executing')} />
       <Tile name="Done a minute" value={count(throughput.completed_last_minute)} note={anHour === undefined ? '' : `${count(anHour)} in the last hour`} to={searchLink('status:completed')} />
+      <Tile name="Completed" value={count(queue.totals.completed)} note={since(queue.totals.since)} to={searchLink('status:completed')} />
+      <Tile name="Failed" value={count(queue.totals.failed)} note={since(queue.totals.since)} to={searchLink('status:failed')} />
       <Tile name="Failing" value={percent(failing)} note={`${some(throughput.failed_last_minute, 'error')} this minute`} tone={failing > 0.1 ? 'bad' : ''} to={searchLink('status:failed,dead_letter')} />
       <Tile name="Dead letters" value={count(stats.dead_letters)} note="kept for a person" tone={stats.dead_letters ? 'warn' : ''} to="/ui/dead-letters" />
       <Tile name="Workers" value={count(workers.active)} note={fleet(stats)} tone={workers.unhealthy || workers.dead ? 'warn' : ''} to="/ui/workers" />
       <Tile name="History behind" value={lag === null ? 'unknown' : duration(lag)} note={lag === null ? 'it cannot be asked' : 'until transitions are written'} tone={lag === null || (lag ?? 0) > 30 ? 'warn' : ''} />
     </div>
   );
+}
+
+/** History has all that were not purged; a queue without it counts from some day on. */
+function since(at: string | null): string {
+  return at ? `since ${new Date(at).toLocaleDateString()}` : 'in all';
 }
 
 function fleet({ workers }: Stats): string {
@@ -185,6 +193,20 @@ function Waiting({ counts, qualifier, order }: { counts: Record<string, number> 
     return <p class="faint">Nothing waits.</p>;
   }
   return <Bars counts={counts} linkTo={(name) => searchLink(`status:queued ${qualifier}:${name}`)} {...(order ? { order } : {})} />;
+}
+
+function ByType({ counts }: { counts: Record<string, Record<string, number>> | undefined }) {
+  if (!counts || !Object.keys(counts).length) return null;
+  return (
+    <Card title="All tasks, by type and state">
+      <StackedBars
+        counts={counts}
+        parts={[...LIVE, ...TERMINAL]}
+        inWords={plain}
+        linkTo={(type, state) => searchLink(state ? `status:${state} type:${type}` : `type:${type}`)}
+      />
+    </Card>
+  );
 }
 
 function Recoveries({ stats }: { stats: Stats | undefined }) {
