@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
@@ -22,6 +22,7 @@ from tideq.queue_core.background import running
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.engine.clock import StoreClock
 from tideq.queue_core.engine.ended import Kind
+from tideq.queue_core.engine.queue import Removed
 from tideq.queue_core.errors import Unavailable, UnknownWorker, WorkerExists
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.transitions import TERMINAL
@@ -31,6 +32,7 @@ ENDS = 300
 WORKER_NAMES = [f"w{number}" for number in range(WORKERS)]
 PATIENCE_SECONDS = 60
 DAY_MS = 86_400_000
+UNWRITABLE = b'"\0"'
 
 
 @pytest.fixture(params=[1, 4], ids=["one_partition", "four_partitions"])
@@ -266,6 +268,85 @@ async def test_a_recount_waits_until_history_follows_the_store(
         await recount.run()
 
     assert await in_store(kit) == {("resize", "completed"): 3}
+
+
+async def test_a_recount_reckons_with_what_history_has_not_heard_of(
+    kit: Kit, kept: KeptStore, store: StoreUnderTest, archive: Archive, recount: Recount
+) -> None:
+    """History still has them as failed; nobody replicates what became of them."""
+    async with replicating(kept, store.url, kit):
+        again, gone, _ = await ended(kit, "fail", 3)
+        assert await archive.freshness.catch_up(PATIENCE_SECONDS)
+    await kit.queue.retry(again)
+    await kit.queue.purge(gone)
+    await ended(kit, "complete")
+
+    assert await recounted(recount) == {}
+
+    assert await in_store(kit) == {("resize", "completed"): 1, ("resize", "failed"): 1}
+
+
+@pytest.mark.usefixtures("replicated")
+async def test_a_store_that_lost_its_last_writes_is_recounted(
+    kit: Kit, kept: KeptStore, archive: Archive, migrated: Database, recount: Recount
+) -> None:
+    """It counts less than it did, and says it was set right a moment ago."""
+    await ended(kit, "complete", 3)
+    assert await archive.freshness.catch_up(PATIENCE_SECONDS)
+    await recounted(recount)
+    (part, *_) = [part for part in kit.engine.parts if await kit.client.hlen(part.keys.key("ended")) > 2]
+    await kit.client.hincrby(part.keys.key("ended"), "resize completed", -1)
+    assert not await recount.is_due()
+
+    assert kept.custodian is not None
+    await kept.custodian.reconcile()
+    await until_whole(kit)
+
+    assert await recount.is_due()
+    assert await recounted(recount) == {("resize", "completed"): 1}
+    assert await in_store(kit) == await in_history(migrated, archive)
+
+
+@pytest.mark.usefixtures("replicated")
+async def test_what_is_parked_is_counted_as_the_store_tells_it(
+    kit: Kit, archive: Archive, migrated: Database, recount: Recount
+) -> None:
+    """History's row of such a task is behind: to go by it would uncount the task."""
+    await kit.worker()
+    await kit.submit()
+    await kit.complete(await kit.started(), result=UNWRITABLE)
+    assert await in_history(migrated, archive) == {}
+    assert len(await rows(migrated, "SELECT FROM parked_events")) == 1
+
+    assert await recounted(recount) == {}
+
+    assert await in_store(kit) == {("resize", "completed"): 1}
+
+
+@pytest.mark.usefixtures("replicated")
+async def test_a_recount_waits_for_a_removal_that_is_under_way(
+    kit: Kit, archive: Archive, migrated: Database, recount: Recount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gone from history and not yet from the counts, the task would be uncounted twice."""
+    done = await ended(kit, "complete", 2)
+    assert await archive.freshness.catch_up(PATIENCE_SECONDS)
+    await until_forgotten(kit, done)
+    is_deleted, may_go_on, forget = asyncio.Event(), asyncio.Event(), kit.queue.forget_many
+
+    async def forget_later(removed: Sequence[Removed]) -> None:
+        is_deleted.set()
+        await may_go_on.wait()
+        await forget(removed)
+
+    monkeypatch.setattr(kit.queue, "forget_many", forget_later)
+    removing = asyncio.create_task(archive.cleanup.remove(done[:1]))
+    await is_deleted.wait()
+    recounting = asyncio.create_task(recounted(recount))
+    await until(lambda: rows(migrated, "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"))
+    may_go_on.set()
+
+    assert (await removing, await recounting) == (1, {})
+    assert await in_store(kit) == {("resize", "completed"): 1}
 
 
 @pytest.mark.usefixtures("replicated")
