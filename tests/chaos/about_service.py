@@ -158,6 +158,10 @@ def figures(evidence: Evidence, time: StoreTime, losses: Losses) -> Iterator[str
     for state, count in stats["by_state"].items():
         if count != live[state]:
             yield f"the service counts {count} {state}, there are {live[state]}"
+    ended = Counter(f"{row.task_type} {row.state}" for row in evidence.tasks.values() if not row.is_live)
+    for kind in sorted(ended.keys() | stats["ended"].keys()):
+        if stats["ended"].get(kind, 0) != ended[kind]:
+            yield f"the service counts {stats['ended'].get(kind, 0)} {kind}, there are {ended[kind]}"
     if stats["dead_letters"] != len(evidence.dead):
         yield f"the service counts {stats['dead_letters']} dead letters, there are {len(evidence.dead)}"
 

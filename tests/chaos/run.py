@@ -20,7 +20,7 @@ from tests.chaos.evidence import Evidence, Rules, read_history
 from tests.chaos.faults import KILLING, Fault, inflict, make_plan
 from tests.chaos.hands import Hand
 from tests.chaos.levels import Level
-from tests.chaos.lookout import Lookout
+from tests.chaos.lookout import LIVE, Lookout
 from tests.chaos.notes import Notebook, read_lines
 from tests.chaos.producers import TASKS_PATH, Producer
 from tests.chaos.site import Site, open_site
@@ -29,6 +29,7 @@ from tideq.queue_core.background import running
 
 SCHEMA, PREFIX = f"tideq_{place.QUEUE}", f"tideq:{{{place.QUEUE}:0}}:"
 CATCH_UP_SECONDS = 30
+RECOUNT_SECONDS = 20
 LOOK_SECONDS = 2.0
 LAST_READS = 300
 OFFSETS_MS = {"high": 0, "medium": 100_000_000, "low": 200_000_000}
@@ -193,11 +194,30 @@ async def _read_some(evidence: Evidence, site: Site) -> None:
 
 
 async def _stats(site: Site) -> dict[str, Any]:
+    """Once totals are what history has, or the time for a recount is up."""
+    expected, deadline = await asyncio.to_thread(_ended, site), time.monotonic() + RECOUNT_SECONDS
     async with httpx.AsyncClient(timeout=20) as http:
-        stats = (await http.get(f"{site.urls[0]}/api/v1/queue/stats")).json()
+        while True:
+            stats = (await http.get(f"{site.urls[0]}/api/v1/queue/stats")).json()
+            ended = {
+                f"{task_type} {state}": count
+                for task_type, states in stats["queue"]["by_type_and_state"].items()
+                for state, count in states.items()
+                if count and state not in LIVE
+            }
+            if ended == expected or time.monotonic() > deadline:
+                break
+            await asyncio.sleep(0.5)
         metrics = (await http.get(f"{site.urls[0]}/metrics")).text
     dead = re.search(r"^tideq_dead_letters(?:\{.*\})? (\S+)$", metrics, re.MULTILINE)
-    return {"by_state": stats["queue"]["by_state"], "dead_letters": int(float(dead[1])) if dead else -1}
+    by_state, dead_letters = stats["queue"]["by_state"], int(float(dead[1])) if dead else -1
+    return {"by_state": by_state, "dead_letters": dead_letters, "ended": ended}
+
+
+def _ended(site: Site) -> dict[str, int]:
+    query = "SELECT task_type || ' ' || state, count(*) FROM tasks WHERE ended_at IS NOT NULL GROUP BY 1"
+    with connected(site.postgres.database_url, SCHEMA) as connection:
+        return dict(connection.execute(query).fetchall())
 
 
 def figures_of(evidence: Evidence, seconds: float) -> dict[str, Any]:

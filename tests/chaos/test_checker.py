@@ -20,6 +20,7 @@ RULES = Rules(
     offsets_ms={"high": 0, "medium": 100_000},
 )
 BEGAN = 1_700_000_000_000
+ENDED = {"hand completed": 1, "work completed": 1}
 DONE = (("queued", "submitted"), ("assigned", "claimed"), ("executing", "started"), ("completed", "succeeded"))
 
 
@@ -77,7 +78,11 @@ def good() -> Evidence:
         {"A": story("A", DONE), "B": story("B", DONE, every_ms=20, worker="w")},
         tasks,
         look=looked_at(("A", tasks["A"].standing)),
-        ends={"before": figures, "after": figures, "stats": {"by_state": {"queued": 0}, "dead_letters": 0}},
+        ends={
+            "before": figures,
+            "after": figures,
+            "stats": {"by_state": {"queued": 0}, "dead_letters": 0, "ended": ENDED},
+        },
     )
 
 
@@ -218,8 +223,13 @@ def break_inside(evidence: Evidence) -> None:
     find(evidence, "read")["status"] = 500
 
 
+def count_ends_wrongly(evidence: Evidence) -> None:
+    stats = {**evidence.ends["stats"], "ended": {}}
+    evidence.ends = {**evidence.ends, "stats": stats}
+
+
 def count_wrongly(evidence: Evidence) -> None:
-    evidence.ends["stats"] = {"by_state": {"queued": 1}, "dead_letters": 0}
+    evidence.ends["stats"] = {"by_state": {"queued": 1}, "dead_letters": 0, "ended": ENDED}
 
 
 def see_something_unsound(evidence: Evidence) -> None:
@@ -262,7 +272,7 @@ BROKEN: dict[str, tuple[Callable[[Evidence], None], ...]] = {
     "C11": (claim_the_worse_one, change_a_rank),
     "C12": (start_early, retry_early, bring_back_too_late),
     "C13": (refuse_without_a_word, break_inside),
-    "C14": (count_wrongly,),
+    "C14": (count_wrongly, count_ends_wrongly),
     "C15": (see_something_unsound,),
     "C16": (idle_beside_work,),
     "C17": (leak_connections, never_catch_up),

@@ -62,6 +62,22 @@ class TestOnce:
                 word in done.stdout for word in ("depth", "high", "p95", "in the last minute", "letters", "slots")
             )
 
+    async def test_it_says_how_many_ended_and_how_and_how_old_the_oldest_of_a_priority_is(
+        self, run: Run, client: AsyncClient, task_type: str
+    ) -> None:
+        submitted = await client.submit(task_type)
+        await client.cancel(submitted.task_id)
+        await client.submit(task_type, priority="low")
+
+        told = answer(await asyncio.to_thread(run, "top", "-o", "json"))["stats"]["queue"]
+        frame = (await asyncio.to_thread(run, "top")).stdout.splitlines()
+
+        assert told["by_type_and_state"][task_type]["cancelled"] == 1
+        ended = next(line.split() for line in frame if line.startswith("ended"))
+        assert int(ended[ended.index("cancelled") + 1]) == told["totals"]["cancelled"] >= 1
+        priorities = next(line for line in frame if line.startswith("priority"))
+        assert all(f"{level} {told['by_priority'][level]}" in priorities for level in ("high", "medium", "low"))
+
     async def test_as_json_it_is_everything_that_is_shown(self, run: Run, client: AsyncClient, task_type: str) -> None:
         await client.submit(task_type)
 

@@ -14,12 +14,14 @@ from tideq.cli.live.readings import Reading
 from tideq.cli.live.view import COLUMNS, Table, TypeRow, View
 from tideq.cli.output import harmless
 from tideq.client import Worker
+from tideq.client.models.queue import Depth
 
 BARS = "▁▂▃▄▅▆▇█"
 STYLES = {"active": "green", "draining": "yellow", "unhealthy": "red", "dead": "bright_black"}
 STATES = ("queued", "assigned", "executing")
+ENDED = ("completed", "failed", "cancelled", "dead_letter")
 KEYS = "q quit  p pause  ←→ sort  r reverse  ↑↓ scroll  tab other table  space now"
-FIXED_LINES = 12
+FIXED_LINES = 13
 """All but the rows of the two tables."""
 MIN_ROWS = 2
 MAX_TYPE_ROWS = 10
@@ -81,7 +83,7 @@ def _numbers(reading: Reading, trend: Iterable[float], width: int) -> list[Text]
     rate = throughput.completed_last_minute / 60
     return [
         _line("depth", queue.total_depth, _pairs(known)),
-        _line("priority", "", _pairs(queue.by_priority) or "nothing waits"),
+        _line("priority", "", _by_priority(queue)),
         _line("wait", "", f"p50 {_time(queue.p50_age_seconds)}  p95 {_time(queue.p95_age_seconds)}"
               f"  oldest {_time(queue.oldest_age_seconds)}  due {stats.due}"),
         _line("done", f"{rate:.3g}/s", f"{throughput.completed_last_minute} completed, "
@@ -90,9 +92,18 @@ def _numbers(reading: Reading, trend: Iterable[float], width: int) -> list[Text]
         .append(f"  {sparkline(trend, max(width - 78, 0))}", style="cyan"),
         _line("dead", stats.dead_letters, f"letters, {stats.recovery_stats.dead_letters_last_hour} in the last hour"
               f"  outbox {stats.outbox_length}"),
+        _line("ended", "", _pairs({state: getattr(queue.totals, state) for state in ENDED})
+              + (f"  since {queue.totals.since:%Y-%m-%d}" if queue.totals.since else "")),
         _line("workers", fleet.active, f"active  draining {fleet.draining}  unhealthy {fleet.unhealthy}"
               f"  dead {fleet.dead}  slots {fleet.used_capacity}/{fleet.total_capacity}"),
     ]  # fmt: skip
+
+
+def _by_priority(queue: Depth) -> str:
+    """How many wait, and how long the oldest that may run has waited."""
+    oldest = queue.oldest_age_by_priority
+    ages = {level: f" (oldest {_time(oldest[level])})" for level in queue.by_priority if oldest.get(level)}
+    return "  ".join(f"{level} {count}{ages.get(level, '')}" for level, count in queue.by_priority.items())
 
 
 def _line(title: str, number: Any, rest: str) -> Text:
