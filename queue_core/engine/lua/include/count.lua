@@ -56,7 +56,7 @@ local function add_ended(field, amount)
   if amount == 0 then return end
   local count = increase(ended_key, field, amount)
   if count == 0 then redis.call('HDEL', ended_key, field) end
-  if count == amount and redis.call('HEXISTS', ended_key, '#at') == 0 then
+  if count == amount and not redis.call('HGET', ended_key, '#at') then
     redis.call('HSETNX', ended_key, '#since', now_text)
   end
 end
