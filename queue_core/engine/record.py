@@ -54,7 +54,11 @@ COLD = (
     Field("losses", "int", "workers that died executing it"),
     Field("deliveries", "int", "assignments that lapsed unstarted"),
     Field("created_ms", "text", "when it was first submitted"),
-    Field("eligible_ms", "text", "the earliest instant it may run; empty for created_ms"),
+    Field(
+        "eligible_ms",
+        "text",
+        "the earliest instant it may run, a 0 before it where revived; empty for created_ms",
+    ),
     Field("queued_ms", "text", "when it last became queued; empty for created_ms"),
     Field("backoff", "text", "own backoff as base,multiplier,cap; empty for the service's"),
     Field("idempotency", "text", "name of the key that stands for it, and fingerprint of what was asked for"),

@@ -22,7 +22,7 @@ RESTORING_SCRIPTS = ("found", "enter_epoch", "restore", "wipe", "read")
 ALL_SCRIPTS = tuple(sorted(path.name.removesuffix(".lua") for path in LUA.iterdir() if path.name.endswith(".lua")))
 NEEDS = {
     "api": (ALL_SCRIPTS, LISTENING),
-    "monitor": ((*RESTORING_SCRIPTS, "sweep", "pressure", "follow", "fleet", "judge"), RESTORING),
+    "monitor": ((*RESTORING_SCRIPTS, "sweep", "pressure", "follow", "fleet", "judge", "ended", "recount"), RESTORING),
     "replicator": ((*RESTORING_SCRIPTS, "acknowledge", "belongings"), RESTORING),
 }
 """The scripts that a program calls, and what it sends besides."""

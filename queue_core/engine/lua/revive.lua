@@ -43,7 +43,8 @@ if keeps_budgets == 0 then task.retries, task.losses, task.deliveries = 0, 0, 0 
 if max_retries ~= '' then task.max_retries = max_retries end
 if timeout_ms ~= '' then task.timeout_ms = timeout_ms end
 task.lane, task.rank, task.age_bucket = lane_of[signature], now + offset, level .. ':' .. math.floor(now / 60000)
-task.eligible_ms, task.queued_ms = now_text, now_text
+-- The zero says that this life began with a retry or replay: one that was scheduled has an instant here, too.
+task.eligible_ms, task.queued_ms = '0' .. now_text, now_text
 task.lease, task.worker, task.assigned_ms, task.started_ms, task.ended_ms, task.settled = '', '', '', '', '', ''
 count_end(string.match(signature, '^[^|]*'), task.state, -1)
 place_ready(task_id, task)

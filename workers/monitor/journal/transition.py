@@ -54,7 +54,6 @@ FROM = {
     b"replayed": TaskState.DEAD_LETTER,
 }
 """Found by the bytes of a reason: looking up a member of an enumeration calls Python code to hash it."""
-MINUTE_MS = 60_000
 GAVE_ITS_NUMBER_BACK = (b"assignment_lapsed", b"never_started", b"released")
 NEEDED = (VERSION, ATTEMPT, RETRIES, LOSSES, DELIVERIES, CREATED)
 needed_in = operator.itemgetter(*NEEDED)
@@ -211,7 +210,7 @@ class Transition:
     @property
     def life(self) -> str:
         """Tells a task's lives apart: when it became eligible, by being submitted, retried or replayed."""
-        return self._record[ELIGIBLE].decode()
+        return self._record[ELIGIBLE].lstrip(b"0").decode()
 
     @property
     def created_ms(self) -> int:
@@ -222,18 +221,10 @@ class Transition:
     def is_revived(self) -> bool:
         """Whether this life began with a retry or replay by hand, and not with a submission, maybe of a scheduled task.
 
-        The age counts from the minute of either. Within one minute of the submission the number of attempts decides:
-        wrong only for a life without fresh budgets or one cancelled before its first start, which then seems to begin
-        with the submission.
+        Versions before left out the zero: of a life they began it is known until it is retried.
         """
-        record = self._record
-        eligible = record[ELIGIBLE]
-        if not eligible or record[QUEUED] == eligible:
-            return bool(eligible)
-        minute = int(eligible) // MINUTE_MS
-        if minute != self.created_ms // MINUTE_MS:
-            return record[AGE_BUCKET].rpartition(b":")[2] == b"%d" % minute
-        return int(record[ATTEMPT]) > int(record[RETRIES]) + int(record[LOSSES]) + 1
+        eligible = self._record[ELIGIBLE]
+        return eligible[:1] == b"0" or (bool(eligible) and self._record[QUEUED] == eligible)
 
     @property
     def is_end(self) -> bool:
