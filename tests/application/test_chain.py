@@ -34,7 +34,7 @@ class TestAdd:
         assert isinstance(first, Submitted)
         tasks = {task.parameters["url"]: task for task in (client.get(first.task_id), client.get(third.task_id))}
         assert (tasks["a"].timeout_seconds, tasks["c"].timeout_seconds) == (7, 8)
-        assert client.queue.stats().queue.by_priority == {"high": 1, "medium": 2}
+        assert client.queue.stats().queue.by_priority == {"high": 1, "medium": 2, "low": 0}
 
     def test_what_it_gives_is_written_as_what_was_submitted(self, client: Client) -> None:
         added = tq("crawl").add({"url": "a"})

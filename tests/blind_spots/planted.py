@@ -127,15 +127,19 @@ MISTAKES = {
     ),
     "a draining worker is given started tasks": _mistake(
         "tests/contract/test_claim_started.py::test_a_draining_worker_gets_nothing_and_is_told_to_drain",
-        ("queue_core/engine/lua/include/may_take.lua", "worker[1] == 'active' and wanted or 0", "wanted"),
+        (
+            "queue_core/engine/lua/include/may_take.lua",
+            "status_of(worker[1], worker[4]) == 'active' and wanted or 0",
+            "wanted",
+        ),
     ),
     "a draining worker stops its heartbeats": _mistake(
         "tests/workers/test_draining.py::"
         "test_a_task_that_outlasts_the_heartbeat_timeout_during_a_drain_is_finished_and_not_lost",
         (
             "workers/runtime/worker.py",
-            "            if crew.worker_id\n",
-            "            if crew.worker_id and not crew.is_draining\n",
+            "            if crew.worker_id in statuses\n",
+            "            if crew.worker_id in statuses and not crew.is_draining\n",
         ),
     ),
     "releases are lost while the service is away": _mistake(

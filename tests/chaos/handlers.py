@@ -12,8 +12,8 @@ from tideq.workers.runtime.handlers import Handler
 from tideq.workers.runtime.registry import registered
 
 LEDGER = os.open(os.environ["LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-BOOTED_MS = int(os.environ["BOOTED_MS"])
-"""When the machine's monotonic clock began, by the harness's wall clock: a worker's own may be wrong."""
+BOOTED_MS = int(os.environ.get("BOOTED_MS") or (time.time_ns() - time.monotonic_ns()) // 1_000_000)
+"""When the machine's monotonic clock began, by the harness's wall clock where that of a worker may be wrong."""
 
 
 def _note(event: str, ctx: TaskContext, mark: str) -> None:

@@ -40,6 +40,7 @@ from tideq.queue_core.errors import QueueError, Unavailable
 from tideq.queue_core.settings import Probing, QueueSettings, SettingsError
 from tideq.workers.monitor import pruner
 from tideq.workers.monitor.alarm import sound_for_ever
+from tideq.workers.monitor.recounter import recount_for_ever
 
 up_command = importlib.import_module("tideq.cli.up")
 OFTEN_SECONDS = 0.2
@@ -88,6 +89,7 @@ async def shaky(
     monkeypatch.setattr(duty_board, "BEAT_SECONDS", OFTEN_SECONDS)
     monkeypatch.setattr(pruner, "INTERVAL_SECONDS", OFTEN_SECONDS)
     monkeypatch.setattr(sound_for_ever, "__defaults__", (OFTEN_SECONDS,))
+    monkeypatch.setattr(recount_for_ever, "__defaults__", (OFTEN_SECONDS,))
     probing = Probing(interval_ms=round(OFTEN_SECONDS * 1000), allowed_cidrs=("127.0.0.1/32",))
     if store.name != "valkey":
         pytest.skip("only a real server knows users")
@@ -145,6 +147,7 @@ FAULTS = {
         "wake-up survey",
         "live events",
         "duty board",
+        "recount",
     ),
     "a permission for channels": ("wake-up subscription",),
     "a key of another kind": ("sweep", "probe"),

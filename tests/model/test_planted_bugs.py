@@ -65,8 +65,10 @@ MISTAKES = {
     "a replay keeps the old rank": Mistake(("revive",), "now + offset, level", "task.rank, level"),
     "a replay keeps spent budgets": Mistake(("revive",), "if keeps_budgets == 0 then", "if false then"),
     "a revival overwrites what lives": Mistake(("revive",), "if is_absent and kept_record", "if kept_record"),
-    "an extension shortens": Mistake(("extend",), "math.max(task.visible_ms, ", "math.max(0, "),
-    "an extension has no end": Mistake(("extend",), "task.started_ms + max_execution_ms", "math.huge"),
+    "an extension shortens": Mistake(("extend",), "math.max(tonumber(task.visible_ms) or 0, ", "math.max(0, "),
+    "an extension has no end": Mistake(
+        ("extend",), "(tonumber(task.started_ms) or now) + max_execution_ms", "math.huge"
+    ),
     "a poll repeated takes more": Mistake(("claim",), "if #handed == 0 then\n", "if true then\n"),
     "a task handed out started is lost with its answer": Mistake(
         ("claim",), "starts == 1 and 'executing' or 'assigned'", "'assigned'"

@@ -290,7 +290,7 @@ async def test_a_round_in_which_one_cannot_be_judged_still_forgets_who_has_left(
         await prober.probe_all()
         await kit.fleet.dismiss("w2")
         with monkeypatch.context() as patch:
-            patch.setattr(kit.fleet, "judge_health", refuse)
+            patch.setattr(kit.fleet, "judge", refuse)
             with pytest.raises(StoreUnavailable):
                 await prober.probe_all()
 
