@@ -34,6 +34,8 @@ BY_INDEX = (
 """Whatever a reader asks for comes a page at a time in the order of an index. Planning that anew for every partition
 would take longer than reading it, and a plan for unknown values is a bad guess unless it has no choice."""
 MAX_READERS = 8
+CLOSING_SECONDS = 0.2
+"""A connection that is being made to a server that says nothing is not waited for: whoever leaves, leaves at once."""
 ENCODING = "UTF8"
 MAX_NAME_BYTES = 63
 """PostgreSQL cuts longer names without a word, so that two queues could share one schema."""
@@ -128,7 +130,7 @@ class Database:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._pool.close()
+        await self._pool.close(CLOSING_SECONDS)
 
     @contextlib.asynccontextmanager
     async def reading(self) -> AsyncGenerator[Connection]:
