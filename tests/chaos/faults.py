@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 from tests.api.proxy import Proxy
 from tests.chaos.notes import wall_ms
 from tests.chaos.site import QUEUE, SERVICE_ROLE, Site, new_valkey
+from tideq.embedded.errors import NotStarted
 
 MAX_DOWN_SECONDS = 0.5
 FLOOR_BYTES = 1
@@ -263,7 +264,7 @@ async def _spoil(site: Site, client: Any, kept_in: str) -> tuple[str, bytes] | N
 
 
 async def _is_aside(site: Site, task_id: str) -> bool:
-    with contextlib.suppress(RedisError, OSError):
+    with contextlib.suppress(RedisError, OSError, NotStarted):
         async with store_client(site) as client:
             return await client.zscore(f"{PREFIX}unreadable", task_id) is not None
     return True
