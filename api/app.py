@@ -13,33 +13,21 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.middleware import AbstractAuthenticationMiddleware, AuthenticationResult, DefineMiddleware
 from litestar.types import ASGIApp
 
-from tideq.api import problems
-from tideq.api.auth import Gate, MethodsAsked, allowed_roles, check_role
+from tideq.api.edge import problems
+from tideq.api.edge.auth import Gate, MethodsAsked, allowed_roles, check_role
 from tideq.api.dashboard import pages
-from tideq.api.express import Express
-from tideq.api.meters import Begin, Note, Noticing
+from tideq.api.hot_path import Express
+from tideq.api.metrics.request_metrics import Begin, Note, Noticing
 from tideq.api.openapi.documentation import Documentation
-from tideq.api.presence import CallerGone
-from tideq.api.queries import check_query
-from tideq.api.routes import (
-    audit,
-    dlq,
-    documentation,
-    events,
-    health,
-    metrics,
-    queue,
-    session,
-    tasks,
-    tide,
-    worker_protocol,
-    workers,
-)
-from tideq.api.safe_headers import SafeHeaders
+from tideq.api.edge.disconnect import CallerGone
+from tideq.api.edge.query_check import check_query
+from tideq.api.routes import queue_picture as tide
+from tideq.api.routes import audit, dlq, documentation, events, health, metrics, queue, session, tasks, worker_protocol, workers
+from tideq.api.edge.safe_headers import SafeHeaders
 from tideq.api.service import Service
-from tideq.api.tracing import RequestTracer
+from tideq.api.request_spans import RequestTracer
 from tideq.queue_core.errors import HistoryRefused, QueueError, StoreRefused
-from tideq.queue_core.repeats import Repeats
+from tideq.queue_core.log_once import Repeats
 
 PUBLIC_PATHS = ("^/livez$", "^/readyz$", r"^/openapi\.json$", r"^/docs(/page\.(js|css))?$", "^/$", "^/ui(/|$)")
 

@@ -16,13 +16,13 @@ from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
 
 from tideq.api import schemas
-from tideq.api.answers import body_part, encode
-from tideq.api.meters import Meters
-from tideq.api.presence import gone
+from tideq.api.edge.responses import body_part, encode
+from tideq.api.metrics.request_metrics import Meters
+from tideq.api.edge.disconnect import gone
 from tideq.queue_core.background import end
-from tideq.queue_core.engine.outbox import BEGINNING, Event, Outbox, Page
-from tideq.queue_core.engine.outbox_reader import OutboxReader, Subscription
-from tideq.queue_core.engine.places import Places, beginning, joined
+from tideq.queue_core.outbox.stream import BEGINNING, Event, Outbox, Page
+from tideq.queue_core.outbox.live import OutboxReader, Subscription
+from tideq.queue_core.outbox.event_cursor import Places, beginning, joined
 from tideq.queue_core.errors import QueueError
 
 KEEP_ALIVE_SECONDS = 15.0

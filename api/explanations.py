@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from tideq.api import schemas
-from tideq.queue_core.engine.controls import Control
-from tideq.queue_core.engine.insight import Explanation
+from tideq.queue_core.controls import Control
+from tideq.queue_core.inspector import Explanation
 from tideq.queue_core.score import shown_score
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import Task

@@ -14,13 +14,13 @@ from typing import Any
 import uvicorn
 
 from tideq.api.app import create_app
-from tideq.api.http.bounds import PATIENCE_SECONDS
-from tideq.api.http.connection import HttpConnection, patient
+from tideq.api.http11.limits import PATIENCE_SECONDS
+from tideq.api.http11.connection import HttpConnection, patient
 from tideq.api.service import Service, open_service
 from tideq.api.settings import ServiceSettings
 from tideq.queue_core.background import end, together
 from tideq.queue_core.duties import DutiesEnded
-from tideq.queue_core.tracing import Tracing
+from tideq.queue_core.telemetry.spans import Tracing
 
 GRACE_SECONDS = 5
 LEAVE_SECONDS, MAX_LEAVE_SECONDS = 1.0, 2.0

@@ -10,35 +10,35 @@ from typing import Any
 from litestar import Request
 from litestar.di import NamedDependency
 
-from tideq.api.auth import Gate
-from tideq.api.durability import DurabilityDesk
-from tideq.api.meters import Meters
-from tideq.api.pace import Pace
+from tideq.api.edge.auth import Gate
+from tideq.api.durability_waiter import DurabilityDesk
+from tideq.api.metrics.request_metrics import Meters
+from tideq.api.wait_estimate import Pace
 from tideq.api.settings import ServiceSettings
-from tideq.api.siblings import Siblings
-from tideq.api.tracing import ordering, tell_received
-from tideq.persistence.archive import Archive
-from tideq.persistence.reading.standing import watch_of
-from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store, unconnected
+from tideq.api.metrics.other_processes import Siblings
+from tideq.api.request_spans import ordering, tell_received
+from tideq.persistence.history import Archive
+from tideq.persistence.read.status import watch_of
+from tideq.persistence.recovery.open_store import KeptStore, open_kept_store, unconnected
 from tideq.queue_core.background import running
 from tideq.queue_core.duties import Duties, Duty
-from tideq.queue_core.engine.access_keys import AccessKeys
-from tideq.queue_core.engine.attempts import Held
-from tideq.queue_core.engine.audit import Audit
-from tideq.queue_core.engine.duty_board import DutyBoard
-from tideq.queue_core.engine.engine import Engine
-from tideq.queue_core.engine.outbox import Outbox
-from tideq.queue_core.engine.partitions.assurance import assurance_of
-from tideq.queue_core.engine.partitions.outbox_reader import outbox_reader
-from tideq.queue_core.engine.partitions.tide import tide_of
-from tideq.queue_core.engine.store import connect_listener
-from tideq.queue_core.engine.waiting_room import Waiter
-from tideq.queue_core.engine.wake_source import WakeSource
-from tideq.queue_core.engine.wakeups import Wakeups
+from tideq.queue_core.store.access_keys import AccessKeys
+from tideq.queue_core.attempts import Held
+from tideq.queue_core.store.audit_log import Audit
+from tideq.queue_core.store.duty_board import DutyBoard
+from tideq.queue_core.engine import Engine
+from tideq.queue_core.outbox.stream import Outbox
+from tideq.queue_core.partitioning.replica_wait_of_all import assurance_of
+from tideq.queue_core.partitioning.partitioned_live_events import outbox_reader
+from tideq.queue_core.partitioning.partitioned_picture import tide_of
+from tideq.queue_core.store.connect import connect_listener
+from tideq.queue_core.polls.waiting_polls import Waiter
+from tideq.queue_core.polls.ready_lanes import WakeSource
+from tideq.queue_core.polls.poll_wakeups import Wakeups
 from tideq.queue_core.errors import Unavailable
-from tideq.queue_core.readings import Readings
+from tideq.queue_core.samples import Readings
 from tideq.queue_core.task import Claim, Task
-from tideq.queue_core.tracing import Tracing
+from tideq.queue_core.telemetry.spans import Tracing
 from tideq.queue_core.transitions import TERMINAL
 
 LOOK_AGAIN_SECONDS = 2.0

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from tideq.persistence.settings import HISTORY_SETTINGS, HistorySettings
-from tideq.queue_core.engine.store import COMMAND_TIMEOUT_SECONDS
+from tideq.queue_core.store.connect import COMMAND_TIMEOUT_SECONDS
 from tideq.queue_core.settings import QueueSettings, Setting, SettingsError, parse_setting, read_settings
 
 Auth = Literal["keys", "off"]

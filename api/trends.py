@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 from tideq.api import schemas
-from tideq.persistence.reading.timings import Timing
-from tideq.queue_core.engine.tide import TALLY_MS, Tally
+from tideq.persistence.read.timings import Timing
+from tideq.queue_core.queue_picture import TALLY_MS, Tally
 
 MAX_STEPS = 90
 

@@ -9,8 +9,8 @@ from functools import partial
 from bench.figures import Findings, Plan, Table, Target, figure, ratio, take_turns
 from bench.lifecycle import PAYLOAD
 from bench.server import WORKER, BenchServer, Servers
-from tideq.queue_core.engine.attempts import Held
-from tideq.queue_core.engine.engine import Engine
+from tideq.queue_core.attempts import Held
+from tideq.queue_core.engine import Engine
 from tideq.queue_core.task import ClaimedTask, NewTask
 
 OWN_TASKS = 5_000

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bench.figures import Findings, Plan, Table, figure, ratio, take_turns
 from bench.server import BenchServer, Servers
-from tideq.queue_core.engine.record import HOT
+from tideq.queue_core.scripts.record import HOT
 
 BATCH = 100
 CALLS = 20

@@ -9,8 +9,8 @@ from functools import partial
 
 from bench.figures import Figure, Findings, Plan, Table, Target, figure, ratio, take_turns
 from bench.server import WORKER, BenchServer, Cost, Servers
-from tideq.queue_core.engine.attempts import Held, Success
-from tideq.queue_core.engine.engine import Engine
+from tideq.queue_core.attempts import Held, Success
+from tideq.queue_core.engine import Engine
 from tideq.queue_core.task import ClaimedTask, NewTask
 
 STEPS = ("submit", "claim", "start", "complete")

@@ -3,7 +3,7 @@
 from bench.figures import Findings, Plan, Table, Target, figure
 from bench.lifecycle import new_tasks
 from bench.server import BenchServer, Servers
-from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.scripts.keys import Keys
 
 BATCHES = (1, 10, 100)
 MAX_BYTES = 600.0

@@ -17,9 +17,9 @@ from bench.figures import Findings, Plan, Table, Target, figure, ratio, take_tur
 from bench.lifecycle import RESULT, new_tasks
 from bench.server import NO_LIMITS, Servers
 from tests.partitions.cluster import running_cluster
-from tideq.queue_core.engine.attempts import Held, Success
-from tideq.queue_core.engine.engine import Engine, assemble_engine
-from tideq.queue_core.engine.store import connect, node_client
+from tideq.queue_core.attempts import Held, Success
+from tideq.queue_core.engine import Engine, assemble_engine
+from tideq.queue_core.store.connect import connect, node_client
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.task import Worker
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tideq.embedded import EmbeddedStores, PostgresOptions, ServerNotInstalled, ValkeyOptions, bundled_valkey
-from tideq.queue_core.engine.engine import Engine, assemble_engine
-from tideq.queue_core.engine.store import connect
+from tideq.queue_core.engine import Engine, assemble_engine
+from tideq.queue_core.store.connect import connect
 from tideq.queue_core.settings import Admission, QueueSettings
 from tideq.queue_core.task import Worker
 

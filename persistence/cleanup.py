@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from psycopg import Rollback
 
 from tideq.persistence.database import WRITING, Connection, Database, statement
-from tideq.persistence.reading.filters import TaskFilter
-from tideq.persistence.reading.freshness import Fresh
-from tideq.persistence.reading.listing import Listing
+from tideq.persistence.read.filters import TaskFilter
+from tideq.persistence.read.lag import Fresh
+from tideq.persistence.read.list import Listing
 from tideq.persistence.recount import share_counts
 from tideq.persistence.schema.partitions import TABLES, remove_from
 from tideq.persistence.tombstones import Tombstone, add_tombstones
-from tideq.queue_core.engine.feed import Feed
-from tideq.queue_core.engine.queue import Queue, Removed
+from tideq.queue_core.outbox.consumer import Feed
+from tideq.queue_core.queue import Queue, Removed
 from tideq.queue_core.errors import TaskNotFound
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.transitions import TERMINAL

@@ -15,9 +15,9 @@ import structlog
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import MENDING, Connection, Database, statement
 from tideq.persistence.recovery.parked import parked_tasks
-from tideq.queue_core.engine.ended import Ended, EndedTasks, Kind
-from tideq.queue_core.engine.engine import Engine
-from tideq.queue_core.engine.feed import Feed
+from tideq.queue_core.store.ended_tasks import Ended, EndedTasks, Kind
+from tideq.queue_core.engine import Engine
+from tideq.queue_core.outbox.consumer import Feed
 from tideq.queue_core.lanes import task_type_of
 from tideq.queue_core.states import Reason
 from tideq.queue_core.task_id import is_task_id

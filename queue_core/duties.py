@@ -15,8 +15,8 @@ import structlog
 
 from tideq.queue_core.background import end
 from tideq.queue_core.errors import HistoryRefused, StoreRefused, Unavailable
-from tideq.queue_core.readings import Counters, Labels
-from tideq.queue_core.repeats import Repeats
+from tideq.queue_core.samples import Counters, Labels
+from tideq.queue_core.log_once import Repeats
 
 FIRST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 3.0

@@ -19,7 +19,7 @@
         └── DurabilityNotReached  the task stands, less safe than was asked for
 
 Errors are named after the fact, carry their facts as fields and a stable `code`. What status each becomes
-over HTTP is decided in one table, in `api/problems.py`.
+over HTTP is decided in one table, in `api/edge/problems.py`.
 """
 
 from typing import ClassVar

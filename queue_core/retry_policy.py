@@ -1,6 +1,6 @@
 """How long a task waits before it is tried again, and how long the next try may take. Pure.
 
-The scripts hold the same arithmetic in `engine/lua/include/retry_delay.lua`; a test proves the two equal.
+The scripts hold the same arithmetic in `scripts/include/retry_delay.lua`; a test proves the two equal.
 """
 
 import math

@@ -2,7 +2,7 @@
 
 A negative score is a *ready* task: `rank - (lane + 1) * 2^42`, so each lane is a contiguous band and inside
 it the lower rank goes first. A positive score is a task *hidden* until that Unix millisecond. The scripts
-hold the same arithmetic in `engine/lua/include/band.lua`; a test proves the two equal.
+hold the same arithmetic in `scripts/include/band.lua`; a test proves the two equal.
 """
 
 BAND_WIDTH = 2**42

@@ -5,16 +5,16 @@ from typing import Any
 
 import msgspec
 
-from tideq.queue_core.engine.attempts import Attempts, Failure, Held, Success
-from tideq.queue_core.engine.clock import StoreClock
-from tideq.queue_core.engine.controls import Controls
-from tideq.queue_core.engine.engine import Engine, assemble_engine
-from tideq.queue_core.engine.fleet import Fleet
-from tideq.queue_core.engine.insight import Insight
-from tideq.queue_core.engine.keys import Keys
-from tideq.queue_core.engine.queue import Queue
+from tideq.queue_core.attempts import Attempts, Failure, Held, Success
+from tideq.queue_core.store.clock import StoreClock
+from tideq.queue_core.controls import Controls
+from tideq.queue_core.engine import Engine, assemble_engine
+from tideq.queue_core.fleet import Fleet
+from tideq.queue_core.inspector import Insight
+from tideq.queue_core.scripts.keys import Keys
+from tideq.queue_core.queue import Queue
 from tideq.queue_core.settings import QueueSettings
-from tideq.queue_core.snapshot import violations
+from tideq.queue_core.invariants import violations
 from tideq.queue_core.task import ClaimedTask, NewTask, Task, Worker
 
 

@@ -13,7 +13,7 @@ import fakeredis
 import redis
 
 from tideq.embedded import EmbeddedStores, ValkeyOptions, bundled_valkey
-from tideq.queue_core.engine.store import connect
+from tideq.queue_core.store.connect import connect
 
 LEAST_PORT, PORT_COUNT = 12_000, 20_000
 """Below what systems choose from: another's connection cannot take a port between being found and being bound."""

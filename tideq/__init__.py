@@ -49,7 +49,7 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
-    from tideq.elsewhere import ELSEWHERE, explanation, is_imported_from
+    from tideq.other_names import ELSEWHERE, explanation, is_imported_from
 
     if name in ELSEWHERE and is_imported_from():
         raise ImportError(explanation(name, __all__))

@@ -15,7 +15,7 @@ from litestar import asgi
 from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope, Send
 
-from tideq.api.calls import PUBLIC, call
+from tideq.api.operations import PUBLIC, call
 
 STATIC = Path(__file__).parent / "static"
 POLICY = (

@@ -10,7 +10,7 @@ from litestar.params import ParameterKwarg, PathParameter, QueryParameter
 from litestar.types import Empty
 from litestar.typing import FieldDefinition
 
-from tideq.api.calls import Header
+from tideq.api.operations import Header
 from tideq.api.openapi.components import Components
 from tideq.api.schemas.times import InstantIn
 

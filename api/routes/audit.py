@@ -6,8 +6,8 @@ from litestar import Response, Router, get
 from litestar.params import QueryParameter
 
 from tideq.api import schemas
-from tideq.api.answers import json_answer
-from tideq.api.calls import call
+from tideq.api.edge.responses import json_answer
+from tideq.api.operations import call
 from tideq.api.service import InjectedService
 
 MAX_TOLD = 1_000

@@ -6,21 +6,22 @@ from typing import Annotated, Any
 from litestar import Request, Response, Router, get, post
 from litestar.params import FromPath, QueryParameter
 
-from tideq.api import recall, schemas
-from tideq.api.answers import json_answer
-from tideq.api.auth import Caller
-from tideq.api.calls import call, leads_to
-from tideq.api.paging import LINK, next_link
-from tideq.api.payloads import decode
-from tideq.api.presence import while_present
-from tideq.api.problems import BadRequest
+from tideq.api import task_lookup as recall
+from tideq.api import schemas
+from tideq.api.edge.responses import json_answer
+from tideq.api.edge.auth import Caller
+from tideq.api.operations import call, leads_to
+from tideq.api.edge.paging import LINK, next_link
+from tideq.api.edge.body import decode
+from tideq.api.edge.disconnect import while_present
+from tideq.api.edge.problems import BadRequest
 from tideq.api.routes.history import CURSOR, LIMIT, SOON_SECONDS, TASK_TYPE, refused_cursors
 from tideq.api.service import InjectedService
-from tideq.api.tracing import note_about
-from tideq.persistence.dead_letters.letters import DeadLetterFilter
-from tideq.persistence.dead_letters.replays import Terms
-from tideq.persistence.reading.listing import DEFAULT_LIMIT
-from tideq.queue_core import telemetry
+from tideq.api.request_spans import note_about
+from tideq.persistence.dead_letters.list import DeadLetterFilter
+from tideq.persistence.dead_letters.replay import Terms
+from tideq.persistence.read.list import DEFAULT_LIMIT
+from tideq.queue_core.telemetry import names as telemetry
 from tideq.queue_core.errors import HistoryUnavailable, UnknownPriority
 from tideq.queue_core.states import Reason
 

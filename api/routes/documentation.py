@@ -2,8 +2,8 @@
 
 from litestar import Response, Router, get
 
-from tideq.api.answers import JSON
-from tideq.api.calls import PUBLIC, call
+from tideq.api.edge.responses import JSON
+from tideq.api.operations import PUBLIC, call
 from tideq.api.openapi.documentation import InjectedDocumentation
 
 HTML, SCRIPT, STYLE = "text/html", "text/javascript", "text/css"

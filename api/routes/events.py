@@ -7,12 +7,12 @@ from litestar import Request, Response, Router, get
 from litestar.params import QueryParameter
 
 from tideq.api import schemas
-from tideq.api.auth import Caller
-from tideq.api.calls import EVENT_ID, LAST_EVENT_ID, call
+from tideq.api.edge.auth import Caller
+from tideq.api.operations import EVENT_ID, LAST_EVENT_ID, call
 from tideq.api.event_stream import EventFilter, EventStream, Listener
-from tideq.api.problems import ServiceClosing, UnprocessableContent
+from tideq.api.edge.problems import ServiceClosing, UnprocessableContent
 from tideq.api.service import InjectedService
-from tideq.queue_core.engine.places import Places, parse_places
+from tideq.queue_core.outbox.event_cursor import Places, parse_places
 from tideq.queue_core.states import TaskState
 
 Http = Request[Caller, Any, Any]

@@ -5,12 +5,12 @@ import contextlib
 from litestar import Response, Router, get
 
 from tideq.api import schemas
-from tideq.api.answers import json_answer
-from tideq.api.calls import PUBLIC, call
-from tideq.api.problems import ServiceClosing
+from tideq.api.edge.responses import json_answer
+from tideq.api.operations import PUBLIC, call
+from tideq.api.edge.problems import ServiceClosing
 from tideq.api.service import InjectedService
 from tideq.queue_core.duties import CUSTODY
-from tideq.queue_core.engine.duty_board import Elsewhere
+from tideq.queue_core.store.duty_board import Elsewhere
 from tideq.queue_core.errors import StoreUnavailable, Unavailable
 
 

@@ -10,19 +10,19 @@ from litestar import Request, Response, delete, get
 from litestar.params import QueryParameter
 
 from tideq.api import schemas
-from tideq.api.answers import json_answer
-from tideq.api.auth import Caller
-from tideq.api.calls import call, leads_to
-from tideq.api.paging import LINK, next_link
-from tideq.api.presence import while_present
-from tideq.api.problems import BadRequest
-from tideq.api.recall import archive_of
+from tideq.api.edge.responses import json_answer
+from tideq.api.edge.auth import Caller
+from tideq.api.operations import call, leads_to
+from tideq.api.edge.paging import LINK, next_link
+from tideq.api.edge.disconnect import while_present
+from tideq.api.edge.problems import BadRequest
+from tideq.api.task_lookup import archive_of
 from tideq.api.schemas.base import NAME_PATTERN
 from tideq.api.service import InjectedService, Service
-from tideq.persistence.archive import Archive
-from tideq.persistence.reading.cursors import CursorError
-from tideq.persistence.reading.filters import TaskFilter
-from tideq.persistence.reading.listing import DEFAULT_LIMIT, MAX_LIMIT
+from tideq.persistence.history import Archive
+from tideq.persistence.read.cursors import CursorError
+from tideq.persistence.read.filters import TaskFilter
+from tideq.persistence.read.list import DEFAULT_LIMIT, MAX_LIMIT
 from tideq.persistence.terms import error_terms, parameter_term, tag_term
 from tideq.queue_core.errors import HistoryUnavailable, StoreUnavailable
 from tideq.queue_core.states import TaskState

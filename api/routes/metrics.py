@@ -2,9 +2,9 @@
 
 from litestar import Response, Router, get
 
-from tideq.api.calls import call
-from tideq.api.exposition import MEDIA_TYPE, exposed
-from tideq.api.queue_readings import all_readings
+from tideq.api.operations import call
+from tideq.api.metrics.prometheus import MEDIA_TYPE, exposed
+from tideq.api.metrics.queue_metrics import all_readings
 from tideq.api.service import InjectedService
 
 

@@ -8,13 +8,13 @@ from litestar import Request, Response, Router, get, post, put
 from litestar.params import QueryParameter
 
 from tideq.api import schemas
-from tideq.api.answers import json_answer
-from tideq.api.auth import Caller
-from tideq.api.calls import call
-from tideq.api.payloads import decode
+from tideq.api.edge.responses import json_answer
+from tideq.api.edge.auth import Caller
+from tideq.api.operations import call
+from tideq.api.edge.body import decode
 from tideq.api.service import InjectedService
-from tideq.queue_core.engine.controls import WHOLE_QUEUE, Control
-from tideq.queue_core.engine.insight import Stats
+from tideq.queue_core.controls import WHOLE_QUEUE, Control
+from tideq.queue_core.inspector import Stats
 from tideq.queue_core.transitions import TERMINAL
 
 Http = Request[Caller, Any, Any]

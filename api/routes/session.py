@@ -6,9 +6,9 @@ from typing import Any
 from litestar import Request, Response, Router, get
 
 from tideq.api import schemas
-from tideq.api.answers import json_answer
-from tideq.api.auth import Caller
-from tideq.api.calls import call
+from tideq.api.edge.responses import json_answer
+from tideq.api.edge.auth import Caller
+from tideq.api.operations import call
 from tideq.api.service import InjectedService
 
 Http = Request[Caller, Any, Any]

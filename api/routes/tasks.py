@@ -7,10 +7,11 @@ import msgspec
 from litestar import Request, Response, Router, delete, get, post
 from litestar.params import FromPath, QueryParameter
 
-from tideq.api import recall, schemas
-from tideq.api.answers import created, json_answer
-from tideq.api.auth import Caller, require_client
-from tideq.api.calls import (
+from tideq.api import task_lookup as recall
+from tideq.api import schemas
+from tideq.api.edge.responses import created, json_answer
+from tideq.api.edge.auth import Caller, require_client
+from tideq.api.operations import (
     ADMISSION,
     BATCH_KEY,
     IDEMPOTENCY_KEY,
@@ -22,21 +23,21 @@ from tideq.api.calls import (
     leads_to,
 )
 from tideq.api.explanations import explanation_out, forgotten_out
-from tideq.api.payloads import check_document, check_names_of_rows, decode, searchable_in
-from tideq.api.presence import while_present
-from tideq.api.problems import RequestError, UnprocessableContent
-from tideq.api.rate_limits import rate_limit_headers
+from tideq.api.edge.body import check_document, check_names_of_rows, decode, searchable_in
+from tideq.api.edge.disconnect import while_present
+from tideq.api.edge.problems import RequestError, UnprocessableContent
+from tideq.api.edge.rate_limit_headers import rate_limit_headers
 from tideq.api.routes import history
 from tideq.api.schemas.base import EMPTY_OBJECT
 from tideq.api.service import InjectedService, Service
 from tideq.api.settings import MAX_BULK_BODY_BYTES
-from tideq.api.tracing import Sending
-from tideq.queue_core import telemetry
-from tideq.queue_core.engine.checks import MAX_KEY_LENGTH
+from tideq.api.request_spans import Sending
+from tideq.queue_core.telemetry import names as telemetry
+from tideq.queue_core.validation import MAX_KEY_LENGTH
 from tideq.queue_core.errors import HistoryUnavailable, TaskNotFound, WrongState
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import NewTask, TraceContext
-from tideq.queue_core.trace_context import is_traceparent
+from tideq.queue_core.telemetry.trace_context import is_traceparent
 
 Http = Request[Caller, Any, Any]
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tideq.api.calls import leads_to
+from tideq.api.operations import leads_to
 from tideq.queue_core.errors import StaleLease, TaskNotFound, WrongState
 
 NOT_HELD = (TaskNotFound, WrongState, StaleLease)

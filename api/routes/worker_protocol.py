@@ -12,13 +12,13 @@ from litestar import Request, Response, Router, delete, post
 from litestar.params import FromPath
 
 from tideq.api import schemas
-from tideq.api.answers import created, encode, json_answer
-from tideq.api.auth import Caller, check_worker
-from tideq.api.calls import call
-from tideq.api.delivery import Handover
-from tideq.api.payloads import check_document, decode
-from tideq.api.presence import while_present
-from tideq.api.problems import UnprocessableContent, problem_of
+from tideq.api.edge.responses import created, encode, json_answer
+from tideq.api.edge.auth import Caller, check_worker
+from tideq.api.operations import call
+from tideq.api.edge.claim_response import Handover
+from tideq.api.edge.body import check_document, decode
+from tideq.api.edge.disconnect import while_present
+from tideq.api.edge.problems import UnprocessableContent, problem_of
 from tideq.api.routes.worker_links import (
     HOW_IT_ENDED,
     NOT_HELD,
@@ -30,8 +30,8 @@ from tideq.api.routes.worker_links import (
 from tideq.api.service import InjectedService, Service
 from tideq.api.settings import MAX_BULK_BODY_BYTES
 from tideq.api.worker_ids import make_worker_id
-from tideq.queue_core.engine.attempts import Extension, Failure, Held, ProgressReport, Success
-from tideq.queue_core.engine.replies import Outcome
+from tideq.queue_core.attempts import Extension, Failure, Held, ProgressReport, Success
+from tideq.queue_core.scripts.replies import Outcome
 from tideq.queue_core.errors import PayloadTooLarge, UnknownWorker, WorkerExists
 from tideq.queue_core.task import Claim, Stop, Worker
 

@@ -8,13 +8,13 @@ from litestar import Request, Response, Router, get, post
 from litestar.params import FromPath, QueryParameter
 
 from tideq.api import schemas
-from tideq.api.answers import json_answer
-from tideq.api.auth import Caller
-from tideq.api.calls import call, leads_to
-from tideq.api.paging import LINK, next_link
-from tideq.api.problems import UnprocessableContent
+from tideq.api.edge.responses import json_answer
+from tideq.api.edge.auth import Caller
+from tideq.api.operations import call, leads_to
+from tideq.api.edge.paging import LINK, next_link
+from tideq.api.edge.problems import UnprocessableContent
 from tideq.api.service import InjectedService
-from tideq.queue_core.engine.fleet import LISTED_TASKS, MAX_PAGE
+from tideq.queue_core.fleet import LISTED_TASKS, MAX_PAGE
 from tideq.queue_core.errors import UnknownWorker
 from tideq.queue_core.names import NAME
 

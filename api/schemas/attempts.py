@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
-from tideq.api.problems import Problem
+from tideq.api.edge.problems import Problem
 from tideq.api.schemas.base import NULL, Answer, AnyJson, Instant, Lease, Request, about
 from tideq.api.schemas.held_back import HeldBackIfAny
 from tideq.api.schemas.workers import (

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from tideq.api.schemas.base import Answer, Count, Instant, Raw, WorkerId, about
 from tideq.api.schemas.held_back import WorkerHeldBack, held_back_out
 from tideq.api.schemas.times import maybe_rfc3339, rfc3339
-from tideq.queue_core.engine.fleet import LISTED_TASKS, Member
+from tideq.queue_core.fleet import LISTED_TASKS, Member
 
 WorkerStatus = Literal["active", "draining", "unhealthy", "dead"]
 REASONS: dict[str, str] = {

@@ -7,9 +7,9 @@ import msgspec
 from tideq.api.schemas.base import NULL, Answer, Count, Instant, Name, Priority, Raw, Request, WorkerId, about
 from tideq.api.schemas.tasks import TaskOut, task_out
 from tideq.api.schemas.times import InstantIn, rfc3339
-from tideq.persistence.dead_letters.letters import DeadLetter, Pattern
-from tideq.persistence.reading.history import TransitionRow
-from tideq.persistence.reading.recall import Way
+from tideq.persistence.dead_letters.list import DeadLetter, Pattern
+from tideq.persistence.read.tasks import TransitionRow
+from tideq.persistence.read.expired_tasks import Way
 from tideq.queue_core.states import Reason, TaskState, reason_named, state_named
 
 NextCursor = Annotated[str | None, about("Where the next page begins; null after the last.", None)]

@@ -25,7 +25,7 @@ from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.score import shown_score
 from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.task import Task
-from tideq.queue_core.trace_context import is_sampled, trace_id_of
+from tideq.queue_core.telemetry.trace_context import is_sampled, trace_id_of
 
 ERROR_EXAMPLE = {"message": "upstream timed out", "code": "TEMPORARY_UNAVAILABLE", "retriable": True, "details": None}
 

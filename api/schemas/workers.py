@@ -23,9 +23,9 @@ from tideq.api.schemas.base import (
 )
 from tideq.api.schemas.held_back import HeldBackIfAny
 from tideq.api.schemas.times import rfc3339
-from tideq.queue_core.engine.fleet import Word
+from tideq.queue_core.fleet import Word
 from tideq.queue_core.task import ClaimedTask
-from tideq.queue_core.trace_context import execution_traceparent, is_sampled, trace_id_of
+from tideq.queue_core.telemetry.trace_context import execution_traceparent, is_sampled, trace_id_of
 
 Wait = Annotated[
     float, msgspec.Meta(ge=0, le=MAX_WAIT_SECONDS), about("How long to wait for work where there is none.", 20)

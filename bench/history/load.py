@@ -12,10 +12,10 @@ import uvloop
 from bench.history.work import Done, Failures, Job, Lives, Steps, Waits, Where, Work
 from bench.lifecycle import PAYLOAD, RESULT, new_tasks
 from bench.server import NO_LIMITS
-from tideq.persistence.recovery.kept_store import open_kept_store
+from tideq.persistence.recovery.open_store import open_kept_store
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.engine.attempts import Failure, Held, Success
-from tideq.queue_core.engine.engine import Engine
+from tideq.queue_core.attempts import Failure, Held, Success
+from tideq.queue_core.engine import Engine
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.task import ClaimedTask, NewTask, Worker
 

@@ -16,9 +16,9 @@ from bench.figures import Figure, Findings, Plan, Table, Target, figure, ratio, 
 from bench.history.population import CODES, WEEKS, WORKERS, Span, populate
 from bench.history.stores import Stores, cpu_us, history_stores
 from bench.server import Servers
-from tideq.persistence.reading.filters import TaskFilter
-from tideq.persistence.reading.history import History
-from tideq.persistence.reading.listing import Listing
+from tideq.persistence.read.filters import TaskFilter
+from tideq.persistence.read.tasks import History
+from tideq.persistence.read.list import Listing
 from tideq.persistence.schema.partitions import id_at
 from tideq.persistence.terms import error_terms, parameter_term, tag_term
 

@@ -14,7 +14,7 @@ from psycopg import sql
 from bench.history.stores import Stores
 from tideq.persistence.database import Connection
 from tideq.persistence.settings import DAY_MS
-from tideq.queue_core.engine.record import NAMES
+from tideq.queue_core.scripts.record import NAMES
 
 WEEKS = 8
 WEEK_MS = 7 * DAY_MS

@@ -12,7 +12,7 @@ from bench.history.stores import Stores, history_stores, postgres_cpu
 from bench.history.watching import Watch
 from bench.history.work import Waits
 from bench.server import Servers
-from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.scripts.keys import Keys
 
 MAX_SECONDS = {100_000: 10.0, 1_000_000: 60.0}
 MANY = 1_000_000

@@ -11,7 +11,7 @@ from bench.figures import Findings
 from bench.server import NO_LIMITS, BenchServer, Servers
 from tideq.embedded import PostgresOptions
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
+from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings

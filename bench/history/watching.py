@@ -8,8 +8,8 @@ from typing import Any
 from bench.history.stores import Stores
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.queue_core.background import running
-from tideq.queue_core.engine.feed import Feed
-from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.outbox.consumer import Feed
+from tideq.queue_core.scripts.keys import Keys
 
 LOOK_SECONDS = 0.02
 """Each look takes about half a millisecond of the machine."""

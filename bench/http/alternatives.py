@@ -18,7 +18,7 @@ from bench.http.echo import close, echo_app, say
 from tideq.api.app import create_app
 from tideq.api.server import listen, serve_app
 from tideq.api.service import open_service
-from tideq.cli.running import environ_with, settings_from
+from tideq.cli.service_runner import environ_with, settings_from
 from tideq.queue_core.background import run
 
 HOST = "127.0.0.1"

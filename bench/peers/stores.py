@@ -20,7 +20,7 @@ from bench.history.stores import PostgresCpu, cpu_us
 from bench.http.alternatives import free_port
 from bench.server import QUIET
 from tideq.embedded import EmbeddedStores, PostgresOptions, ValkeyOptions, bundled_valkey, find_running
-from tideq.queue_core.engine.store import connect
+from tideq.queue_core.store.connect import connect
 
 SETTLE_SECONDS = 0.05
 

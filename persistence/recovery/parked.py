@@ -9,8 +9,8 @@ import structlog
 
 from tideq.persistence.database import Connection, statement
 from tideq.persistence.definitions import Kept, kept_definitions, unpack
-from tideq.queue_core.engine.record import Record, readable_record
-from tideq.queue_core.engine.restoring import RestoredTask
+from tideq.queue_core.scripts.record import Record, readable_record
+from tideq.queue_core.store.restore import RestoredTask
 from tideq.queue_core.task_id import is_task_id
 
 log = structlog.get_logger(__name__)

@@ -13,16 +13,16 @@ from typing import Any, NamedTuple, TypeVar
 import structlog
 from psycopg import AsyncServerCursor
 
-from tideq.persistence.belonging import EVERYTHING, Belonging
+from tideq.persistence.partition_owner import EVERYTHING, Belonging
 from tideq.persistence.checkpoints import Checkpoint
 from tideq.persistence.database import Connection, statement
 from tideq.persistence.definitions import kept, packed_record
-from tideq.persistence.recovery.ground import Ground
+from tideq.persistence.recovery.context import Ground
 from tideq.persistence.recovery.parked import parked_tasks
 from tideq.queue_core.background import end
-from tideq.queue_core.engine.feed import FIRST_ID
-from tideq.queue_core.engine.record import checked_record
-from tideq.queue_core.engine.restoring import KeptKey, Restoration, RestoredTask, StoreFacts
+from tideq.queue_core.outbox.consumer import FIRST_ID
+from tideq.queue_core.scripts.record import checked_record
+from tideq.queue_core.store.restore import KeptKey, Restoration, RestoredTask, StoreFacts
 from tideq.queue_core.settings import Retention
 
 FETCH_COUNT = 500

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 from tideq.persistence.checkpoints import Checkpoint
 from tideq.persistence.database import statement
-from tideq.persistence.recovery.ground import Ground
+from tideq.persistence.recovery.context import Ground
 from tideq.persistence.recovery.parked import ParkedTask, parked_tasks
 from tideq.persistence.recovery.rebuild import FETCH_COUNT, LIVE, put_back, put_keys_and_dead_letters, rows_of
 from tideq.persistence.tombstones import purged_lives
-from tideq.queue_core.engine.feed import FIRST_ID, entry_order
-from tideq.queue_core.engine.replies import text
-from tideq.queue_core.engine.restoring import StoreFacts
+from tideq.queue_core.outbox.consumer import FIRST_ID, entry_order
+from tideq.queue_core.scripts.replies import text
+from tideq.queue_core.store.restore import StoreFacts
 
 PURGED = "purged"
 """Where a task is that history has nothing of but a tombstone."""

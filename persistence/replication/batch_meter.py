@@ -3,8 +3,8 @@
 import time
 
 from tideq.persistence.replication.writer import Batch
-from tideq.queue_core.metrics import LONG_SECONDS
-from tideq.queue_core.readings import Counters
+from tideq.queue_core.telemetry.metrics import LONG_SECONDS
+from tideq.queue_core.samples import Counters
 
 
 class BatchMeter:

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from tideq.queue_core.engine.feed import Entry, entry_order
-from tideq.queue_core.engine.record import NAMES, without_number
+from tideq.queue_core.outbox.consumer import Entry, entry_order
+from tideq.queue_core.scripts.record import NAMES, without_number
 from tideq.queue_core.states import Reason
 
 STATE, VERSION, REASON, ENDED = map(NAMES.index, ("state", "version", "reason", "ended_ms"))

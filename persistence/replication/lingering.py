@@ -7,7 +7,7 @@ waiting: they say so, and whoever lingers goes on at once.
 
 import asyncio
 
-from tideq.queue_core.engine.feed import Feed
+from tideq.queue_core.outbox.consumer import Feed
 
 MAX_WAIT_MS = 1_000
 """Of one read: in a cluster its connection takes a longer silence for a server that is gone."""

@@ -14,9 +14,9 @@ from tideq.persistence.definitions import kept_definitions
 from tideq.persistence.replication.changes import Change
 from tideq.persistence.replication.rows import finished_in
 from tideq.persistence.replication.writer import Writer
-from tideq.queue_core.engine.engine import Engine
-from tideq.queue_core.engine.feed import FIRST_ID, Feed, entry_order
-from tideq.queue_core.engine.queue import Queue
+from tideq.queue_core.engine import Engine
+from tideq.queue_core.outbox.consumer import FIRST_ID, Feed, entry_order
+from tideq.queue_core.queue import Queue
 
 MAX_LISTED = 10_000
 

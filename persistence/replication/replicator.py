@@ -14,16 +14,16 @@ import structlog
 from tideq.persistence.checkpoints import Checkpoint, CheckpointMoved, Checkpoints
 from tideq.persistence.database import WAITING, WRITING, Connection, Database, limit, statement
 from tideq.persistence.replication.changes import Change, changes_in
-from tideq.persistence.replication.gathering import Gathered, Portion, gather
-from tideq.persistence.replication.learning import Learning
+from tideq.persistence.replication.batch import Gathered, Portion, gather
+from tideq.persistence.replication.backfill import Learning
 from tideq.persistence.replication.lingering import linger_over
 from tideq.persistence.replication.rows import finished_in
 from tideq.persistence.replication.writer import Batch, BatchCancelled, Writer
 from tideq.queue_core.background import end
 from tideq.queue_core.duties import Duties, Duty
-from tideq.queue_core.engine.belongings import read_belongings
-from tideq.queue_core.engine.engine import Engine
-from tideq.queue_core.engine.feed import FIRST_ID, Entry, Feed
+from tideq.queue_core.store.side_data import read_belongings
+from tideq.queue_core.engine import Engine
+from tideq.queue_core.outbox.consumer import FIRST_ID, Entry, Feed
 
 LOCK = 7_305_003
 BLOCK_MS = 1_000

@@ -34,9 +34,9 @@ from tideq.persistence.replication.copying import (
     text_field,
     uuid_field,
 )
-from tideq.persistence.replication.deaths import DeadLetter, dead_letter
+from tideq.persistence.dead_letters.rows import DeadLetter, dead_letter
 from tideq.persistence.terms import definition_terms, error_terms, read_error
-from tideq.queue_core.engine.record import without_number
+from tideq.queue_core.scripts.record import without_number
 from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.task import Definition
 

@@ -16,7 +16,7 @@ from tideq.persistence.database import Connection, statement
 from tideq.persistence.definitions import unpack
 from tideq.persistence.replication.changes import CREATED, Change
 from tideq.persistence.replication.copying import END, SIGNATURE
-from tideq.persistence.replication.deaths import by_pattern
+from tideq.persistence.dead_letters.rows import by_pattern
 from tideq.persistence.replication.rows import EVENT_COLUMNS, PURGED, TASK_COLUMNS, MissingDefinition, Rows
 from tideq.persistence.schema.partitions import TABLES, remove_from
 from tideq.persistence.tombstones import PurgedLife, Tombstone, add_tombstones, purged_lives

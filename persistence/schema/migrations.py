@@ -14,7 +14,7 @@ from psycopg import errors, sql
 
 from tideq.persistence.database import MIGRATING, WRITING, Connection, Database, UnsuitableDatabase
 from tideq.queue_core.errors import HistoryUnavailable
-from tideq.queue_core.repeats import Repeats
+from tideq.queue_core.log_once import Repeats
 
 LOCK = 7_305_001
 """Of PostgreSQL's advisory locks, which share one space of numbers with the application's."""

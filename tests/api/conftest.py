@@ -20,8 +20,8 @@ from tideq.api.settings import Auth, ServiceSettings
 from tideq.persistence.database import Database
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.engine.clock import StoreClock
-from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.store.clock import StoreClock
+from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.settings import QueueSettings
 
 
@@ -74,7 +74,7 @@ async def replication(service: Service) -> AsyncIterator[Replication]:
 @pytest.fixture
 async def replicated(replication: Replication, monkeypatch: pytest.MonkeyPatch) -> Replication:
     """A replicator at work from the beginning, and a service that waits for it however busy the machine is."""
-    for module in ("api.routes.history", "api.routes.dlq", "persistence.reading.recall"):
+    for module in ("api.routes.history", "api.routes.dlq", "persistence.read.expired_tasks"):
         monkeypatch.setattr(f"tideq.{module}.SOON_SECONDS", 10)
     await replication.start()
     return replication

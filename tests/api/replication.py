@@ -4,8 +4,8 @@ from contextlib import AsyncExitStack
 
 from tests.api.bench import until
 from tideq.api.service import Service
-from tideq.persistence.archive import Archive
-from tideq.persistence.replication.replicating import replicator_on
+from tideq.persistence.history import Archive
+from tideq.persistence.replication.assemble import replicator_on
 from tideq.queue_core.background import running
 
 

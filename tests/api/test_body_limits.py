@@ -8,7 +8,7 @@ import pytest
 from tests.api.bench import assert_problem
 from tests.kit import Kit
 from tideq.api.app import create_app, routes
-from tideq.api.calls import declared
+from tideq.api.operations import declared
 from tideq.api.service import offline_service
 from tideq.api.settings import BESIDE_THE_PAYLOAD_BYTES, MAX_BULK_BODY_BYTES
 from tideq.queue_core.settings import Admission, QueueSettings

@@ -293,7 +293,7 @@ class TestReplayAll:
         self, bench: Bench, replicated: Replication, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The old death is still in history, the store knows better."""
-        monkeypatch.setattr("tideq.persistence.dead_letters.replays.CATCH_UP_SECONDS", 0.05)
+        monkeypatch.setattr("tideq.persistence.dead_letters.replay.CATCH_UP_SECONDS", 0.05)
         died = [await die(bench) for _ in range(3)]
         await replicated.forgotten(*died)
         await replicated.stop()
@@ -340,7 +340,7 @@ class TestReplayAll:
     async def test_many_are_replayed_in_batches(
         self, bench: Bench, replicated: Replication, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("tideq.persistence.dead_letters.replays.BATCH_SIZE", 7)
+        monkeypatch.setattr("tideq.persistence.dead_letters.replay.BATCH_SIZE", 7)
         tasks = [{"task_type": "resize", "max_retries": 0} for _ in range(40)]
         await bench.call("POST", "/api/v1/tasks/batch", {"tasks": tasks})
         worker_id = await bench.register(capacity=50)

@@ -21,7 +21,7 @@ from tideq.api.service import Service, open_service
 from tideq.api.settings import ServiceSettings
 from tideq.embedded import EmbeddedStores, ValkeyOptions, bundled_valkey, find_running
 from tideq.persistence.database import Database
-from tideq.persistence.replication.replicating import replicator_on
+from tideq.persistence.replication.assemble import replicator_on
 from tideq.persistence.replication.writer import Batch
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.settings import HistorySettings

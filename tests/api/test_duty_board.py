@@ -7,8 +7,8 @@ from tests.api.bench import until
 from tideq.api.service import Service
 from tideq.queue_core.background import running
 from tideq.queue_core.duties import Duties, Duty
-from tideq.queue_core.engine.clock import server_now_ms
-from tideq.queue_core.engine.duty_board import FORGOTTEN_MS, SILENT_MS, DutyBoard, Posted
+from tideq.queue_core.store.clock import server_now_ms
+from tideq.queue_core.store.duty_board import FORGOTTEN_MS, SILENT_MS, DutyBoard, Posted
 
 
 async def _fail(_: Duty) -> None:

@@ -6,8 +6,8 @@ import pytest
 from tests.api.bench import Bench, until
 from tests.contract.situations import complete_all, started_count, submit_count
 from tests.kit import Kit
-from tideq.api import pace
-from tideq.queue_core.engine.insight import Insight, Stats
+from tideq.api import wait_estimate as pace
+from tideq.queue_core.inspector import Insight, Stats
 from tideq.queue_core.errors import StoreUnavailable
 
 TASKS = "/api/v1/tasks"

@@ -10,10 +10,10 @@ from tests.api.test_malformed import CASES, Case, executing, send
 from tests.api.wire import Answer, Application, Wire, wired
 from tests.kit import Kit
 from tideq.api.app import create_app, routes
-from tideq.api.calls import declared
-from tideq.api.express import Express
+from tideq.api.operations import declared
+from tideq.api.hot_path import Express
 from tideq.api.service import Service, offline_service
-from tideq.queue_core.engine.attempts import Held
+from tideq.queue_core.attempts import Held
 
 __all__ = ("executing",)
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.api.running import Running, environ, serving
 from tests.stores import StoreUnderTest
-from tideq.api.http.bounds import MAX_HEAD_BYTES
+from tideq.api.http11.limits import MAX_HEAD_BYTES
 
 GET = b"GET /livez HTTP/1.1\r\nHost: tideq\r\n"
 CHUNKED = b"POST /api/v1/tasks HTTP/1.1\r\nHost: tideq\r\nTransfer-Encoding: chunked\r\n\r\n"

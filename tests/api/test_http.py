@@ -20,7 +20,7 @@ from tests.api.wire import (
     until,
     wired,
 )
-from tideq.api.http.connection import MAX_AHEAD, MAX_AHEAD_BYTES, MAX_UNREAD_BYTES
+from tideq.api.http11.connection import MAX_AHEAD, MAX_AHEAD_BYTES, MAX_UNREAD_BYTES
 from tideq.api.server import listen, server_for
 
 GET = b"GET / HTTP/1.1\r\nHost: tideq\r\n\r\n"

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.api.wire import Application, ByHand, Caller, Desk, Wire, turns, until, wired
-from tideq.api.http.connection import MAX_WAITING
+from tideq.api.http11.connection import MAX_WAITING
 
 GET = b"GET / HTTP/1.1\r\nHost: tideq\r\n\r\n"
 HEAD = GET.replace(b"GET", b"HEAD")

@@ -14,12 +14,12 @@ from tests.api.bench import Bench, assert_problem, until
 from tests.api.listening import EVENTS
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.api import auth as auth_module
+from tideq.api.edge import auth as auth_module
 from tideq.api import event_stream
 from tideq.api.service import NoKeys, Service
 from tideq.api.settings import Auth
-from tideq.queue_core.engine.access_keys import ANY_CLIENT, AccessKey
-from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.store.access_keys import ANY_CLIENT, AccessKey
+from tideq.queue_core.scripts.keys import Keys
 
 keys_command = importlib.import_module("tideq.cli.keys")
 TASKS, BATCH = "/api/v1/tasks", "/api/v1/tasks/batch"

@@ -16,8 +16,8 @@ from tests.kit import Kit, make_kit
 from tideq.api import event_stream
 from tideq.api.event_stream import Listener
 from tideq.api.service import Service
-from tideq.queue_core.engine.outbox import Event, Outbox, Page, Position
-from tideq.queue_core.engine.places import Places
+from tideq.queue_core.outbox.stream import Event, Outbox, Page, Position
+from tideq.queue_core.outbox.event_cursor import Places
 
 
 @pytest.fixture

@@ -186,7 +186,7 @@ class TestLists:
     async def test_a_page_ends_before_it_weighs_too_much(
         self, bench: Bench, replicated: Replication, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("tideq.persistence.reading.listing.MAX_PAGE_BYTES", 300_000)
+        monkeypatch.setattr("tideq.persistence.read.list.MAX_PAGE_BYTES", 300_000)
         submitted = [await bench.submit(parameters={"text": "x" * 100_000}) for _ in range(7)]
 
         pages = [await bench.call("GET", "/api/v1/tasks")]
@@ -429,7 +429,7 @@ class TestHistoryOfATask:
     async def test_history_that_is_behind_says_how_far(
         self, bench: Bench, kit: Kit, replicated: Replication, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("tideq.persistence.reading.recall.CATCH_UP_SECONDS", 0.1)
+        monkeypatch.setattr("tideq.persistence.read.expired_tasks.CATCH_UP_SECONDS", 0.1)
         task_id = await bench.submit()
         await replicated.done()
         await replicated.stop()

@@ -10,7 +10,7 @@ import pytest
 from tests.api.bench import Bench, assert_problem
 from tests.api.running import Running
 from tests.kit import Kit
-from tideq.queue_core.engine.attempts import Held
+from tideq.queue_core.attempts import Held
 
 TASKS = "/api/v1/tasks"
 BATCH = "/api/v1/tasks/batch"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from litestar import Litestar, Response, get
 
-from tideq.api.meters import Meters, Note, Noticing
-from tideq.queue_core.readings import Distribution
+from tideq.api.metrics.request_metrics import Meters, Note, Noticing
+from tideq.queue_core.samples import Distribution
 
 
 def test_durations_fall_into_the_bucket_that_holds_them() -> None:

@@ -13,15 +13,15 @@ from tests.contract.situations import complete_all, started_count, submit_count,
 from tests.kit import Kit
 from tests.observability.scrape import PATH, Scrape, scrape
 from tests.stores import free_port
-from tideq.api import auth as auth_module
+from tideq.api.edge import auth as auth_module
 from tideq.api.app import create_app
 from tideq.api.service import Service
 from tideq.api.settings import Auth, ServiceSettings
-from tideq.persistence.recovery.kept_store import KeptStore
-from tideq.queue_core.engine.engine import assemble_engine
-from tideq.queue_core.engine.store import connect, connect_listener
-from tideq.queue_core.metrics import METRICS
-from tideq.queue_core.readings import MAX_TASK_TYPES, OTHER, TypeNames
+from tideq.persistence.recovery.open_store import KeptStore
+from tideq.queue_core.engine import assemble_engine
+from tideq.queue_core.store.connect import connect, connect_listener
+from tideq.queue_core.telemetry.metrics import METRICS
+from tideq.queue_core.samples import MAX_TASK_TYPES, OTHER, TypeNames
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.states import TaskState
 

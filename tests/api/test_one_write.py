@@ -7,8 +7,8 @@ import pytest
 from uvicorn.server import ServerState
 
 from tests.api.wire import Line, turns
-from tideq.api.http.exchange import Exchange
-from tideq.api.presence import CallerGone
+from tideq.api.http11.request_cycle import Exchange
+from tideq.api.edge.disconnect import CallerGone
 
 LENGTH = [(b"content-length", b"8")]
 START: dict[str, Any] = {"type": "http.response.start", "status": 200, "headers": LENGTH}

@@ -17,13 +17,14 @@ from tests.api.bench import Bench
 from tests.api.running import environ, tideq
 from tests.stores import StoreUnderTest
 from tideq.api import app as app_module
-from tideq.api import problems, schemas
+from tideq.api.edge import problems
+from tideq.api import schemas
 from tideq.api.app import create_app, routes
-from tideq.api.calls import PUBLIC, call, declared
+from tideq.api.operations import PUBLIC, call, declared
 from tideq.api.openapi import describe
-from tideq.api.openapi.refusals import SHOWN
+from tideq.api.openapi.errors import SHOWN
 from tideq.api.service import offline_service
-from tideq.queue_core.engine.checks import NAME
+from tideq.queue_core.validation import NAME
 from tideq.queue_core.settings import DEFAULT_PRIORITIES, Leases, QueueSettings
 
 Json = dict[str, Any]

@@ -17,17 +17,17 @@ from tests.api.running import environ, tideq
 from tests.kit import Kit
 from tests.stores import StoreUnderTest, free_port
 from tideq.api import app as app_module
-from tideq.api import auth as auth_module
+from tideq.api.edge import auth as auth_module
 from tideq.api.app import create_app, handlers
-from tideq.api.auth import PUBLIC, allowed_roles
+from tideq.api.edge.auth import PUBLIC, allowed_roles
 from tideq.api.service import Service, offline_service
 from tideq.api.settings import Auth, ServiceSettings, read_service_settings
 from tideq.api.worker_ids import make_worker_id
-from tideq.cli.endings import NOT_FOUND, UNREACHABLE
-from tideq.persistence.recovery.kept_store import KeptStore
-from tideq.queue_core.engine.access_keys import ROLES
-from tideq.queue_core.engine.engine import assemble_engine
-from tideq.queue_core.engine.store import connect, connect_listener
+from tideq.cli.exit_codes import NOT_FOUND, UNREACHABLE
+from tideq.persistence.recovery.open_store import KeptStore
+from tideq.queue_core.store.access_keys import ROLES
+from tideq.queue_core.engine import assemble_engine
+from tideq.queue_core.store.connect import connect, connect_listener
 from tideq.queue_core.settings import QueueSettings, SettingsError
 
 keys_command = importlib.import_module("tideq.cli.keys")

@@ -21,7 +21,7 @@ from tests.api.wire import KEEP_ALIVE_SECONDS, PATIENCE_SECONDS, ByHand
 from tests.contract.situations import events, submit_count
 from tests.kit import Kit, make_kit
 from tests.stores import StoreUnderTest
-from tideq.api.http.bounds import MIN_TAKEN_BYTES
+from tideq.api.http11.limits import MIN_TAKEN_BYTES
 from tideq.queue_core.settings import Leases, QueueSettings
 
 GET = b"GET / HTTP/1.1\r\nHost: tideq\r\n\r\n"

@@ -14,8 +14,8 @@ from tests.api.bench import Bench, Json, assert_problem, until
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.api.service import Service
-from tideq.queue_core.engine.clock import StoreClock
-from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.store.clock import StoreClock
+from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.settings import QueueSettings
 
 WORKERS = "/api/v1/workers"

@@ -13,7 +13,7 @@ from typing import Any
 import uvicorn
 from uvicorn.server import ServerState
 
-from tideq.api.http.connection import HttpConnection, patient
+from tideq.api.http11.connection import HttpConnection, patient
 from tideq.api.server import listen
 
 RawHeaders = Iterable[tuple[bytes, bytes]]

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from tideq.queue_core.engine.keys import KEYS, PREFIXES, Keys
-from tideq.queue_core.engine.record import RECORD
+from tideq.queue_core.scripts.keys import KEYS, PREFIXES, Keys
+from tideq.queue_core.scripts.record import RECORD
 from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.transitions import TRANSITIONS
 

@@ -70,7 +70,7 @@ MISTAKES = {
     "dead letters of one instant are skipped by the cursor": _mistake(
         f"{ZONES}::test_a_page_goes_on_among_tasks_that_died_in_one_instant",
         (
-            "persistence/dead_letters/letters.py",
+            "persistence/dead_letters/list.py",
             "%(below_at)s::timestamptz, %(below_id)s::uuid)",
             "%(below_at)s::timestamptz, '00000000-0000-0000-0000-000000000000'::uuid)",
         ),
@@ -90,7 +90,7 @@ MISTAKES = {
     ),
     "a list is searched by local time": _mistake(
         f"{ZONES}::test_instants_are_the_same_in_every_zone",
-        ("persistence/reading/filters.py", "LATEST_MS) / 1000, UTC)", "LATEST_MS) / 1000).replace(tzinfo=UTC)"),
+        ("persistence/read/filters.py", "LATEST_MS) / 1000, UTC)", "LATEST_MS) / 1000).replace(tzinfo=UTC)"),
     ),
     "an answer gives local time": _mistake(
         "tests/api/test_submission.py::test_run_at_is_an_instant_however_it_is_written",
@@ -102,7 +102,7 @@ MISTAKES = {
     ),
     "a line of the journal gives local time": _mistake(
         "tests/telemetry/test_lines.py::test_a_line_gives_its_instant_in_utc_wherever_the_process_lives",
-        ("workers/monitor/journal/lines.py", BY_UTC, BY_LOCAL_TIME),
+        ("workers/monitor/journal/transition_log.py", BY_UTC, BY_LOCAL_TIME),
     ),
     "a partition goes when its beginning is old": _mistake(
         "tests/history/test_partitions.py::test_a_partition_stays_until_its_end_is_old",
@@ -111,24 +111,24 @@ MISTAKES = {
     "a repeated poll looks at some partitions only": _mistake(
         "tests/partitions/test_limits.py::TestManyPartitions::"
         "test_a_repeated_poll_is_answered_the_same_wherever_its_tasks_lie",
-        ("queue_core/engine/partitions/claiming.py", "chosen = every if poll.poll_id else ", "chosen = "),
+        ("queue_core/partitioning/claim_merge.py", "chosen = every if poll.poll_id else ", "chosen = "),
     ),
     "trials are counted in the task's own partition only": _mistake(
         f"{TRIALS}::test_explain_counts_the_trials_of_all_partitions",
-        ("queue_core/engine/partitions/insight.py", "        if not on_trial:", "        if True:"),
+        ("queue_core/partitioning/partitioned_inspector.py", "        if not on_trial:", "        if True:"),
     ),
     "a worker without trials left counts as serving": _mistake(
         "tests/api/test_held_back.py::test_a_task_whose_only_worker_is_on_trial_waits_for_the_results_of_its_trials",
-        ("queue_core/engine/insight.py", " and self.trials_left != 0", ""),
+        ("queue_core/inspector.py", " and self.trials_left != 0", ""),
     ),
     "a timeout's jitter only goes later": _mistake(
         "tests/contract/test_sweep.py::test_timeouts_of_one_sweep_come_back_earlier_and_later_than_their_base_delay",
-        ("queue_core/engine/lua/include/retry_delay.lua", "0.2 * jitter", "0.2 * math.abs(jitter)"),
+        ("queue_core/scripts/include/retry_delay.lua", "0.2 * jitter", "0.2 * math.abs(jitter)"),
     ),
     "a draining worker is given started tasks": _mistake(
         "tests/contract/test_claim_started.py::test_a_draining_worker_gets_nothing_and_is_told_to_drain",
         (
-            "queue_core/engine/lua/include/may_take.lua",
+            "queue_core/scripts/include/may_take.lua",
             "status_of(worker[1], worker[4]) == 'active' and wanted or 0",
             "wanted",
         ),
@@ -144,7 +144,7 @@ MISTAKES = {
     ),
     "releases are lost while the service is away": _mistake(
         f"{CREW}::test_what_is_handed_back_while_the_service_is_away_arrives_once_it_is_back",
-        ("workers/runtime/mail.py", "        self._releases.extendleft(reversed(bundle.releases))\n", ""),
+        ("workers/runtime/report_buffer.py", "        self._releases.extendleft(reversed(bundle.releases))\n", ""),
     ),
     "a worker told to stop before it runs registers": _mistake(
         f"{CREW}::test_a_worker_that_was_told_to_stop_before_it_runs_asks_for_nothing",
@@ -160,7 +160,7 @@ MISTAKES = {
     ),
     "a worker does not log what it is held back from": _mistake(
         f"{BROKEN}::test_the_worker_says_in_its_own_log_what_it_is_held_back_from_and_until_when",
-        ("workers/runtime/crew.py", "self._circuits.note(worker_id, answer.held_back)", "pass"),
+        ("workers/runtime/consumer.py", "self._circuits.note(worker_id, answer.held_back)", "pass"),
     ),
     "the service does not know a retry that was asked for": _mistake(
         f"{BROKEN}::test_what_a_handler_asks_for_is_not_held_against_its_worker",
@@ -170,7 +170,7 @@ MISTAKES = {
         BACK_SOON, ("queue_core/duties.py", "LONGEST_PAUSE_SECONDS = 3.0", "LONGEST_PAUSE_SECONDS = 60.0")
     ),
     "a worker pauses for minutes": _mistake(
-        BACK_SOON, ("workers/runtime/patience.py", "MAX_DELAY_SECONDS = 5.0", "MAX_DELAY_SECONDS = 300.0")
+        BACK_SOON, ("workers/runtime/backoff.py", "MAX_DELAY_SECONDS = 5.0", "MAX_DELAY_SECONDS = 300.0")
     ),
     "readers pause as long as their pool likes": _mistake(
         BACK_SOON, ("persistence/database.py", "            reconnect_timeout=RECONNECT_SECONDS,\n", "")
@@ -181,7 +181,7 @@ MISTAKES = {
     ),
     "a reader of an answer may trickle": _mistake(
         "tests/api/test_slow_readers.py::test_a_reader_who_trickles_is_as_bad_as_a_body_that_does",
-        ("api/http/bounds.py", "MIN_TAKEN_BYTES = MIN_BODY_BYTES", "MIN_TAKEN_BYTES = 1_024"),
+        ("api/http11/limits.py", "MIN_TAKEN_BYTES = MIN_BODY_BYTES", "MIN_TAKEN_BYTES = 1_024"),
     ),
 }
 CHEAPEST = (

@@ -20,7 +20,7 @@ from tests.chaos.run import Report, run
 
 TREE = Path(__file__).parents[2]
 PARTS = ("api", "persistence", "queue_core", "tideq", "workers")
-LUA, INCLUDE = "queue_core/engine/lua", "queue_core/engine/lua/include"
+LUA, INCLUDE = "queue_core/scripts", "queue_core/scripts/include"
 SEEDS = (1, 2, 3)
 WORKERS_DIE: Profile = {"kill:worker": 1}
 WIPES: Profile = {"valkey_wiped": 1}
@@ -89,7 +89,7 @@ MISTAKES = {
     "a retry does not wait": Mistake(f"{INCLUDE}/spend_retry.lua", "now + retry_delay(task, code, jitter)", "now + 1"),
     "a key is not kept": Mistake(f"{LUA}/submit.lua", "if name ~= '' then redis.call", "if false then redis.call"),
     "a script is sent twice": Mistake(
-        "queue_core/engine/scripts.py",
+        "queue_core/scripts/runner.py",
         "            raise translated(error) from error\n",
         '            return await self._ask("EVALSHA", await self._hash(source), key_count, *words)\n',
         {"lose_replies:api-1>valkey": 1},
@@ -117,10 +117,10 @@ MISTAKES = {
         "persistence/queries/kept_keys.sql", "WHERE idempotency IS NOT NULL", "WHERE false", WIPES
     ),
     "an empty store is taken for a new one": Mistake(
-        "persistence/recovery/custody.py", "return Verdict.REBUILD\n    epoch", "return Verdict.NEW\n    epoch", WIPES
+        "persistence/recovery/store_guard.py", "return Verdict.REBUILD\n    epoch", "return Verdict.NEW\n    epoch", WIPES
     ),
     "a lost epoch counts as history": Mistake(
-        "persistence/reading/freshness.py",
+        "persistence/read/lag.py",
         "return checkpoint.epoch == epoch",
         "return True",
         {"freeze:replicate": 2, "valkey_wiped": 1},
@@ -135,7 +135,7 @@ MISTAKES = {
         "persistence/recovery/reconcile.py", "gives_workers_time=True", "gives_workers_time=False", FAIL_OVERS
     ),
     "a refusal does not say when to come back": Mistake(
-        "api/problems.py",
+        "api/edge/problems.py",
         "if status in (429, 503) else {}",
         "if status == 429 else {}",
         {"valkey_frozen": 1, "valkey_restart": 1},
@@ -153,10 +153,10 @@ MISTAKES = {
         READ_ONLY,
     ),
     "what history refuses is an error of ours": Mistake(
-        "api/problems.py", "errors.HistoryRefused: (503,", "errors.HistoryRefused: (500,", HISTORY_FORBIDDEN
+        "api/edge/problems.py", "errors.HistoryRefused: (503,", "errors.HistoryRefused: (500,", HISTORY_FORBIDDEN
     ),
     "what the store refuses is an error of ours": Mistake(
-        "api/problems.py", "errors.StoreRefused: (503,", "errors.StoreRefused: (500,", FORBIDDEN
+        "api/edge/problems.py", "errors.StoreRefused: (503,", "errors.StoreRefused: (500,", FORBIDDEN
     ),
     "one record that cannot be read fails every claim": Mistake(
         f"{INCLUDE}/load_task.lua",
@@ -171,7 +171,7 @@ MISTAKES = {
         f"{INCLUDE}/clock.lua", "if reading - last_now > MAX_JUMP_MS and not meta[3] then", "if false then", GLITCHES
     ),
     "a worker begins what it may not": Mistake(
-        "workers/runtime/crew.py",
+        "workers/runtime/consumer.py",
         'if not outcome.ok:\n                log.info("task was not ours',
         'if False:\n                log.info("task was not ours',
         {"freeze:worker": 2, "half_open:worker": 2, "half_open:api": 1},

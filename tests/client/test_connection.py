@@ -16,7 +16,7 @@ from tests.client.both import Form, client_of
 from tests.client.services import command_done
 from tests.stores import StoreUnderTest
 from tideq.client import NO_RETRIES, Client, Forbidden, Timeouts, Unauthorized, UntrustedServer
-from tideq.client.connection import checked_url, connection_from
+from tideq.client.config import checked_url, connection_from
 
 
 class TestSettings:

@@ -27,9 +27,9 @@ from tideq.cli.live.readings import Reading
 from tideq.cli.session import Service
 from tideq.client import Client, HeldBack, Limit, QueueStats, Worker
 from tideq.client.models.queue import Depth, Recovery
-from tideq.persistence.recovery.custody import Verdict
-from tideq.queue_core.engine.access_keys import AccessKeys
-from tideq.queue_core.engine.keys import Keys
+from tideq.persistence.recovery.store_guard import Verdict
+from tideq.queue_core.store.access_keys import AccessKeys
+from tideq.queue_core.scripts.keys import Keys
 
 Statuses = dict[str, list[str]]
 

@@ -12,7 +12,7 @@ from tests.client.ways import PATIENT, PLAIN, Way, answering, post, request_of, 
 from tests.stores import free_port
 from tideq.client import AsyncClient, Client
 from tideq.client._sync.lean import Lean
-from tideq.client.connection import connection_from
+from tideq.client.config import connection_from
 from tideq.client.http import answers
 from tideq.client.http.answers import AnswerParser
 from tideq.client.http.failures import Failure, Lost, Misunderstood, Stale

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tideq.cli.moments import duration, moment
+from tideq.cli.time_args import duration, moment
 
 NOW = datetime(2026, 3, 2, 9, 15, tzinfo=UTC)
 

@@ -11,7 +11,7 @@ import trustme
 from tests.client.ways import PLAIN, WAYS, Way, answering, post, request_of, sender, server
 from tests.stores import free_port
 from tideq.client.calls.base import Call, get
-from tideq.client.connection import connection_from
+from tideq.client.config import connection_from
 from tideq.client.errors import CannotConnect, UntrustedServer
 from tideq.client.http.failures import Failure, Lost, Misunderstood, Unsent
 from tideq.client.http.timeouts import Timeouts

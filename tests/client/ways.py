@@ -14,7 +14,7 @@ from tideq.client._async.through_httpx import AsyncThroughHttpx
 from tideq.client._sync.lean import Lean
 from tideq.client._sync.through_httpx import ThroughHttpx
 from tideq.client.calls.base import Call
-from tideq.client.connection import connection_from
+from tideq.client.config import connection_from
 from tideq.client.http.answers import Answer
 from tideq.client.http.timeouts import Timeouts
 from tideq.queue_core.background import end

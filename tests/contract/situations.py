@@ -3,8 +3,8 @@
 from typing import Any, NamedTuple
 
 from tests.kit import Kit
-from tideq.queue_core.engine.attempts import Held, Success
-from tideq.queue_core.engine.record import Record, parse_record
+from tideq.queue_core.attempts import Held, Success
+from tideq.queue_core.scripts.record import Record, parse_record
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import ClaimedTask, NewTask
 from tideq.queue_core.transitions import TERMINAL

@@ -6,7 +6,7 @@ import pytest
 
 from tests.contract.situations import NEVER_MADE_ID, started_count, task_in
 from tests.kit import Kit
-from tideq.queue_core.engine.attempts import Failure, Held, Success
+from tideq.queue_core.attempts import Failure, Held, Success
 from tideq.queue_core.errors import (
     InvalidRequest,
     InvalidTask,

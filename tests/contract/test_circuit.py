@@ -6,8 +6,8 @@ import pytest
 
 from tests.kit import Kit
 from tideq.queue_core.circuits import HeldBack
-from tideq.queue_core.engine.attempts import Held, Verdict
-from tideq.queue_core.engine.fleet import Member
+from tideq.queue_core.attempts import Held, Verdict
+from tideq.queue_core.fleet import Member
 from tideq.queue_core.settings import Circuit, QueueSettings
 
 OPEN_MS = 60_000

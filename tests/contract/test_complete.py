@@ -12,7 +12,7 @@ from tests.contract.situations import (
     terminal_events,
 )
 from tests.kit import Kit
-from tideq.queue_core.engine.attempts import Success
+from tideq.queue_core.attempts import Success
 from tideq.queue_core.errors import PayloadTooLarge, StaleLease, TaskNotFound, WrongState
 from tideq.queue_core.states import Reason, TaskState
 

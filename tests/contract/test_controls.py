@@ -4,7 +4,7 @@ import pytest
 
 from tests.contract.situations import claimed_ids, complete_all, held, started_count, submit_count
 from tests.kit import Kit
-from tideq.queue_core.engine.controls import Control, Limits, Pause
+from tideq.queue_core.controls import Control, Limits, Pause
 from tideq.queue_core.errors import InvalidRequest
 
 SCOPES = pytest.mark.parametrize("scope", [None, "resize"], ids=["whole-queue", "one-type"])

@@ -7,10 +7,10 @@ import pytest
 from tests.contract.situations import held, task_in
 from tests.kit import Kit, make_kit
 from tests.stores import StoreUnderTest
-from tideq.queue_core.engine.attempts import Extension, ProgressReport
-from tideq.queue_core.engine.restoring import Restoration
-from tideq.queue_core.engine.store import is_cluster
-from tideq.queue_core.engine.tide import Tide
+from tideq.queue_core.attempts import Extension, ProgressReport
+from tideq.queue_core.store.restore import Restoration
+from tideq.queue_core.store.connect import is_cluster
+from tideq.queue_core.queue_picture import Tide
 from tideq.queue_core.errors import StoreReplaced, StoreUnavailable
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import ClaimedTask

@@ -4,7 +4,7 @@ import pytest
 
 from tests.contract.situations import held, started_count, task_in
 from tests.kit import Kit
-from tideq.queue_core.engine.attempts import Extension
+from tideq.queue_core.attempts import Extension
 from tideq.queue_core.errors import InvalidRequest, StaleLease, WrongState
 from tideq.queue_core.settings import Leases, QueueSettings
 from tideq.queue_core.states import TaskState

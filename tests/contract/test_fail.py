@@ -6,7 +6,7 @@ import pytest
 
 from tests.contract.situations import NEVER_MADE_ID, events, held, started_count, task_in, terminal_events
 from tests.kit import Kit
-from tideq.queue_core.engine.attempts import Failure
+from tideq.queue_core.attempts import Failure
 from tideq.queue_core.errors import PayloadTooLarge, StaleLease, TaskNotFound, WrongState
 from tideq.queue_core.retry_policy import Backoff, delay_ms, next_timeout_ms
 from tideq.queue_core.settings import Circuit, Leases, QueueSettings

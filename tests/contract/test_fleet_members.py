@@ -4,7 +4,7 @@ import pytest
 
 from tests.contract.situations import started_count, submit_count
 from tests.kit import Kit
-from tideq.queue_core.engine.fleet import WORKER_STATUSES, FleetPage, Member
+from tideq.queue_core.fleet import WORKER_STATUSES, FleetPage, Member
 from tideq.queue_core.errors import InvalidRequest
 from tideq.queue_core.task import Worker
 

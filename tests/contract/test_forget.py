@@ -2,7 +2,7 @@
 
 from tests.contract.situations import NEVER_MADE_ID
 from tests.kit import Kit
-from tideq.queue_core.engine.queue import Removed
+from tideq.queue_core.queue import Removed
 
 
 async def _dead(kit: Kit) -> Removed:

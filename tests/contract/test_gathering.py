@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from tests.kit import Kit
-from tideq.queue_core.engine.gathering import MAX_BYTES, MAX_TASKS, Gathering
-from tideq.queue_core.engine.submission import Prepared, Submissions
+from tideq.queue_core.submit_batcher import MAX_BYTES, MAX_TASKS, Gathering
+from tideq.queue_core.submission import Prepared, Submissions
 from tideq.queue_core.errors import IdempotencyConflict, InvalidTask, QueueFull, StoreUnavailable, TooManySubmissions
 from tideq.queue_core.settings import Admission, QueueSettings
 from tideq.queue_core.task import NewTask, Submitted

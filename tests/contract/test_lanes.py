@@ -4,7 +4,7 @@ import pytest
 
 from tests.contract.situations import claimed_ids
 from tests.kit import Kit
-from tideq.queue_core.engine.outbox import Outbox
+from tideq.queue_core.outbox.stream import Outbox
 from tideq.queue_core.errors import LanesExhausted, TooManyNewLanes
 from tideq.queue_core.score import MAX_LANES
 from tideq.queue_core.settings import Admission, QueueSettings

@@ -6,8 +6,8 @@ Values are put there behind the engine's back, as a later version, or damage, co
 import pytest
 
 from tests.kit import Kit
-from tideq.queue_core.engine.controls import Pause
-from tideq.queue_core.engine.tide import Tide
+from tideq.queue_core.controls import Pause
+from tideq.queue_core.queue_picture import Tide
 from tideq.queue_core.task import Worker
 
 ODD = {

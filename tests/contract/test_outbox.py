@@ -7,9 +7,9 @@ import pytest
 
 from tests.contract.situations import complete_all, started_count, submit_count
 from tests.kit import Kit
-from tideq.queue_core.engine import outbox_reader
-from tideq.queue_core.engine.outbox import BEGINNING, Event, Outbox, Position, end_of, parse_position
-from tideq.queue_core.engine.outbox_reader import OutboxReader, Subscription
+from tideq.queue_core.outbox import live as outbox_reader
+from tideq.queue_core.outbox.stream import BEGINNING, Event, Outbox, Position, end_of, parse_position
+from tideq.queue_core.outbox.live import OutboxReader, Subscription
 from tideq.queue_core.task import NewTask
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.contract.situations import held, task_in
 from tests.kit import Kit
-from tideq.queue_core.engine.attempts import ProgressReport
+from tideq.queue_core.attempts import ProgressReport
 from tideq.queue_core.errors import InvalidRequest, StaleLease, WrongState
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import ClaimedTask, Progress

@@ -4,8 +4,8 @@ import pytest
 
 from tests.contract.situations import NEVER_MADE_ID, claimed_ids, events, started_count, submit_count, task_in
 from tests.kit import Kit
-from tideq.queue_core.engine.queue import KeptTask
-from tideq.queue_core.engine.submission import pack_definition
+from tideq.queue_core.queue import KeptTask
+from tideq.queue_core.submission import pack_definition
 from tideq.queue_core.errors import (
     RankOutOfRange,
     StaleLease,

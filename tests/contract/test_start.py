@@ -4,7 +4,7 @@ import pytest
 
 from tests.contract.situations import NEVER_MADE_ID, events, held, submit_count
 from tests.kit import Kit
-from tideq.queue_core.engine.attempts import Held
+from tideq.queue_core.attempts import Held
 from tideq.queue_core.errors import InvalidRequest, StaleLease, TaskNotFound
 from tideq.queue_core.states import Reason, TaskState
 

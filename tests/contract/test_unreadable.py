@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.kit import Kit
-from tideq.queue_core.engine.attempts import Extension, Failure, Held, Success
-from tideq.queue_core.engine.record import NAMES
+from tideq.queue_core.attempts import Extension, Failure, Held, Success
+from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.errors import StaleLease, StoreTooNew, TaskNotFound, WrongState
 from tideq.queue_core.states import TaskState
 

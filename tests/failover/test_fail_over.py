@@ -15,7 +15,7 @@ from tests.chaos.evidence import Evidence, read_history
 from tests.chaos.run import RULES
 from tests.failover.scene import QUEUE, Scene, open_scene, until
 from tests.history.checker import connected
-from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.scripts.keys import Keys
 
 BEFORE, AFTER = 500, 500
 

@@ -8,7 +8,7 @@ import pytest
 from tests.kit import Kit
 from tideq.persistence.database import Database
 from tideq.persistence.schema.migrations import MigrationError, migrate, missing_migrations, missing_when_migrated
-from tideq.queue_core.engine.access_keys import AccessKeys, matching
+from tideq.queue_core.store.access_keys import AccessKeys, matching
 from tideq.queue_core.errors import InvalidRequest
 
 

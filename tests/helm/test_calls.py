@@ -9,8 +9,8 @@ from litestar.routes import HTTPRoute
 from tests.helm.chart import Json, container, name_of, of_kind, one, rendered
 from tideq.api import schemas
 from tideq.api.app import create_app
-from tideq.api.auth import PUBLIC, allowed_roles
-from tideq.api.queries import query_names
+from tideq.api.edge.auth import PUBLIC, allowed_roles
+from tideq.api.edge.query_check import query_names
 from tideq.api.service import offline_service
 
 

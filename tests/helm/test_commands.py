@@ -18,7 +18,7 @@ from tests.api.running import TIDEQ, environ, serving
 from tests.helm.chart import HELM, NO_HELM, Json, container, containers, one, pod_specs, rendered
 from tests.stores import StoreUnderTest, free_port
 from tideq.cli.commands import app
-from tideq.queue_core.engine.access_keys import KEY, ROLES
+from tideq.queue_core.store.access_keys import KEY, ROLES
 from tideq.workers.runtime.health import LOOP_LAG
 
 WAIT_SECONDS = 60.0

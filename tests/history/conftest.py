@@ -10,12 +10,12 @@ import pytest
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
+from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.engine.clock import StoreClock
-from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.store.clock import StoreClock
+from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.settings import QueueSettings
 
 

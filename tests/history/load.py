@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 from tests.history.witness import Ledger
 from tests.kit import Kit
-from tideq.queue_core.engine.attempts import Failure, Held, Success, Verdict
-from tideq.queue_core.engine.replies import Outcome
+from tideq.queue_core.attempts import Failure, Held, Success, Verdict
+from tideq.queue_core.scripts.replies import Outcome
 from tideq.queue_core.errors import Conflict
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.settings import Leases, QueueSettings, Retention

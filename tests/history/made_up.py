@@ -10,7 +10,7 @@ from tideq.persistence.replication.changes import timestamp
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import DAY_MS, HistorySettings
 from tideq.persistence.terms import error_terms, parameter_term, tag_term
-from tideq.queue_core.engine.record import NAMES
+from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.states import TaskState
 
 WEEK_MS = 7 * DAY_MS

@@ -9,13 +9,13 @@ from tests.history.scale import PATIENCE_SECONDS
 from tests.kit import Kit
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.kept_store import KeptStore
-from tideq.persistence.replication.replicating import Replicators, replicator_on
+from tideq.persistence.recovery.open_store import KeptStore
+from tideq.persistence.replication.assemble import Replicators, replicator_on
 from tideq.persistence.replication.replicator import Replicator
 from tideq.queue_core.background import running
-from tideq.queue_core.engine.belongings import NAMES
-from tideq.queue_core.engine.feed import Feed, last_entry_id
-from tideq.queue_core.engine.store import connect_listener
+from tideq.queue_core.store.side_data import NAMES
+from tideq.queue_core.outbox.consumer import Feed, last_entry_id
+from tideq.queue_core.store.connect import connect_listener
 from tideq.queue_core.errors import Unavailable
 
 

@@ -11,7 +11,7 @@ from tests.history.witness import Ledger, OutboxCopy
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.kept_store import KeptStore
+from tideq.persistence.recovery.open_store import KeptStore
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.settings import QueueSettings
 

@@ -19,14 +19,14 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.checkpoints import Checkpoint
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.custody import Verdict, judge
-from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
+from tideq.persistence.recovery.store_guard import Verdict, judge
+from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
 from tideq.persistence.replication.parking import Parking
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.engine.access_keys import AccessKeys
-from tideq.queue_core.engine.feed import FIRST_ID, Feed
-from tideq.queue_core.engine.keys import Keys
-from tideq.queue_core.engine.restoring import Restoration, StoreFacts
+from tideq.queue_core.store.access_keys import AccessKeys
+from tideq.queue_core.outbox.consumer import FIRST_ID, Feed
+from tideq.queue_core.scripts.keys import Keys
+from tideq.queue_core.store.restore import Restoration, StoreFacts
 from tideq.queue_core.errors import HistoryUnavailable, StoreReplaced
 from tideq.queue_core.settings import QueueSettings
 
@@ -246,7 +246,7 @@ async def test_settling_a_store_ends_when_its_time_is_up_and_the_next_try_succee
     kit: Kit, kept: KeptStore, migrated: Database, monkeypatch: pytest.MonkeyPatch, held: str
 ) -> None:
     """Of an unknown run of its server: nobody is let in on an older word."""
-    monkeypatch.setattr("tideq.persistence.recovery.custody.COMPARE_SECONDS", 0.3)
+    monkeypatch.setattr("tideq.persistence.recovery.store_guard.COMPARE_SECONDS", 0.3)
     custodian = kept.custodian
     assert custodian is not None
     await kit.client.hset(kit.keys.key("meta"), "identity", "another run")

@@ -15,9 +15,9 @@ from tests.history.situations import replicate_all, until_open, until_somebody_w
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
+from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.engine.attempts import Held, Success
+from tideq.queue_core.attempts import Held, Success
 from tideq.queue_core.errors import Unavailable
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.task import Worker

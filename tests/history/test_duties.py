@@ -23,7 +23,7 @@ from tideq.api.service import Service, open_service
 from tideq.api.settings import ServiceSettings
 from tideq.cli.checks.finding import Finding
 from tideq.cli.checks.service import check_service
-from tideq.cli.housekeeping import do_everything
+from tideq.cli.background_duties import do_everything
 from tideq.client import Client
 from tideq.persistence.database import Database
 from tideq.persistence.schema.migrations import migrate
@@ -32,14 +32,14 @@ from tideq.persistence.settings import HistorySettings
 from tideq.queue_core import duties
 from tideq.queue_core.background import running
 from tideq.queue_core.duties import CUSTODY, PATIENCE_SECONDS, DutiesEnded
-from tideq.queue_core.engine import duty_board
-from tideq.queue_core.engine.clock import StoreClock
-from tideq.queue_core.engine.keys import Keys
-from tideq.queue_core.engine.store import connect
+from tideq.queue_core.store import duty_board
+from tideq.queue_core.store.clock import StoreClock
+from tideq.queue_core.scripts.keys import Keys
+from tideq.queue_core.store.connect import connect
 from tideq.queue_core.errors import QueueError, Unavailable
 from tideq.queue_core.settings import Probing, QueueSettings, SettingsError
 from tideq.workers.monitor import pruner
-from tideq.workers.monitor.alarm import sound_for_ever
+from tideq.workers.monitor.dead_letter_alerts import sound_for_ever
 from tideq.workers.monitor.recounter import recount_for_ever
 
 up_command = importlib.import_module("tideq.cli.up")

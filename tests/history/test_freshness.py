@@ -7,9 +7,9 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.checkpoints import Checkpoints
 from tideq.persistence.database import Database
-from tideq.persistence.reading.freshness import Freshness
-from tideq.persistence.recovery.kept_store import KeptStore
-from tideq.queue_core.engine.feed import Feed
+from tideq.persistence.read.lag import Freshness
+from tideq.persistence.recovery.open_store import KeptStore
+from tideq.queue_core.outbox.consumer import Feed
 
 
 def freshness_of(kit: Kit, kept: KeptStore, database: Database) -> Freshness:

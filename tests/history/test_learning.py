@@ -8,7 +8,7 @@ from tests.history.situations import execute, replicate_all, rows
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
+from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.settings import QueueSettings
 

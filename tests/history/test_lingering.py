@@ -21,8 +21,8 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.api.settings import read_service_settings
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.kept_store import KeptStore
-from tideq.persistence.replication.replicating import replicator_on
+from tideq.persistence.recovery.open_store import KeptStore
+from tideq.persistence.replication.assemble import replicator_on
 from tideq.persistence.replication.writer import Batch
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.background import running

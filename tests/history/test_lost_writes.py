@@ -13,9 +13,9 @@ from tests.history.situations import replicate_all, rows, until_open
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.kept_store import KeptStore
+from tideq.persistence.recovery.open_store import KeptStore
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.engine.attempts import Success
+from tideq.queue_core.attempts import Success
 from tideq.queue_core.errors import StaleLease, TaskNotFound, WrongState
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.states import TaskState

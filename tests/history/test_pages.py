@@ -10,16 +10,16 @@ from tests.history.population import ROOMY
 from tests.history.situations import replicate_all
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.persistence.belonging import EVERYTHING
+from tideq.persistence.partition_owner import EVERYTHING
 from tideq.persistence.checkpoints import Checkpoints
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.ground import Ground
-from tideq.persistence.recovery.kept_store import KeptStore
+from tideq.persistence.recovery.context import Ground
+from tideq.persistence.recovery.open_store import KeptStore
 from tideq.persistence.recovery.rebuild import put_keys_and_dead_letters
 from tideq.persistence.recovery.reconcile import Reconciliation
-from tideq.queue_core.engine.attempts import Failure
-from tideq.queue_core.engine.feed import Feed
-from tideq.queue_core.engine.restoring import Restoration
+from tideq.queue_core.attempts import Failure
+from tideq.queue_core.outbox.consumer import Feed
+from tideq.queue_core.store.restore import Restoration
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.task import NewTask
 

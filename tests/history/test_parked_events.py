@@ -18,10 +18,10 @@ from tests.history.situations import (
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.kept_store import KeptStore
+from tideq.persistence.recovery.open_store import KeptStore
 from tideq.persistence.replication.parking import Parking
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.engine.feed import Feed
+from tideq.queue_core.outbox.consumer import Feed
 from tideq.queue_core.errors import TaskNotFound
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.task import NewTask

@@ -13,8 +13,8 @@ from tests.history.situations import execute, replicate_all, replicating, rows, 
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.kept_store import KeptStore
-from tideq.queue_core.engine.attempts import Success
+from tideq.persistence.recovery.open_store import KeptStore
+from tideq.queue_core.attempts import Success
 from tideq.queue_core.task import NewTask, TraceContext
 
 POISONED = (

@@ -27,9 +27,9 @@ from tests.history.situations import (
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import READING, Database
-from tideq.persistence.reading.filters import TaskFilter
-from tideq.persistence.reading.listing import Listing
-from tideq.persistence.recovery.kept_store import KeptStore
+from tideq.persistence.read.filters import TaskFilter
+from tideq.persistence.read.list import Listing
+from tideq.persistence.recovery.open_store import KeptStore
 from tideq.persistence.schema import partitions as partitions_module
 from tideq.persistence.schema.clocks import Clocks, ClocksDiffer, store_instants
 from tideq.persistence.schema.migrations import migrate

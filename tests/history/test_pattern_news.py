@@ -4,11 +4,11 @@ import asyncio
 import time
 
 from tideq.persistence.database import Database, statement
-from tideq.persistence.dead_letters.pattern_news import SURGE_COUNT, PatternWatch
+from tideq.persistence.dead_letters.alerts import SURGE_COUNT, PatternWatch
 from tideq.queue_core.background import running
 from tideq.queue_core.duties import Duties
-from tideq.queue_core.readings import Counters
-from tideq.workers.monitor.alarm import METRIC, sound_for_ever
+from tideq.queue_core.samples import Counters
+from tideq.workers.monitor.dead_letter_alerts import METRIC, sound_for_ever
 
 
 async def die(database: Database, pattern: str, deaths: int) -> None:

@@ -15,12 +15,12 @@ from tests.history.situations import replicate_all, rows, until, until_open
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
+from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.engine.access_keys import AccessKeys
-from tideq.queue_core.engine.attempts import Success
-from tideq.queue_core.engine.engine import Engine, assemble_engine
-from tideq.queue_core.engine.restoring import Restoration
+from tideq.queue_core.store.access_keys import AccessKeys
+from tideq.queue_core.attempts import Success
+from tideq.queue_core.engine import Engine, assemble_engine
+from tideq.queue_core.store.restore import Restoration
 from tideq.queue_core.errors import StaleLease, StoreReplaced, WrongState
 from tideq.queue_core.settings import QueueSettings
 

@@ -11,18 +11,18 @@ from tests.history.situations import forget_everything, replicating, rows, until
 from tests.history.witness import Ledger
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.persistence.archive import Archive
+from tideq.persistence.history import Archive
 from tideq.persistence.database import Database
-from tideq.persistence.dead_letters.letters import DeadLetterFilter
+from tideq.persistence.dead_letters.list import DeadLetterFilter
 from tideq.persistence.recount import EVERY_MS, NotNow, Recount
-from tideq.persistence.recovery.kept_store import KeptStore
+from tideq.persistence.recovery.open_store import KeptStore
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.background import running
 from tideq.queue_core.duties import Duties
-from tideq.queue_core.engine.clock import StoreClock
-from tideq.queue_core.engine.ended import Kind
-from tideq.queue_core.engine.queue import Removed
+from tideq.queue_core.store.clock import StoreClock
+from tideq.queue_core.store.ended_tasks import Kind
+from tideq.queue_core.queue import Removed
 from tideq.queue_core.errors import Unavailable, UnknownWorker, WorkerExists
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.transitions import TERMINAL

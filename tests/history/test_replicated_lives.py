@@ -16,10 +16,10 @@ from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
 from tideq.persistence.definitions import packed as packed_definition
 from tideq.persistence.definitions import packed_record
-from tideq.persistence.recovery.custody import Verdict
-from tideq.persistence.recovery.kept_store import KeptStore
-from tideq.queue_core.engine.queue import KeptTask
-from tideq.queue_core.engine.restoring import Restoration
+from tideq.persistence.recovery.store_guard import Verdict
+from tideq.persistence.recovery.open_store import KeptStore
+from tideq.queue_core.queue import KeptTask
+from tideq.queue_core.store.restore import Restoration
 
 
 async def test_a_task_purged_before_it_was_replicated_leaves_nothing(

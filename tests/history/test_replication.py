@@ -20,16 +20,16 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.checkpoints import Checkpoints
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.kept_store import KeptStore
+from tideq.persistence.recovery.open_store import KeptStore
 from tideq.persistence.replication.changes import changes_in
-from tideq.persistence.replication.replicating import replicator_on
+from tideq.persistence.replication.assemble import replicator_on
 from tideq.persistence.replication.replicator import KEPT_ENTRIES, Replicator
 from tideq.persistence.replication.writer import Batch, Writer
 from tideq.queue_core.background import running
-from tideq.queue_core.engine.access_keys import AccessKeys
-from tideq.queue_core.engine.engine import assemble_engine
-from tideq.queue_core.engine.feed import FIRST_ID, Feed
-from tideq.queue_core.engine.store import connect_listener
+from tideq.queue_core.store.access_keys import AccessKeys
+from tideq.queue_core.engine import assemble_engine
+from tideq.queue_core.outbox.consumer import FIRST_ID, Feed
+from tideq.queue_core.store.connect import connect_listener
 
 
 async def test_rows_and_checkpoint_are_committed_together(

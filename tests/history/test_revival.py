@@ -7,9 +7,9 @@ import pytest
 from tests.history.situations import replicating, rows, until, until_replicated, until_somebody_waits_for
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.persistence.archive import Archive
+from tideq.persistence.history import Archive
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.kept_store import KeptStore
+from tideq.persistence.recovery.open_store import KeptStore
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.settings import QueueSettings, Retention
 from tideq.queue_core.states import TaskState

@@ -17,12 +17,12 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
 from tideq.persistence.definitions import packed
-from tideq.persistence.recovery.kept_store import KeptStore
+from tideq.persistence.recovery.open_store import KeptStore
 from tideq.persistence.replication.changes import Change, changes_in, timestamp
 from tideq.persistence.replication.copying import copy_text
 from tideq.persistence.replication.rows import Rows, finished_in
-from tideq.queue_core.engine.feed import Entry
-from tideq.queue_core.engine.record import NAMES
+from tideq.queue_core.outbox.consumer import Entry
+from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import TraceContext
 

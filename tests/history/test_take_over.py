@@ -14,11 +14,11 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest, free_port
 from tideq.embedded import ValkeyOptions, bundled_valkey
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
+from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.durability import Durability
-from tideq.queue_core.engine.assurance import Assurance
-from tideq.queue_core.engine.store import connect
+from tideq.queue_core.store.replica_wait import Assurance
+from tideq.queue_core.store.connect import connect
 from tideq.queue_core.settings import QueueSettings
 
 IDS = "SELECT task_id::text FROM tasks"

@@ -7,14 +7,14 @@ from tests.history.situations import until_somebody_waits_for as until_waiting_f
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.dead_letters.letters import DeadLetterFilter, DeadLetters
-from tideq.persistence.reading.filters import TaskFilter
-from tideq.persistence.reading.history import History
-from tideq.persistence.reading.listing import Listing
-from tideq.persistence.recovery.kept_store import KeptStore
+from tideq.persistence.dead_letters.list import DeadLetterFilter, DeadLetters
+from tideq.persistence.read.filters import TaskFilter
+from tideq.persistence.read.tasks import History
+from tideq.persistence.read.list import Listing
+from tideq.persistence.recovery.open_store import KeptStore
 from tideq.persistence.schema.partitions import id_at
 from tideq.persistence.settings import DAY_MS
-from tideq.queue_core.engine.record import Record, parse_record
+from tideq.queue_core.scripts.record import Record, parse_record
 
 HOUR_MS = 3_600_000
 

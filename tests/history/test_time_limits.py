@@ -19,10 +19,10 @@ from tideq.persistence.database import (
     Database,
     Limits,
 )
-from tideq.persistence.reading.history import hold
-from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
+from tideq.persistence.read.tasks import hold
+from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
 from tideq.persistence.replication import replicator as replicator_module
-from tideq.persistence.replication.gathering import MAX_EVENTS, Portion
+from tideq.persistence.replication.batch import MAX_EVENTS, Portion
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.task import NewTask

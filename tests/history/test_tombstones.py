@@ -5,17 +5,17 @@ import pytest
 from tests.history.situations import checkpoint, execute, forget_everything, replicate_all, rows
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.persistence.archive import Archive
+from tideq.persistence.history import Archive
 from tideq.persistence.checkpoints import Checkpoints
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.custody import Verdict
-from tideq.persistence.recovery.kept_store import KeptStore
+from tideq.persistence.recovery.store_guard import Verdict
+from tideq.persistence.recovery.open_store import KeptStore
 from tideq.persistence.recovery.reconcile import PURGED
 from tideq.persistence.replication.changes import Change, changes_in
 from tideq.persistence.replication.writer import Batch, Writer
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import DAY_MS, HistorySettings
-from tideq.queue_core.engine.feed import FIRST_ID, Feed
+from tideq.queue_core.outbox.consumer import FIRST_ID, Feed
 from tideq.queue_core.settings import QueueSettings, Retention
 
 CHOSEN = "0192f0c1-2b3c-7d4e-8f50-002233445566"

@@ -17,9 +17,9 @@ from tests.history.situations import replicating, until, until_open, until_repli
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.kept_store import KeptStore
+from tideq.persistence.recovery.open_store import KeptStore
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.engine.attempts import Success
+from tideq.queue_core.attempts import Success
 from tideq.queue_core.errors import StoreReplaced, Unavailable
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.task import NewTask

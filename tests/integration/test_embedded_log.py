@@ -13,7 +13,7 @@ import redis
 from tests.chaos.shim import Shim
 from tests.history.servers import Server
 from tideq.embedded import EmbeddedStores, ValkeyOptions, bundled_valkey
-from tideq.embedded.log_keeper import LogKeeper
+from tideq.embedded.aof_sync import LogKeeper
 
 SLOW_MS = 30_000
 WAIT_SECONDS = 30

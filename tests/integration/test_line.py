@@ -14,8 +14,8 @@ from redis.exceptions import TimeoutError as TooLate
 
 from tests.kit import make_kit
 from tideq.embedded import EmbeddedStores, ValkeyOptions, bundled_valkey, find_running
-from tideq.queue_core.engine.reconnecting import connect_anew
-from tideq.queue_core.engine.store import connect
+from tideq.queue_core.store.reconnecting import connect_anew
+from tideq.queue_core.store.connect import connect
 from tideq.queue_core.errors import StoreUnavailable
 from tideq.queue_core.task import NewTask
 

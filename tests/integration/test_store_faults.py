@@ -9,8 +9,8 @@ import pytest
 
 from tests.kit import Kit, make_kit
 from tideq.embedded import EmbeddedStores, ValkeyOptions, bundled_valkey, find_running
-from tideq.queue_core.engine.memory import MemoryWatch
-from tideq.queue_core.engine.store import connect
+from tideq.queue_core.store.memory import MemoryWatch
+from tideq.queue_core.store.connect import connect
 from tideq.queue_core.errors import StoreFull, StoreReplaced, StoreUnavailable
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import NewTask

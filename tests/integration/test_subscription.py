@@ -10,8 +10,8 @@ import pytest
 from redis.exceptions import ConnectionError as ConnectionLost
 
 from tideq.embedded import EmbeddedStores, ValkeyOptions, bundled_valkey
-from tideq.queue_core.engine.store import connect, connect_listener
-from tideq.queue_core.engine.subscription import subscribed
+from tideq.queue_core.store.connect import connect, connect_listener
+from tideq.queue_core.store.subscription import subscribed
 from tideq.queue_core.errors import StoreRefused
 
 

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from tideq.queue_core.engine.keys import KEYS, PREFIXES, Keys
-from tideq.queue_core.engine.replies import REFUSALS
-from tideq.queue_core.engine.scripts import LUA, HeaderError, Scripts, assemble, parse_header
-from tideq.queue_core.engine.submission import Kind, Prepared, in_rows
+from tideq.queue_core.scripts.keys import KEYS, PREFIXES, Keys
+from tideq.queue_core.scripts.replies import REFUSALS
+from tideq.queue_core.scripts.runner import LUA, HeaderError, Scripts, assemble, parse_header
+from tideq.queue_core.submission import Kind, Prepared, in_rows
 
 SCRIPTS = sorted(path.name.removesuffix(".lua") for path in LUA.iterdir() if path.name.endswith(".lua"))
 INCLUDES = sorted(path.name.removesuffix(".lua") for path in (LUA / "include").iterdir())

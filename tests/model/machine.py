@@ -19,8 +19,8 @@ from tests.model.model import ENDED, HELD
 from tests.model.rules_producers import Aim, ProducerRules
 from tests.model.rules_workers import BODIES, WORKERS, Ticket, WorkerRules
 from tests.model.situation import ASSIGNMENT_MS, CIRCUIT_OPEN_MS, HEARTBEAT_MS, KEY_TTL_MS, PROFILES, SCOPES, Draft
-from tideq.queue_core.engine.attempts import Held
-from tideq.queue_core.engine.fleet import Word
+from tideq.queue_core.attempts import Held
+from tideq.queue_core.fleet import Word
 from tideq.queue_core.task import Worker
 
 FOREVER_MS = 2**60

@@ -9,7 +9,7 @@ from tests.model import situation
 from tests.model.bench import ComparedQueue, foretell, said
 from tests.model.model import ENDED, HELD, REVIVALS
 from tests.model.situation import LEVELS, TASK_TYPES, Draft
-from tideq.queue_core.engine.queue import KeptTask
+from tideq.queue_core.queue import KeptTask
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.task import NewTask
 

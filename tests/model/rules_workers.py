@@ -10,7 +10,7 @@ from tests.model.bench import ComparedQueue, foretell, said
 from tests.model.model import ENDED, HELD
 from tests.model.rules_producers import UNKNOWN_ID, Aim, some_aims
 from tests.model.situation import PROFILES
-from tideq.queue_core.engine.attempts import Extension, Failure, Held, ProgressReport, Success, Verdict
+from tideq.queue_core.attempts import Extension, Failure, Held, ProgressReport, Success, Verdict
 
 EXECUTING = ("executing",)
 AIMS = ("fit", "fit", "fit", "fit", "over", "over", "over", "any", "forged", "borrowed", "unknown")

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, Phase, settings
 
 from tests.model.bench import STEP_COUNT, Bench
 from tests.model.machine import drive
-from tideq.queue_core.engine import scripts
-from tideq.queue_core.engine.scripts import Source, assemble
+from tideq.queue_core.scripts import runner as scripts
+from tideq.queue_core.scripts.runner import Source, assemble
 
 SHORT_SEARCH = settings(
     max_examples=1_500,  # most fall within 25; ids are random, so the slowest varies

@@ -14,15 +14,15 @@ from tests.stores import StoreUnderTest
 from tideq.api.app import create_app
 from tideq.api.service import Service, open_service
 from tideq.api.settings import ServiceSettings
-from tideq.cli.housekeeping import do_everything
+from tideq.cli.background_duties import do_everything
 from tideq.persistence.database import Database
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.background import running
-from tideq.queue_core.engine.clock import StoreClock
-from tideq.queue_core.engine.journal import JournalStore
-from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.store.clock import StoreClock
+from tideq.queue_core.outbox.monitor_cursor import JournalStore
+from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.settings import Probing, QueueSettings
 

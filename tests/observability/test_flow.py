@@ -4,9 +4,9 @@ import pytest
 
 from tests.contract.situations import submit_count
 from tests.kit import Kit
-from tideq.queue_core.engine.journal import JournalStore
-from tideq.queue_core.readings import Counters, Distribution, Labels, Reading
-from tideq.workers.monitor.flow import MAX_TASK_TYPES, FlowMeter
+from tideq.queue_core.outbox.monitor_cursor import JournalStore
+from tideq.queue_core.samples import Counters, Distribution, Labels, Reading
+from tideq.workers.monitor.task_metrics import MAX_TASK_TYPES, FlowMeter
 from tideq.workers.monitor.journal.follower import Follower
 
 PROCESS = "7"

@@ -15,8 +15,8 @@ from tests.observability.scrape import PATH, Scrape, scrape
 from tideq.api.settings import CLIENT_SETTINGS, SERVICE_SETTINGS
 from tideq.cli.commands import app
 from tideq.persistence.settings import HISTORY_SETTINGS
-from tideq.queue_core.metrics import METRICS
-from tideq.queue_core.readings import Counters, decode, encode
+from tideq.queue_core.telemetry.metrics import METRICS
+from tideq.queue_core.samples import Counters, decode, encode
 from tideq.queue_core.settings import QUEUE_SETTINGS
 
 DOCUMENTS = ("docs/runbook.md", "docs/observability.md")

@@ -13,7 +13,7 @@ from tests.api.bench import until
 from tests.observability.conftest import Whole
 from tests.observability.metrics_sink import MetricsSink, collecting_metrics
 from tests.observability.scrape import scrape
-from tideq.api.queue_readings import all_readings
+from tideq.api.metrics.queue_metrics import all_readings
 from tideq.queue_core.background import running
 from tideq.telemetry.metrics import Pusher, is_metered, push_for_ever
 
@@ -109,7 +109,7 @@ async def test_an_exporter_that_does_not_exist_is_named_and_takes_nothing_down_w
 
 def test_who_asks_for_nothing_imports_nothing() -> None:
     """The store's driver imports the SDK where there is one; exporters and all they need are ours to leave alone."""
-    code = "import sys, tideq.cli.running, tideq.cli.monitor; sys.exit('opentelemetry.exporter' in sys.modules)"
+    code = "import sys, tideq.cli.service_runner, tideq.cli.monitor; sys.exit('opentelemetry.exporter' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

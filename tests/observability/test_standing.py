@@ -4,11 +4,11 @@ from tests.api.bench import until
 from tests.observability.conftest import Whole
 from tests.observability.scrape import scrape
 from tests.stores import free_port
-from tideq.cli.housekeeping import replicate
+from tideq.cli.background_duties import replicate
 from tideq.persistence.database import Database
-from tideq.persistence.reading.standing import Standing, Watch
+from tideq.persistence.read.status import Standing, Watch
 from tideq.queue_core.background import running
-from tideq.queue_core.engine.feed import Feed
+from tideq.queue_core.outbox.consumer import Feed
 
 LAG = "tideq_history_lag_seconds"
 

@@ -11,7 +11,7 @@ from tests.kit import Kit
 from tests.order.bench import Bench, examples
 from tests.order.line import OFFSET_MS
 from tideq.queue_core import lanes, retry_policy, score
-from tideq.queue_core.engine.attempts import Held
+from tideq.queue_core.attempts import Held
 from tideq.queue_core.errors import RankOutOfRange
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.settings import Admission, Circuit, QueueSettings

@@ -1,7 +1,7 @@
 """More than 64 lanes a worker serves are kept as a map, fewer as a list: both say what lanes.py says."""
 
 from tests.kit import Kit
-from tideq.queue_core.engine.attempts import Held
+from tideq.queue_core.attempts import Held
 from tideq.queue_core.lanes import lane_signature, serves, worker_profile
 from tideq.queue_core.task import NewTask
 

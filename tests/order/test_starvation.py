@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.kit import Kit
 from tests.order.bench import Bench, examples
 from tests.order.line import OFFSET_MS
-from tideq.queue_core.engine.attempts import Held
+from tideq.queue_core.attempts import Held
 from tideq.queue_core.states import Reason
 from tideq.queue_core.task import ClaimedTask, NewTask, Submitted, Worker
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.kit import Kit, make_kit
 from tests.stores import StoreUnderTest
-from tideq.queue_core.engine.partitions import pointing
-from tideq.queue_core.engine.queue import Queue, Removed
+from tideq.queue_core.partitioning import key_reservation as pointing
+from tideq.queue_core.queue import Queue, Removed
 from tideq.queue_core.errors import IdempotencyConflict, KeyPending, QueueFull, StoreUnavailable
 from tideq.queue_core.settings import Admission, QueueSettings
 from tideq.queue_core.task import NewTask

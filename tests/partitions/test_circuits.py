@@ -8,8 +8,8 @@ from tests.contract.situations import held
 from tests.kit import Kit, make_kit
 from tests.stores import StoreUnderTest
 from tideq.queue_core.circuits import HeldBack
-from tideq.queue_core.engine.attempts import Verdict
-from tideq.queue_core.engine.fleet import Member
+from tideq.queue_core.attempts import Verdict
+from tideq.queue_core.fleet import Member
 from tideq.queue_core.task import ClaimedTask, NewTask
 from tideq.queue_core.task_id import partition_of
 

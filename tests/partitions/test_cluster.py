@@ -13,9 +13,9 @@ import pytest
 from tests.kit import Kit, make_kit
 from tests.partitions.cluster import Cluster, running_cluster
 from tests.partitions.test_history_commands import PARTITION_COUNT, Scene
-from tideq.queue_core.engine.attempts import Held, Success
-from tideq.queue_core.engine.keys import hash_tag, slot_of
-from tideq.queue_core.engine.store import connect
+from tideq.queue_core.attempts import Held, Success
+from tideq.queue_core.scripts.keys import hash_tag, slot_of
+from tideq.queue_core.store.connect import connect
 from tideq.queue_core.errors import Unavailable
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.task import NewTask

@@ -7,8 +7,8 @@ import pytest
 
 from tests.kit import Kit, make_kit
 from tests.stores import StoreUnderTest
-from tideq.queue_core.engine.fleet import Word
-from tideq.queue_core.engine.keys import SLOTS, Keys, hash_tag, slot_of
+from tideq.queue_core.fleet import Word
+from tideq.queue_core.scripts.keys import SLOTS, Keys, hash_tag, slot_of
 from tideq.queue_core.errors import IdempotencyConflict, InvalidTask
 from tideq.queue_core.settings import QueueSettings, SettingsError, read_settings
 from tideq.queue_core.task import NewTask

@@ -10,15 +10,15 @@ import pytest
 
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.persistence.archive import Archive
+from tideq.persistence.history import Archive
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
-from tideq.persistence.replication.replicating import replicator_on
+from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
+from tideq.persistence.replication.assemble import replicator_on
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.background import running
-from tideq.queue_core.engine.clock import StoreClock
+from tideq.queue_core.store.clock import StoreClock
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.task import NewTask
 from tideq.queue_core.task_id import partition_of

@@ -12,16 +12,16 @@ from tests.api.running import environ, tideq
 from tests.kit import Kit
 from tests.partitions.test_history import HOUR_MS, PATIENCE_SECONDS
 from tests.stores import StoreUnderTest
-from tideq.persistence.archive import freshness_of
+from tideq.persistence.history import freshness_of
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.kept_store import open_kept_store
-from tideq.persistence.replication.replicating import replicator_on
+from tideq.persistence.recovery.open_store import open_kept_store
+from tideq.persistence.replication.assemble import replicator_on
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.background import running
-from tideq.queue_core.engine.clock import StoreClock
-from tideq.queue_core.engine.store import connect
+from tideq.queue_core.store.clock import StoreClock
+from tideq.queue_core.store.connect import connect
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.task_id import partition_of
 

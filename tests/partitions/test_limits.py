@@ -10,10 +10,10 @@ import pytest
 from tests.contract.situations import complete_all, held, submit_count
 from tests.kit import Kit, make_kit
 from tests.stores import StoreUnderTest
-from tideq.queue_core.engine.controls import Limits
-from tideq.queue_core.engine.partitions.ledger import Ledger
-from tideq.queue_core.engine.scripts import Scripts
-from tideq.queue_core.engine.wake_source import WakeSource
+from tideq.queue_core.controls import Limits
+from tideq.queue_core.partitioning.ledger import Ledger
+from tideq.queue_core.scripts.runner import Scripts
+from tideq.queue_core.polls.ready_lanes import WakeSource
 from tideq.queue_core.errors import StoreUnavailable
 from tideq.queue_core.task import Claim
 from tideq.queue_core.task_id import partition_of

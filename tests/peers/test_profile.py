@@ -5,7 +5,7 @@ from bench.peers.profile import BEGIN, END, LOOP, library_of, read, text
 
 STACKS = f"""
 run (/usr/lib/python3.11/asyncio/runners.py:118);send ({ROOT}/.venv/lib/python3.11/site-packages/uvicorn/http.py:9) 30
-run (/usr/lib/python3.11/asyncio/runners.py:118);submit (x) ({ROOT}/queue_core/engine/queue.py:7) 50
+run (/usr/lib/python3.11/asyncio/runners.py:118);submit (x) ({ROOT}/queue_core/queue.py:7) 50
 run (/usr/lib/python3.11/asyncio/runners.py:118) 20
 """
 

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from tests.kit import Kit
-from tideq.queue_core.engine.record import parse_record
+from tideq.queue_core.scripts.record import parse_record
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.transitions import TERMINAL, is_legal
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from typing import NamedTuple, TypeVar
 
 from tests.kit import Kit
-from tideq.queue_core.engine.attempts import Held
+from tideq.queue_core.attempts import Held
 from tideq.queue_core.errors import QueueError
 from tideq.queue_core.task import ClaimedTask, NewTask
 

@@ -11,7 +11,7 @@ from tests.kit import Kit, make_kit
 from tests.races.outbox import audit
 from tests.races.racing import ROUNDS, Sides, assert_contested
 from tests.stores import StoreUnderTest
-from tideq.queue_core.engine.attempts import Failure
+from tideq.queue_core.attempts import Failure
 from tideq.queue_core.errors import IdempotencyConflict, WrongState
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import NewTask, Submitted

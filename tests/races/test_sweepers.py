@@ -6,7 +6,7 @@ from collections import Counter
 from tests.kit import Kit, make_kit
 from tests.races.outbox import audit, steps
 from tests.races.racing import ROUNDS, Sides, assert_contested
-from tideq.queue_core.engine.attempts import Held
+from tideq.queue_core.attempts import Held
 from tideq.queue_core.task import NewTask
 
 LAPSED, TIMED_OUT, SPENT, LOST = 250, 150, 150, 50

@@ -7,8 +7,8 @@ import pytest
 
 from tests.races.outbox import audit
 from tests.races.racing import ROUNDS, Sides, assert_contested
-from tideq.queue_core.engine.attempts import Held
-from tideq.queue_core.engine.replies import Outcome
+from tideq.queue_core.attempts import Held
+from tideq.queue_core.scripts.replies import Outcome
 from tideq.queue_core.errors import StaleLease, WrongState
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import Claim, ClaimedTask

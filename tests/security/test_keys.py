@@ -5,12 +5,12 @@ import inspect
 import msgspec
 import pytest
 
-from tideq.api.auth import Gate
-from tideq.api.problems import Unauthorized
+from tideq.api.edge.auth import Gate
+from tideq.api.edge.problems import Unauthorized
 from tideq.api.service import Service
-from tideq.queue_core.engine import access_keys
-from tideq.queue_core.engine.access_keys import AccessKeys
-from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.store import access_keys
+from tideq.queue_core.store.access_keys import AccessKeys
+from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.errors import InvalidRequest
 
 GUESSES = ("nothing", "no key at all", "unknown id", "right id", "almost right", "another key's secret", "revoked")

@@ -11,8 +11,8 @@ from redis.exceptions import NoPermissionError
 
 from tests.api.bench import Bench, assert_problem, held, until
 from tests.security.guarded import USERS, Guarded, Programs, acl_lines, bearing, commands_of
-from tideq.queue_core.engine.keys import Keys
-from tideq.queue_core.engine.scripts import LUA, assemble
+from tideq.queue_core.scripts.keys import Keys
+from tideq.queue_core.scripts.runner import LUA, assemble
 
 CONNECTING = "hello ping info time client|setinfo client|setname select evalsha script|load multi exec"
 RESTORING = "hset hget hgetall hmget hkeys hscan zadd set scan exists xrange xread xinfo|stream"

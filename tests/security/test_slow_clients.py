@@ -11,8 +11,8 @@ import pytest
 
 from tests.api.running import Running, environ, serving
 from tests.api.wire import ByHand
-from tideq.api.http.bounds import MIN_BODY_BYTES
-from tideq.api.http.connection import patient
+from tideq.api.http11.limits import MIN_BODY_BYTES
+from tideq.api.http11.connection import patient
 from tideq.api.settings import read_service_settings
 from tideq.queue_core.settings import SettingsError
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tests.kit import Kit
-from tideq.queue_core.engine.journal import JournalStore
+from tideq.queue_core.outbox.monitor_cursor import JournalStore
 from tideq.workers.monitor.journal.follower import Follower, Listener
 from tideq.workers.monitor.journal.transition import Transition
 

@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.telemetry.recording import Recording
-from tideq.queue_core.engine.journal import Origin
-from tideq.queue_core.engine.record import NAMES
+from tideq.queue_core.outbox.monitor_cursor import Origin
+from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.task import TraceContext
-from tideq.queue_core.tracing import Span
-from tideq.workers.monitor.journal.alike import Alike
-from tideq.workers.monitor.journal.spans import LifeSpans
+from tideq.queue_core.telemetry.spans import Span
+from tideq.workers.monitor.journal.memo import Alike
+from tideq.workers.monitor.journal.lifecycle_spans import LifeSpans
 from tideq.workers.monitor.journal.transition import Transition
 
 TRACE = TraceContext("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")

@@ -11,9 +11,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.resources import Resource
 
 from tests.telemetry.sink import decoded
-from tideq.queue_core.telemetry import SCOPE
-from tideq.queue_core.trace_context import TraceParent
-from tideq.queue_core.tracing import Shape, Span, SpanError
+from tideq.queue_core.telemetry.names import SCOPE
+from tideq.queue_core.telemetry.trace_context import TraceParent
+from tideq.queue_core.telemetry.spans import Shape, Span, SpanError
 from tideq.telemetry.encoding import field, request, span_field
 from tideq.telemetry.outlet import poster, resource_message
 from tideq.telemetry.readable import readable

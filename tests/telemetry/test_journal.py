@@ -9,16 +9,16 @@ from tests.contract.situations import task_in
 from tests.kit import Kit
 from tests.telemetry.listening import Ear, follow, follower, journal
 from tideq.queue_core.duties import Duties
-from tideq.queue_core.engine.attempts import Held
-from tideq.queue_core.engine.feed import Entry
-from tideq.queue_core.engine.journal import Origin
-from tideq.queue_core.engine.record import NAMES
-from tideq.queue_core.readings import Counters
+from tideq.queue_core.attempts import Held
+from tideq.queue_core.outbox.consumer import Entry
+from tideq.queue_core.outbox.monitor_cursor import Origin
+from tideq.queue_core.scripts.record import NAMES
+from tideq.queue_core.samples import Counters
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import NewTask, TraceContext
 from tideq.queue_core.transitions import TRANSITIONS
-from tideq.workers.monitor.flow import FlowMeter
+from tideq.workers.monitor.task_metrics import FlowMeter
 from tideq.workers.monitor.journal.follower import Follower
 from tideq.workers.monitor.journal.origins import Origins
 from tideq.workers.monitor.journal.transition import Transition, transitions_in

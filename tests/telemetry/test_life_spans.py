@@ -5,13 +5,13 @@ import pytest
 from tests.kit import Kit
 from tests.telemetry.listening import follow, follower
 from tests.telemetry.recording import Recording
-from tideq.queue_core.engine.journal import Origin
-from tideq.queue_core.engine.record import NAMES
+from tideq.queue_core.outbox.monitor_cursor import Origin
+from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.task import TraceContext
-from tideq.queue_core.trace_context import execution_span_id, revival_span_id
-from tideq.queue_core.tracing import SpanError
-from tideq.workers.monitor.journal.spans import LifeSpans
+from tideq.queue_core.telemetry.trace_context import execution_span_id, revival_span_id
+from tideq.queue_core.telemetry.spans import SpanError
+from tideq.workers.monitor.journal.lifecycle_spans import LifeSpans
 from tideq.workers.monitor.journal.transition import Transition
 
 QUICKLY = Backoff(base_ms=10, multiplier=1, cap_ms=10)

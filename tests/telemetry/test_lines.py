@@ -12,14 +12,14 @@ import pytest
 from tests.contract.situations import task_in
 from tests.kit import Kit
 from tests.telemetry.listening import follow, follower
-from tideq.queue_core.engine.feed import Entry
-from tideq.queue_core.engine.record import NAMES
+from tideq.queue_core.outbox.consumer import Entry
+from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import TraceContext
-from tideq.queue_core.trace_context import execution_span_id, lifecycle_span_id
+from tideq.queue_core.telemetry.trace_context import execution_span_id, lifecycle_span_id
 from tideq.queue_core.transitions import transition
-from tideq.telemetry.lines import LineWriter
-from tideq.workers.monitor.journal.lines import TransitionLines
+from tideq.telemetry.line_writer import LineWriter
+from tideq.workers.monitor.journal.transition_log import TransitionLines
 from tideq.workers.monitor.journal.transition import Transition, transitions_in
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -27,7 +27,7 @@ TRACE = TraceContext(f"00-{TRACE_ID}-00f067aa0ba902b7-01")
 HOSTILE = 'a\n{"event":"transition"}\r\x1b[2J\x9b31m\u2028\u202e\x85\x00b'
 LOGGING = f"""
 import structlog
-from tideq.cli.saying import log_to_stderr
+from tideq.cli.logging import log_to_stderr
 log_to_stderr()
 structlog.get_logger().warning({HOSTILE!r}, name={HOSTILE!r})
 """

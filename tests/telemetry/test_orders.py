@@ -11,10 +11,10 @@ from tests.telemetry.listening import follow
 from tests.telemetry.recording import Recording
 from tests.telemetry.test_requests import http, service
 from tideq.api.service import Service
-from tideq.queue_core.engine.journal import JournalStore
-from tideq.queue_core.tracing import Span
+from tideq.queue_core.outbox.monitor_cursor import JournalStore
+from tideq.queue_core.telemetry.spans import Span
 from tideq.workers.monitor.journal.follower import Follower
-from tideq.workers.monitor.journal.spans import LifeSpans
+from tideq.workers.monitor.journal.lifecycle_spans import LifeSpans
 
 __all__ = ["http", "service"]
 

@@ -14,8 +14,8 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from tests.stores import free_port
 from tests.telemetry.processes import collector_of_others
 from tests.telemetry.sink import Sink
-from tideq.queue_core.trace_context import TraceParent
-from tideq.queue_core.tracing import INTERNAL, Shape, Span, SpanError
+from tideq.queue_core.telemetry.trace_context import TraceParent
+from tideq.queue_core.telemetry.spans import INTERNAL, Shape, Span, SpanError
 from tideq.telemetry.outlet import Outlet
 from tideq.telemetry.setup import make_tracing
 

@@ -15,7 +15,7 @@ from tests.stores import StoreUnderTest
 from tests.telemetry.jaeger import complaints
 from tests.telemetry.processes import monitor, observed
 from tests.telemetry.sink import Sink
-from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.scripts.keys import Keys
 
 STOP_SECONDS = 60
 TASK_COUNT = 40

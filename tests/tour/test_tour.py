@@ -3,7 +3,7 @@
 import pytest
 
 from tests.kit import Kit
-from tideq.queue_core.engine.attempts import Extension, ProgressReport
+from tideq.queue_core.attempts import Extension, ProgressReport
 from tideq.queue_core.errors import StaleLease, WrongState
 from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.task import NewTask

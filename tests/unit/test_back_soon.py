@@ -10,15 +10,15 @@ import pytest
 from psycopg_pool.pool_async import AddConnection, MaintenanceTask
 
 from tests.stores import free_port
-from tideq.api.problems import DEFAULT_RETRY_AFTER_SECONDS
+from tideq.api.edge.problems import DEFAULT_RETRY_AFTER_SECONDS
 from tideq.persistence import database as database_module
 from tideq.persistence.database import Database
-from tideq.persistence.recovery import kept_store
+from tideq.persistence.recovery import open_store as kept_store
 from tideq.queue_core import duties as duties_module
 from tideq.queue_core.background import running
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.errors import HistoryUnavailable, StoreUnavailable
-from tideq.workers.runtime.patience import Patience
+from tideq.workers.runtime.backoff import Patience
 
 AWAY_SECONDS = 600.0
 BACK_SECONDS = 10.0

@@ -8,7 +8,7 @@ import pytest
 from redis import exceptions as redis_errors
 
 from tideq.persistence.database import translated_errors
-from tideq.queue_core.engine.store_errors import store_errors
+from tideq.queue_core.store.driver_errors import store_errors
 from tideq.queue_core.errors import (
     HistoryRefused,
     HistoryUnavailable,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tideq.api.payloads import MAX_NESTING, check_nesting
-from tideq.api.problems import BadRequest
+from tideq.api.edge.body import MAX_NESTING, check_nesting
+from tideq.api.edge.problems import BadRequest
 
 TEXTS = ("", "a[", '"', "\\", '\\"', "[[[", "]", "{}\\\\", 'x"[', "\n[", "\u2028{")
 

@@ -1,6 +1,6 @@
 """The state machine as data: complete, and the same everywhere it is told."""
 
-from tideq.queue_core.engine.scripts import LUA
+from tideq.queue_core.scripts.runner import LUA
 from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.transitions import LIVE, TERMINAL, TRANSITIONS, is_legal
 

@@ -1,7 +1,7 @@
 """From a record to a task: by place, which is why the places are compared here."""
 
-from tideq.queue_core.engine.record import NAMES
-from tideq.queue_core.engine.views import task_of
+from tideq.queue_core.scripts.record import NAMES
+from tideq.queue_core.scripts.task_view import task_of
 
 
 def test_fields_are_taken_by_the_names_and_in_the_order_of_the_record() -> None:

@@ -27,10 +27,10 @@ from tests.history.situations import replicate_all
 from tests.kit import Kit
 from tideq.embedded import PostgresOptions, ValkeyOptions, bundled_valkey
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.kept_store import open_kept_store
+from tideq.persistence.recovery.open_store import open_kept_store
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.engine.attempts import ProgressReport, Success
+from tideq.queue_core.attempts import ProgressReport, Success
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.task import NewTask, TraceContext

@@ -19,7 +19,7 @@ class Edit(NamedTuple):
     wrong: str
 
 
-RECORD, VIEWS = "queue_core/engine/record.py", "queue_core/engine/views.py"
+RECORD, VIEWS = "queue_core/scripts/record.py", "queue_core/scripts/task_view.py"
 ATTEMPT = '    Field("attempt", "text", "number of the current or last attempt"),\n'
 TIMEOUT = '    Field("timeout_ms", "text", "how long one execution may take"),\n'
 CHANGES: dict[str, tuple[Edit, ...]] = {
@@ -29,16 +29,16 @@ CHANGES: dict[str, tuple[Edit, ...]] = {
         Edit("persistence/replication/rows.py", "_, _, _, _, attempt, _, worker", "_, _, _, attempt, _, _, worker"),
     ),
     "a field of stream entries has another name": (
-        Edit("queue_core/engine/lua/include/emit.lua", "'now_ms', now_text", "'at_ms', now_text"),
+        Edit("queue_core/scripts/include/emit.lua", "'now_ms', now_text", "'at_ms', now_text"),
         Edit("persistence/replication/changes.py", 'fields[b"now_ms"]', 'fields[b"at_ms"]'),
-        Edit("queue_core/engine/feed.py", 'fields.get(b"now_ms"', 'fields.get(b"at_ms"'),
-        Edit("queue_core/engine/outbox.py", '(b"now_ms", b"epoch")', '(b"at_ms", b"epoch")'),
-        Edit("queue_core/engine/outbox.py", 'int(fields[b"now_ms"])', 'int(fields[b"at_ms"])'),
+        Edit("queue_core/outbox/consumer.py", 'fields.get(b"now_ms"', 'fields.get(b"at_ms"'),
+        Edit("queue_core/outbox/stream.py", '(b"now_ms", b"epoch")', '(b"at_ms", b"epoch")'),
+        Edit("queue_core/outbox/stream.py", 'int(fields[b"now_ms"])', 'int(fields[b"at_ms"])'),
         Edit("workers/monitor/journal/transition.py", 'fields[b"now_ms"]', 'fields[b"at_ms"]'),
     ),
     "records are written in the format that only this version knows": (
         Edit(
-            "queue_core/engine/lua/include/guard.lua",
+            "queue_core/scripts/include/guard.lua",
             "format_number = format_numbers[meta[8] or '1']",
             "format_number = '2\\0'",
         ),

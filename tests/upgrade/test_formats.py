@@ -9,14 +9,14 @@ from tests.api.running import environ, tideq
 from tests.history.situations import execute, forget_everything, replicate_all, rows, until_open
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.persistence.archive import Archive
+from tideq.persistence.history import Archive
 from tideq.persistence.database import Database
-from tideq.persistence.reading.filters import TaskFilter
-from tideq.persistence.reading.history import hold
-from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
+from tideq.persistence.read.filters import TaskFilter
+from tideq.persistence.read.tasks import hold
+from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.engine.outbox import Outbox
-from tideq.queue_core.engine.record import NAMES
+from tideq.queue_core.outbox.stream import Outbox
+from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.errors import TaskUnreadable
 from tideq.queue_core.settings import QueueSettings, SettingsError
 

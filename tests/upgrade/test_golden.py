@@ -19,17 +19,17 @@ from tests.history.conftest import kit_on
 from tests.history.situations import execute, replicate_all, rows
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.persistence.archive import Archive
+from tideq.persistence.history import Archive
 from tideq.persistence.database import Database
-from tideq.persistence.dead_letters.letters import DeadLetterFilter, DeadLetters
-from tideq.persistence.reading.filters import TaskFilter
-from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
+from tideq.persistence.dead_letters.list import DeadLetterFilter, DeadLetters
+from tideq.persistence.read.filters import TaskFilter
+from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
 from tideq.persistence.settings import HistorySettings
 from tideq.persistence.terms import error_terms
-from tideq.queue_core.engine.journal import JournalStore
-from tideq.queue_core.engine.outbox import Outbox
-from tideq.queue_core.engine.record import NAMES
-from tideq.queue_core.engine.submission import unpack_definition
+from tideq.queue_core.outbox.monitor_cursor import JournalStore
+from tideq.queue_core.outbox.stream import Outbox
+from tideq.queue_core.scripts.record import NAMES
+from tideq.queue_core.submission import unpack_definition
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.states import TaskState
 from tideq.workers.monitor.journal.transition import transitions_in

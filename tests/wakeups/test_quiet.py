@@ -7,9 +7,9 @@ import pytest
 
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.queue_core.engine.store import connect_listener
-from tideq.queue_core.engine.subscription import subscribed
-from tideq.queue_core.engine.wake_source import WakeSource
+from tideq.queue_core.store.connect import connect_listener
+from tideq.queue_core.store.subscription import subscribed
+from tideq.queue_core.polls.ready_lanes import WakeSource
 
 LONGER_THAN_A_SURVEY_MS = 5_000
 END = "end"

@@ -8,12 +8,12 @@ import pytest
 
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.queue_core.engine import wakeups as wakeups_module
-from tideq.queue_core.engine.attempts import Held
-from tideq.queue_core.engine.store import connect_listener
-from tideq.queue_core.engine.waiting_room import Waiter, WaitingRoom
-from tideq.queue_core.engine.wake_source import WakeSource
-from tideq.queue_core.engine.wakeups import Wakeups
+from tideq.queue_core.polls import poll_wakeups as wakeups_module
+from tideq.queue_core.attempts import Held
+from tideq.queue_core.store.connect import connect_listener
+from tideq.queue_core.polls.waiting_polls import Waiter, WaitingRoom
+from tideq.queue_core.polls.ready_lanes import WakeSource
+from tideq.queue_core.polls.poll_wakeups import Wakeups
 from tideq.queue_core.lanes import worker_profile
 from tideq.queue_core.settings import Circuit, QueueSettings
 from tideq.queue_core.task import Claim, NewTask

@@ -8,9 +8,9 @@ import pytest
 from tests.workers.scripted import HANG_UP, Json, Reply, ScriptedService, obliging, scripted_service
 from tests.workers.waiting import until
 from tideq.queue_core.background import running
-from tideq.workers.runtime.claimer import Claimer
+from tideq.workers.runtime.poller import Claimer
 from tideq.workers.runtime.handlers import Handler, Handlers
-from tideq.workers.runtime.protocol import Protocol
+from tideq.workers.runtime.service_api import Protocol
 from tideq.workers.runtime.reporter import Reporter
 from tideq.workers.runtime.slots import Slots
 from tideq.workers.runtime.worker import Worker, WorkerSettings

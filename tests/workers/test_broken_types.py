@@ -19,7 +19,7 @@ from tideq.api.schemas.held_back import OPEN
 from tideq.queue_core.background import running
 from tideq.workers.runtime.failures import Retry
 from tideq.workers.runtime.handlers import Handler, Handlers
-from tideq.workers.runtime.protocol import Answer, Protocol
+from tideq.workers.runtime.service_api import Answer, Protocol
 from tideq.workers.runtime.worker import Worker, WorkerSettings
 
 SLOTS = 10

@@ -2,8 +2,8 @@
 
 import structlog.testing
 
-from tideq.workers.runtime.circuits import CircuitLog
-from tideq.workers.runtime.protocol import HeldBack
+from tideq.workers.runtime.circuit_log import CircuitLog
+from tideq.workers.runtime.service_api import HeldBack
 
 OPEN = HeldBack("resize", "2026-03-02T12:00:00Z", "most of its latest tasks of this type failed")
 ON_TRIAL = HeldBack("resize", None, "its next tasks of this type decide")

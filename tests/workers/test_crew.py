@@ -16,13 +16,13 @@ from tests.workers.waiting import until
 from tideq.queue_core.background import running
 from tideq.workers.runtime import health as health_module
 from tideq.workers.runtime import http as http_module
-from tideq.workers.runtime import pulse as pulse_module
-from tideq.workers.runtime.claimer import RegistrationRefused
+from tideq.workers.runtime import heartbeat as pulse_module
+from tideq.workers.runtime.poller import RegistrationRefused
 from tideq.workers.runtime.context import TaskContext
-from tideq.workers.runtime.crew import Crew
+from tideq.workers.runtime.consumer import Crew
 from tideq.workers.runtime.handlers import Handler, Handlers
-from tideq.workers.runtime.protocol import Answer, Protocol
-from tideq.workers.runtime.pulse import Beat, Pulse
+from tideq.workers.runtime.service_api import Answer, Protocol
+from tideq.workers.runtime.heartbeat import Beat, Pulse
 from tideq.workers.runtime.worker import Worker, WorkerSettings
 
 BEAT_MS = 200
@@ -225,7 +225,7 @@ async def test_a_service_that_does_not_wait_is_not_asked_without_end(service: Sc
 async def test_a_poll_answered_wrongly_does_not_end_claiming(
     service: ScriptedService, monkeypatch: pytest.MonkeyPatch, reply: Reply | None
 ) -> None:
-    monkeypatch.setattr("tideq.workers.runtime.claimer.REFUSED_SECONDS", 0.1)
+    monkeypatch.setattr("tideq.workers.runtime.poller.REFUSED_SECONDS", 0.1)
     bench, left = Bench(service, Script("a")), 2
 
     async def wrong(_path: str, _body: Json) -> Reply | None:

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from tests.workers.waiting import until
-from tideq.workers.runtime.children import Children
+from tideq.workers.runtime.process_pool import Children
 from tideq.workers.runtime.context import TaskContext
-from tideq.workers.runtime.execution import Execution, Run
+from tideq.workers.runtime.executor import Execution, Run
 from tideq.workers.runtime.failures import Retry
 from tideq.workers.runtime.handlers import Handler
-from tideq.workers.runtime.mail import Mailbox, Result
-from tideq.workers.runtime.protocol import GivenTask
+from tideq.workers.runtime.report_buffer import Mailbox, Result
+from tideq.workers.runtime.service_api import GivenTask
 
 MODULE = """
 import os, time

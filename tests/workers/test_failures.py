@@ -155,7 +155,7 @@ def test_an_empty_message_is_the_exceptions_name() -> None:
 
 def assert_takeable(document: bytes) -> None:
     """As the service's edge would have it."""
-    from tideq.api.payloads import check_document, check_nesting, check_no_nul
+    from tideq.api.edge.body import check_document, check_nesting, check_no_nul
 
     assert len(document) <= MAX_ERROR_BYTES
     check_no_nul("error", document)

@@ -17,8 +17,8 @@ from tests.kit import Kit
 from tests.workers.scripted import HANG_UP, Reply, ScriptedService, obliging, problem, scripted_service
 from tests.workers.waiting import until
 from tideq.queue_core.background import running
-from tideq.workers.runtime.mail import Held, Mailbox, Result
-from tideq.workers.runtime.protocol import Answer, Outcome, Protocol
+from tideq.workers.runtime.report_buffer import Held, Mailbox, Result
+from tideq.workers.runtime.service_api import Answer, Outcome, Protocol
 from tideq.workers.runtime.reporter import MAX_UNDER_WAY, PLENTY, Reporter
 
 

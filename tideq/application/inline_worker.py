@@ -13,7 +13,7 @@ import msgspec
 from tideq.client._sync.transport import Transport
 from tideq.client.calls import pulling as calls
 from tideq.client.errors import Conflict, NotFound, TideqError
-from tideq.client.heart import Heart
+from tideq.client.heartbeat_thread import Heart
 from tideq.client.models.pulled import PulledTask
 from tideq.workers.runtime.context import TaskContext
 from tideq.workers.runtime.failures import error_document, status_after

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tideq.application.connection import default_client
-from tideq.client.connection import Connection, connection_from
+from tideq.client.config import Connection, connection_from
 from tideq.client.options import strict
 from tideq.workers.runtime import worker
 from tideq.workers.runtime.registry import registered

@@ -20,7 +20,7 @@ from tideq.cli.contexts import (
 )
 from tideq.cli.output import Format, note, show, show_one
 from tideq.cli.session import NOT_FOUND, USAGE, Switch, stop
-from tideq.client.connection import checked_key, checked_url
+from tideq.client.config import checked_key, checked_url
 
 COLUMNS = {"context": "name", "current": "is_current", "url": "url", "key": "api_key"}
 Output = Annotated[Format, cyclopts.Parameter(alias="-o")]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import cyclopts
 
-from tideq.cli.moments import moment
+from tideq.cli.time_args import moment
 from tideq.cli.output import agrees, show, show_one
 from tideq.cli.session import FAILED, LOCAL, OK, USAGE, Service, Several, Switch, calling, stop
 from tideq.cli.tasks import for_each

@@ -12,25 +12,25 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tideq.api.settings import ServiceSettings
-from tideq.cli import housekeeping
-from tideq.cli.endings import USAGE, stop, stop_with
-from tideq.cli.running import environ_with, log_to_stderr, say, settings_from, until_signal
-from tideq.cli.vitals import health_page
+from tideq.cli import background_duties as housekeeping
+from tideq.cli.exit_codes import USAGE, stop, stop_with
+from tideq.cli.service_runner import environ_with, log_to_stderr, say, settings_from, until_signal
+from tideq.cli.health_page import health_page
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.custodians import Custodians, custody_of
-from tideq.persistence.recovery.custody import Custodian, Verdict
-from tideq.persistence.recovery.kept_store import open_kept_store
+from tideq.persistence.recovery.store_guards import Custodians, custody_of
+from tideq.persistence.recovery.store_guard import Custodian, Verdict
+from tideq.persistence.recovery.open_store import open_kept_store
 from tideq.persistence.schema.clocks import store_instants
 from tideq.persistence.schema.migrations import MigrationError, migrate_when_reachable, missing_when_migrated
 from tideq.persistence.schema.partitions import Partitions, PartitionsBusy
 from tideq.queue_core.background import run, together
 from tideq.queue_core.duties import Duties, DutiesEnded
-from tideq.queue_core.engine.duty_board import DutyBoard
-from tideq.queue_core.engine.engine import assemble_engine
-from tideq.queue_core.engine.identity import StoreIdentity
-from tideq.queue_core.engine.replies import accepted
-from tideq.queue_core.engine.store import StoreUrlError, connect
-from tideq.queue_core.engine.store_format import NEWEST_FORMAT
+from tideq.queue_core.store.duty_board import DutyBoard
+from tideq.queue_core.engine import assemble_engine
+from tideq.queue_core.store.server_identity import StoreIdentity
+from tideq.queue_core.scripts.replies import accepted
+from tideq.queue_core.store.connect import StoreUrlError, connect
+from tideq.queue_core.store.formats import NEWEST_FORMAT
 from tideq.queue_core.errors import QueueError
 from tideq.queue_core.settings import SettingsError
 from tideq.telemetry.metrics import push_counters

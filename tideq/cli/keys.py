@@ -9,13 +9,13 @@ from typing import Annotated, Literal, TypeVar
 import cyclopts
 import msgspec
 
-from tideq.cli.endings import NOT_FOUND, USAGE, stop, stop_with
+from tideq.cli.exit_codes import NOT_FOUND, USAGE, stop, stop_with
 from tideq.cli.output import Format
 from tideq.cli.output import show as show_items
-from tideq.cli.running import environ_with, say, settings_from
-from tideq.queue_core.engine.access_keys import AccessKey, AccessKeys
-from tideq.queue_core.engine.keys import Keys
-from tideq.queue_core.engine.store import StoreUrlError, connect
+from tideq.cli.service_runner import environ_with, say, settings_from
+from tideq.queue_core.store.access_keys import AccessKey, AccessKeys
+from tideq.queue_core.scripts.keys import Keys
+from tideq.queue_core.store.connect import StoreUrlError, connect
 from tideq.queue_core.errors import InvalidRequest, Unavailable
 
 T = TypeVar("T")

@@ -5,18 +5,18 @@ import os
 from contextlib import AbstractAsyncContextManager
 
 from tideq.api.settings import ServiceSettings
-from tideq.cli import housekeeping
-from tideq.cli.endings import USAGE, stop, stop_with
-from tideq.cli.running import environ_with, log_to_stderr, say, settings_from, until_signal
-from tideq.cli.vitals import health_page
-from tideq.persistence.recovery.kept_store import open_kept_store
+from tideq.cli import background_duties as housekeeping
+from tideq.cli.exit_codes import USAGE, stop, stop_with
+from tideq.cli.service_runner import environ_with, log_to_stderr, say, settings_from, until_signal
+from tideq.cli.health_page import health_page
+from tideq.persistence.recovery.open_store import open_kept_store
 from tideq.queue_core.background import together
 from tideq.queue_core.duties import Duties, DutiesEnded
-from tideq.queue_core.engine.duty_board import DutyBoard
-from tideq.queue_core.engine.store import StoreUrlError
+from tideq.queue_core.store.duty_board import DutyBoard
+from tideq.queue_core.store.connect import StoreUrlError
 from tideq.queue_core.errors import QueueError
 from tideq.queue_core.settings import SettingsError
-from tideq.queue_core.tracing import Tracing
+from tideq.queue_core.telemetry.spans import Tracing
 from tideq.telemetry.metrics import push_counters
 from tideq.telemetry.setup import tracing_from
 from tideq.workers.runtime.health import HealthPortTaken

@@ -5,7 +5,7 @@ import msgspec
 from tideq.api.app import create_app, routes
 from tideq.api.openapi import describe
 from tideq.api.service import offline_service
-from tideq.cli.running import environ_with, say, settings_from
+from tideq.cli.service_runner import environ_with, say, settings_from
 
 
 def openapi() -> None:

@@ -7,11 +7,11 @@ from typing import Annotated
 import cyclopts
 import msgspec
 
-from tideq.cli.endings import FAILED, NOT_FOUND, OK, USAGE, stop
+from tideq.cli.exit_codes import FAILED, NOT_FOUND, OK, USAGE, stop
 from tideq.cli.history import history_settings, run_command
 from tideq.cli.output import Format, say, show
 from tideq.cli.session import Several, Switch
-from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
+from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
 from tideq.persistence.replication.parking import ParkingOfAll, parking_of
 
 COLUMNS = {

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import cyclopts
 
-from tideq.cli.moments import duration
+from tideq.cli.time_args import duration
 from tideq.cli.output import show, show_one
 from tideq.cli.session import LOCAL, USAGE, Service, Switch, calling, stop
 from tideq.client import Client, Limit

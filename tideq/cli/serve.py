@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tideq.api.server import PortTaken, address_of, listen
 from tideq.api.settings import ServiceSettings
-from tideq.cli.endings import USAGE, stop, stop_with
-from tideq.cli.processes import Parent
-from tideq.cli.running import environ_with, log_to_stderr, run_service, say, settings_from
-from tideq.queue_core.engine.scripts import assemble_all
+from tideq.cli.exit_codes import USAGE, stop, stop_with
+from tideq.cli.prefork import Parent
+from tideq.cli.service_runner import environ_with, log_to_stderr, run_service, say, settings_from
+from tideq.queue_core.scripts.runner import assemble_all
 
 MAX_PROCESSES = 64
 

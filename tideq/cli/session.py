@@ -9,8 +9,8 @@ from typing import Annotated
 import cyclopts
 
 from tideq.cli.contexts import Target, contexts_file, read_contexts, target
-from tideq.cli.endings import FAILED, INTERRUPTED, NOT_ALLOWED, NOT_FOUND, UNREACHABLE, USAGE, stop
-from tideq.cli.endings import OK as OK
+from tideq.cli.exit_codes import FAILED, INTERRUPTED, NOT_ALLOWED, NOT_FOUND, UNREACHABLE, USAGE, stop
+from tideq.cli.exit_codes import OK as OK
 from tideq.cli.output import Format
 from tideq.client import (
     CannotConnect,

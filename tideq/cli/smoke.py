@@ -4,7 +4,7 @@ import time
 import uuid
 
 from tideq.cli.output import note
-from tideq.cli.saying import say
+from tideq.cli.logging import say
 from tideq.cli.session import FAILED, LOCAL, OK, Service, calling
 from tideq.client import Client, Task
 from tideq.client.bulk import PullQueue

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from tideq.api.server import PortTaken, listen
 from tideq.api.settings import ServiceSettings
-from tideq.cli.endings import stop_with
+from tideq.cli.exit_codes import stop_with
 from tideq.cli.history import make_partitions
-from tideq.cli.housekeeping import do_everything
-from tideq.cli.running import environ_with, log_to_stderr, run_service, say, settings_from
+from tideq.cli.background_duties import do_everything
+from tideq.cli.service_runner import environ_with, log_to_stderr, run_service, say, settings_from
 from tideq.embedded import EmbeddedError, EmbeddedStores
 from tideq.embedded.foreground import leave_on_signal
 from tideq.persistence.database import Database, UnsuitableDatabase
-from tideq.persistence.recovery.kept_store import KeptStore
+from tideq.persistence.recovery.open_store import KeptStore
 from tideq.persistence.schema.migrations import (
     RETRY_SECONDS,
     TELL_AGAIN_SECONDS,
@@ -29,8 +29,8 @@ from tideq.persistence.schema.migrations import (
 from tideq.queue_core.background import together
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.errors import HistoryRefused, HistoryUnavailable, QueueError
-from tideq.queue_core.repeats import Repeats
-from tideq.queue_core.tracing import Tracing
+from tideq.queue_core.log_once import Repeats
+from tideq.queue_core.telemetry.spans import Tracing
 
 DEMO = Path(__file__).parents[1] / "demo.py"
 AT_HOME = {"TIDEQ_AUTH": "off", "TIDEQ_PROBE_ALLOWED_CIDRS": "127.0.0.1/32"}

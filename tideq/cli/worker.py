@@ -6,15 +6,15 @@ import sys
 from urllib.parse import urlsplit
 
 from tideq.cli.contexts import Target
-from tideq.cli.endings import USAGE, stop, stop_with
+from tideq.cli.exit_codes import USAGE, stop, stop_with
 from tideq.cli.reloading import run_with_reload
-from tideq.cli.saying import log_to_stderr, say
+from tideq.cli.logging import log_to_stderr, say
 from tideq.cli.session import Address
-from tideq.client.connection import DEFAULT_URL
+from tideq.client.config import DEFAULT_URL
 from tideq.queue_core.settings import SettingsError, Telemetry
 from tideq.telemetry.setup import tracing_from
 from tideq.workers.runtime.arguments import HandlerError
-from tideq.workers.runtime.claimer import RegistrationRefused
+from tideq.workers.runtime.poller import RegistrationRefused
 from tideq.workers.runtime.health import HealthPortTaken
 from tideq.workers.runtime.registry import has_begun, registered
 from tideq.workers.runtime.worker import WorkerSettings, run_until_signal

@@ -10,7 +10,7 @@ from tideq.client._async.listing import AsyncListing
 from tideq.client._sync.client import Client
 from tideq.client._sync.events import EventStream
 from tideq.client._sync.listing import Listing
-from tideq.client.connection import Timeouts
+from tideq.client.config import Timeouts
 from tideq.client.errors import (
     BadAnswer,
     CannotConnect,

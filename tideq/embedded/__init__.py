@@ -20,7 +20,7 @@ from tideq.embedded.errors import (
 from tideq.embedded.instance import RunningInstance, find_running
 from tideq.embedded.postgres import PostgresOptions
 from tideq.embedded.supervisor import EmbeddedStores
-from tideq.embedded.surroundings import Timeouts
+from tideq.embedded.environment import Timeouts
 from tideq.embedded.valkey import ValkeyOptions, bundled_valkey
 
 __all__ = [

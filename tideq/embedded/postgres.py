@@ -18,8 +18,8 @@ from tideq.embedded.errors import DataDirUnusable, ServerDidNotStart, ServerNotI
 from tideq.embedded.identity import Identity
 from tideq.embedded.postgres_identity import IdentitySearch, has_cluster
 from tideq.embedded.process import ServerCommand, ServerProcess, run_to_end
-from tideq.embedded.run_dir import make_run_dir, remove_run_dir
-from tideq.embedded.surroundings import Surroundings
+from tideq.embedded.socket_dir import make_run_dir, remove_run_dir
+from tideq.embedded.environment import Surroundings
 
 NAME = "tideq"  # of the database and of its owner
 # SIGINT lets nobody finish but ends cleanly; SIGQUIT ends at once and recovers at the next start.

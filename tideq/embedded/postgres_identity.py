@@ -18,7 +18,7 @@ from pathlib import Path
 from tideq.embedded.errors import NoUsableAccount
 from tideq.embedded.identity import OURSELVES, Account, Identity
 from tideq.embedded.process import run_to_end
-from tideq.embedded.surroundings import Surroundings
+from tideq.embedded.environment import Surroundings
 
 
 @dataclass(frozen=True)

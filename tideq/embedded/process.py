@@ -16,7 +16,7 @@ from typing import IO
 
 from tideq.embedded.errors import ServerDidNotStart, ServerStopped
 from tideq.embedded.identity import OURSELVES, Identity
-from tideq.embedded.surroundings import Surroundings
+from tideq.embedded.environment import Surroundings
 from tideq.embedded.watchdog import Watchdog, kernel_can_watch
 
 LAUNCHER = Path(__file__).with_name("launch.py")

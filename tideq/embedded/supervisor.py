@@ -15,7 +15,7 @@ from tideq.embedded.errors import DataDirUnusable, NotStarted
 from tideq.embedded.instance import RunningInstance, remove_note, write_note
 from tideq.embedded.lock import DataDirLock
 from tideq.embedded.postgres import PostgresOptions, PostgresServer
-from tideq.embedded.surroundings import Progress, Surroundings, Timeouts
+from tideq.embedded.environment import Progress, Surroundings, Timeouts
 from tideq.embedded.valkey import ValkeyOptions, ValkeyServer
 
 Server = ValkeyServer | PostgresServer

@@ -17,10 +17,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tideq.embedded.errors import ServerDidNotStart, ServerNotInstalled
-from tideq.embedded.log_keeper import LEAVE_TO_KERNEL, LogKeeper
+from tideq.embedded.aof_sync import LEAVE_TO_KERNEL, LogKeeper
 from tideq.embedded.process import ServerCommand, ServerProcess
-from tideq.embedded.run_dir import make_run_dir, remove_run_dir
-from tideq.embedded.surroundings import Surroundings
+from tideq.embedded.socket_dir import make_run_dir, remove_run_dir
+from tideq.embedded.environment import Surroundings
 
 # Redis 6 knows neither script flags nor the append-only folder.
 OLDEST_MAJOR = 7

@@ -9,8 +9,8 @@ import functools
 import struct
 from collections.abc import Iterable
 
-from tideq.queue_core.telemetry import ERROR_TYPE, EXCEPTION_EVENT, EXCEPTION_MESSAGE, EXCEPTION_TYPE
-from tideq.queue_core.tracing import Shape, Span, SpanError
+from tideq.queue_core.telemetry.names import ERROR_TYPE, EXCEPTION_EVENT, EXCEPTION_MESSAGE, EXCEPTION_TYPE
+from tideq.queue_core.telemetry.spans import Shape, Span, SpanError
 
 FIXED64, BYTES, FIXED32 = 1, 2, 5
 ERROR_STATUS = b"\x18\x02"

@@ -18,7 +18,7 @@ from typing import Any
 import structlog
 
 from tideq.queue_core.duties import Duties
-from tideq.queue_core.readings import Readings
+from tideq.queue_core.samples import Readings
 from tideq.queue_core.settings import SettingsError
 from tideq.telemetry.setup import OTLP_NAMES, make_resource
 

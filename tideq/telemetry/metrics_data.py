@@ -19,9 +19,9 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from tideq.queue_core import telemetry
-from tideq.queue_core.metrics import METRICS
-from tideq.queue_core.readings import Distribution, Labels, Reading, Readings
+from tideq.queue_core.telemetry import names as telemetry
+from tideq.queue_core.telemetry.metrics import METRICS
+from tideq.queue_core.samples import Distribution, Labels, Reading, Readings
 
 CUMULATIVE = AggregationTemporality.CUMULATIVE
 UNITS = {"_seconds": "s", "_bytes": "By", "_ratio": "1"}

@@ -14,8 +14,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from tideq.queue_core.telemetry import SCOPE
-from tideq.queue_core.tracing import Span
+from tideq.queue_core.telemetry.names import SCOPE
+from tideq.queue_core.telemetry.spans import Span
 from tideq.telemetry.encoding import field, key_value, request, span_field
 from tideq.telemetry.readable import readable
 

@@ -6,9 +6,9 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 from opentelemetry.trace.span import TraceState
 
-from tideq.queue_core.telemetry import ERROR_TYPE, EXCEPTION_EVENT, EXCEPTION_MESSAGE, EXCEPTION_TYPE, SCOPE
-from tideq.queue_core.trace_context import TraceParent
-from tideq.queue_core.tracing import Span
+from tideq.queue_core.telemetry.names import ERROR_TYPE, EXCEPTION_EVENT, EXCEPTION_MESSAGE, EXCEPTION_TYPE, SCOPE
+from tideq.queue_core.telemetry.trace_context import TraceParent
+from tideq.queue_core.telemetry.spans import Span
 
 KINDS = (SpanKind.INTERNAL, SpanKind.INTERNAL, SpanKind.SERVER, SpanKind.CLIENT, SpanKind.PRODUCER, SpanKind.CONSUMER)
 

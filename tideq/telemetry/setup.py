@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tideq.queue_core.settings import SettingsError
 
 if TYPE_CHECKING:
-    from tideq.telemetry.tracing import OtelTracing
+    from tideq.telemetry.otel_tracing import OtelTracing
 
 EXPORTERS = "OTEL_TRACES_EXPORTER"
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -50,7 +50,7 @@ def make_tracing(
 ) -> "OtelTracing":
     from tideq.telemetry.outlet import Outlet
     from tideq.telemetry.sampling import Samplers
-    from tideq.telemetry.tracing import OtelTracing
+    from tideq.telemetry.otel_tracing import OtelTracing
 
     _silence_the_sdk()
     outlet = Outlet(_exporters(environ), make_resource(environ, service_name, is_fixed=is_fixed), environ)

@@ -17,9 +17,9 @@ from tideq.api.settings import ServiceSettings
 from tideq.application.inline_worker import MAX_BATCH, InlineWorker
 from tideq.client import Client
 from tideq.client.models.tasks import Task
-from tideq.persistence.recovery.kept_store import KeptStore
-from tideq.queue_core.engine.clock import StoreClock
-from tideq.queue_core.engine.engine import assemble_engine
+from tideq.persistence.recovery.open_store import KeptStore
+from tideq.queue_core.store.clock import StoreClock
+from tideq.queue_core.engine import assemble_engine
 from tideq.queue_core.settings import QueueSettings
 from tideq.workers.runtime.handlers import Handlers
 from tideq.workers.runtime.registry import has_begun, registered

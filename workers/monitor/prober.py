@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from tideq.queue_core.duties import Duties
-from tideq.queue_core.engine.fleet import Fleet, Member
+from tideq.queue_core.fleet import Fleet, Member
 from tideq.workers.monitor.addresses import NotAllowed, allowed_address
 from tideq.workers.monitor.probe import is_well
 

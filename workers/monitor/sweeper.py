@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from tideq.queue_core.background import together
 from tideq.queue_core.duties import Duties
-from tideq.queue_core.engine.memory import MemoryWatch
-from tideq.queue_core.engine.queue import Queue
+from tideq.queue_core.store.memory import MemoryWatch
+from tideq.queue_core.queue import Queue
 
 
 async def sweep_for_ever(

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from tideq.queue_core.trace_context import trace_id_of
+from tideq.queue_core.telemetry.trace_context import trace_id_of
 from tideq.workers.runtime.failures import Cancelled, plain
 
 MAX_MESSAGE_CHARACTERS = 1_000

@@ -16,9 +16,9 @@ import structlog
 
 from tideq.queue_core.background import together
 from tideq.workers.runtime.failures import Fail, error_document
-from tideq.workers.runtime.mail import Bundle, Mailbox, Result
-from tideq.workers.runtime.patience import Patience
-from tideq.workers.runtime.protocol import Answer, Outcome, Protocol, Refused, Unreachable
+from tideq.workers.runtime.report_buffer import Bundle, Mailbox, Result
+from tideq.workers.runtime.backoff import Patience
+from tideq.workers.runtime.service_api import Answer, Outcome, Protocol, Refused, Unreachable
 
 MAX_UNDER_WAY = 3
 PLENTY = 100

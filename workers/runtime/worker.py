@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from tideq.queue_core.background import end, run, running
-from tideq.workers.runtime.crew import Crew
+from tideq.workers.runtime.consumer import Crew
 from tideq.workers.runtime.handlers import Handler, HandlerError, Handlers
 from tideq.workers.runtime.health import (
     MAX_LOOP_LAG_SECONDS,
@@ -30,8 +30,8 @@ from tideq.workers.runtime.health import (
     judged,
     memory_check,
 )
-from tideq.workers.runtime.protocol import Answer, Protocol
-from tideq.workers.runtime.pulse import Beat, Pulse
+from tideq.workers.runtime.service_api import Answer, Protocol
+from tideq.workers.runtime.heartbeat import Beat, Pulse
 from tideq.workers.runtime.rate import Rate
 from tideq.workers.runtime.registry import has_begun
 

@@ -7,8 +7,8 @@ import protocol
 
 from tideq import AsyncClient, task
 from tideq.client import NewTask
-from tideq.queue_core.engine.keys import Keys
-from tideq.queue_core.engine.store import connect
+from tideq.queue_core.scripts.keys import Keys
+from tideq.queue_core.store.connect import connect
 
 QUEUE = Keys("bench").key("queue")
 """Of the queue that `bench.http.processes` names."""

@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator
 
 from tideq.api.settings import ServiceSettings
 from tideq.cli.checks.finding import Finding, fail, ok, warn
-from tideq.persistence.archive import freshness_of
+from tideq.persistence.history import freshness_of
 from tideq.persistence.database import Database, UnsuitableDatabase
-from tideq.persistence.recovery.custodians import custody_of
-from tideq.persistence.recovery.custody import Verdict
+from tideq.persistence.recovery.store_guards import custody_of
+from tideq.persistence.recovery.store_guard import Verdict
 from tideq.persistence.schema.clocks import MAX_DIFFERENCE_MS, database_now_ms
 from tideq.persistence.schema.migrations import MigrationError, missing_migrations
-from tideq.queue_core.engine.engine import assemble_engine
-from tideq.queue_core.engine.identity import StoreIdentity
-from tideq.queue_core.engine.store import connect
+from tideq.queue_core.engine import assemble_engine
+from tideq.queue_core.store.server_identity import StoreIdentity
+from tideq.queue_core.store.connect import connect
 from tideq.queue_core.errors import QueueError
 
 OLDEST_VERSION = 14_00_00

@@ -15,7 +15,7 @@ from tideq.cli.live.view import type_rows
 from tideq.client import Client, Forbidden, TideqError, Unauthorized
 from tideq.client.calls.base import get
 from tideq.client.http.answers import Answer
-from tideq.client.refusals import refusal
+from tideq.client.error_mapping import refusal
 
 MAX_SKEW_SECONDS = 5.0
 OLD_SECONDS = 3_600.0

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from tideq.cli.checks.finding import Finding, fail, ok, warn
-from tideq.embedded.log_keeper import NAME as LOG_KEEPER
-from tideq.queue_core.engine.keys import Keys
-from tideq.queue_core.engine.restoring import Restoration
-from tideq.queue_core.engine.store import StoreUrlError, connect, store_errors
+from tideq.embedded.aof_sync import NAME as LOG_KEEPER
+from tideq.queue_core.scripts.keys import Keys
+from tideq.queue_core.store.restore import Restoration
+from tideq.queue_core.store.connect import StoreUrlError, connect, store_errors
 from tideq.queue_core.errors import QueueError
 from tideq.queue_core.settings import QueueSettings
 

@@ -10,7 +10,7 @@ import msgspec
 from tideq.cli.measuring.child import NO_SUCCESS, Teller, failure, successful
 from tideq.cli.measuring.jobs import Order, Pace, Ready, Submit, Submitted, Target
 from tideq.workers.runtime.http import Http
-from tideq.workers.runtime.protocol import headers
+from tideq.workers.runtime.service_api import headers
 
 ANSWER_SECONDS = 60.0
 WAIT_SECONDS = 30

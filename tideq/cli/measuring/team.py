@@ -13,7 +13,7 @@ import msgspec
 
 from tideq.cli.measuring.jobs import Failed, News, Order, Pace, Progress, Ready, Rest, Submitted, Target, Work, Worked
 from tideq.client import CannotConnect, TideqError
-from tideq.client.refusals import refusal
+from tideq.client.error_mapping import refusal
 
 PATIENCE_SECONDS = 60.0
 """How long nobody may get on before the run is given up."""

@@ -17,14 +17,14 @@ from tideq.client.calls import listing, submission
 from tideq.client.calls import tasks as calls
 from tideq.client.calls.events import EventFilter, filter_params
 from tideq.client.calls.listing import TaskFilter, several
-from tideq.client.connection import Timeouts, connection_from
+from tideq.client.config import Timeouts, connection_from
 from tideq.client.errors import InvalidRequest, TideqError
-from tideq.client.gathering import AsyncSubmissions
+from tideq.client.submit_batcher_of_client import AsyncSubmissions
 from tideq.client.models.tasks import Cancelled, Explanation, NewTask, Retried, Status, Submitted, Task, TaskOptions
 from tideq.client.options import strict
-from tideq.client.patience import Patience
+from tideq.client.deadline import Patience
 from tideq.client.retrying import RetryPolicy
-from tideq.client.tracing import trace_headers
+from tideq.client.trace_headers import trace_headers
 
 
 @strict

@@ -13,12 +13,12 @@ from tideq.client._async.transport import AsyncTransport
 from tideq.client.calls import pulling as calls
 from tideq.client.calls.submission import Batch, cut
 from tideq.client.errors import Conflict, NotFound, NotHeld, TideqError, UnknownWorker
-from tideq.client.heart import Heart
+from tideq.client.heartbeat_thread import Heart
 from tideq.client.marking import Marks
 from tideq.client.models.pulled import Outcome, PulledTask
 from tideq.client.models.tasks import Backoff, Cancelled, NewTask, Retried, Submitted
 from tideq.client.options import strict
-from tideq.client.refusals import refused_by
+from tideq.client.error_mapping import refused_by
 
 DEFAULT_SIZE = 5
 LEAVE_SECONDS = 5.0

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 
 from tideq.client.calls.base import Call, Params
-from tideq.client.connection import Connection
+from tideq.client.config import Connection
 from tideq.client.http.answers import Answer
 from tideq.client.http.failures import Failure, Lost, Misunderstood, Unsent
 from tideq.client.http.timeouts import Timeouts

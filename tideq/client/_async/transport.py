@@ -7,12 +7,12 @@ import anyio
 
 from tideq.client._async.lean import AsyncLean
 from tideq.client.calls.base import Call, Params
-from tideq.client.connection import Connection
+from tideq.client.config import Connection
 from tideq.client.errors import TideqError
 from tideq.client.http.answers import Answer
 from tideq.client.http.failures import Failure, Stale
 from tideq.client.http.pools import AsyncPool
-from tideq.client.refusals import refusal
+from tideq.client.error_mapping import refusal
 from tideq.client.retrying import Attempts, RetryPolicy
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@
 from typing import Any
 
 from tideq.client.calls.base import Call
-from tideq.client.connection import Connection
+from tideq.client.config import Connection
 from tideq.client.http.address import address_of
 from tideq.client.http.answers import Answer
 from tideq.client.http.pools import Pool

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tideq.client._sync.lean import Lean
 from tideq.client.calls.base import Call, Params
-from tideq.client.connection import Connection
+from tideq.client.config import Connection
 from tideq.client.errors import TideqError
 from tideq.client.http.answers import Answer
 from tideq.client.http.failures import Failure, Stale
 from tideq.client.http.pools import Pool
-from tideq.client.refusals import refusal
+from tideq.client.error_mapping import refusal
 from tideq.client.retrying import Attempts, RetryPolicy
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Protocol
 import structlog
 
 from tideq.queue_core.duties import Duties, Duty
-from tideq.queue_core.engine.journal import READ_COUNT, Hidden, JournalStore
+from tideq.queue_core.outbox.monitor_cursor import READ_COUNT, Hidden, JournalStore
 from tideq.workers.monitor.journal.origins import Origins
 from tideq.workers.monitor.journal.transition import Transition, readable_transitions_in, transitions_in
 

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Sequence
 
-from tideq.queue_core.engine.journal import UNKNOWN, JournalStore, Origin
+from tideq.queue_core.outbox.monitor_cursor import UNKNOWN, JournalStore, Origin
 from tideq.workers.monitor.journal.transition import Transition
 
 MAX_KNOWN = 100_000

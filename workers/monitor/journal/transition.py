@@ -13,12 +13,12 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from tideq.queue_core.engine.feed import Entry
-from tideq.queue_core.engine.journal import UNKNOWN
-from tideq.queue_core.engine.record import NAMES, SPLIT_COUNT, UnreadableRecord, record_fields
+from tideq.queue_core.outbox.consumer import Entry
+from tideq.queue_core.outbox.monitor_cursor import UNKNOWN
+from tideq.queue_core.scripts.record import NAMES, SPLIT_COUNT, UnreadableRecord, record_fields
 from tideq.queue_core.states import Reason, TaskState, reason_named, state_named
 from tideq.queue_core.task import TraceContext
-from tideq.queue_core.telemetry import (
+from tideq.queue_core.telemetry.names import (
     SPAN_ASSIGNED,
     SPAN_BACKOFF,
     SPAN_EXECUTING,
@@ -26,7 +26,7 @@ from tideq.queue_core.telemetry import (
     SPAN_QUEUED,
     SPAN_SCHEDULED,
 )
-from tideq.queue_core.trace_context import execution_span_id, is_sampled, lifecycle_span_id, trace_id_of
+from tideq.queue_core.telemetry.trace_context import execution_span_id, is_sampled, lifecycle_span_id, trace_id_of
 from tideq.queue_core.transitions import TERMINAL
 
 STATE, VERSION, LANE, VISIBLE, AGE_BUCKET = map(NAMES.index, ("state", "version", "lane", "visible_ms", "age_bucket"))

@@ -1,0 +1,240 @@
+"""Everything that goes wrong, as RFC 9457 problem documents. The only place that knows HTTP statuses of errors.
+
+A problem's `type` is stable: `https://tideq.dev/problems/<code>` with the error's own code. Clients tell problems
+apart by it and never by their words.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+from litestar import Request, Response
+from litestar.exceptions import HTTPException, ValidationException
+from litestar.handlers import HTTPRouteHandler
+from litestar.params import QueryParameter
+
+from tideq.api.edge.rate_limit_headers import rate_limit_headers
+from tideq.api.edge.safe_headers import SAFE
+from tideq.queue_core import errors
+
+TYPE_PREFIX = "https://tideq.dev/problems/"
+MEDIA_TYPE = "application/problem+json"
+
+
+class FieldProblem(msgspec.Struct, frozen=True):
+    pointer: str
+    """JSON Pointer into the request's body."""
+    detail: str
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str = ""
+    state: str = ""
+    """The state a task is in, where that is what stands in the way."""
+    task_id: str = ""
+    durability: str = ""
+    """What a task that stands has reached, where it asked for more."""
+    errors: tuple[FieldProblem, ...] = ()
+
+
+class RequestError(Exception):
+    """A request the edge refuses by itself."""
+
+    status = 400
+    code = "bad-request"
+    title = "The request cannot be read"
+
+    def __init__(self, detail: str, pointer: str = "") -> None:
+        super().__init__(detail)
+        self.pointer = pointer
+
+
+class BadRequest(RequestError):
+    pass
+
+
+class RequestTooSlow(RequestError):
+    status = 408
+    code = "request-too-slow"
+    title = "The request did not come in time"
+
+
+class HeadTooLarge(RequestError):
+    status = 431
+    code = "head-too-large"
+    title = "The request's head is too large"
+
+
+class CodingNotSupported(RequestError):
+    status = 501
+    code = "transfer-coding-not-supported"
+    title = "The body comes in a coding that is not decoded here"
+
+
+class VersionNotSupported(RequestError):
+    status = 505
+    code = "http-version-not-supported"
+    title = "This version of HTTP is not spoken here"
+
+
+class Unauthorized(RequestError):
+    status = 401
+    code = "unauthorized"
+    title = "A key is needed"
+
+
+class Forbidden(RequestError):
+    status = 403
+    code = "forbidden"
+    title = "This key may not do that"
+
+
+class UnprocessableContent(RequestError):
+    status = 422
+    code = "invalid-request"
+    title = "A value is not what it must be"
+
+    @classmethod
+    def at(cls, message: str) -> "UnprocessableContent":
+        """From msgspec's words, which end with the place: `… - at `$.tasks[0].priority``."""
+        detail, _, place = message.partition(" - at `$")
+        named = place.rstrip("`").replace("[...]", "")
+        pointer = named.replace("[", ".").replace("]", "").replace(".", "/")
+        return cls(detail, pointer)
+
+
+class ServiceClosing(RequestError):
+    status = 503
+    code = "service-closing"
+    title = "The service is stopping"
+
+
+STATUSES: dict[type[errors.QueueError], tuple[int, str]] = {
+    errors.PayloadTooLarge: (413, "The payload is too large"),
+    errors.InvalidTask: (422, "The task cannot be taken as it is"),
+    errors.InvalidRequest: (422, "A value is not what it must be"),
+    errors.IdempotencyConflict: (422, "The idempotency key stands for something else"),
+    errors.LanesExhausted: (503, "No lane is free"),
+    errors.TooManyNewLanes: (429, "Too many new lanes"),
+    errors.BatchAboveBurst: (422, "The batch is larger than the client's burst"),
+    errors.KeyPending: (503, "The idempotency key is being written"),
+    errors.QueueFull: (429, "The queue is full"),
+    errors.TooManySubmissions: (429, "Too many submissions"),
+    errors.OutboxFull: (503, "History is too far behind"),
+    errors.StoreFull: (503, "The store is full"),
+    errors.TaskNotFound: (404, "There is no such task"),
+    errors.WrongState: (409, "The task is in another state"),
+    errors.StaleLease: (409, "The lease no longer holds the task"),
+    errors.UnknownWorker: (404, "There is no such worker"),
+    errors.WorkerExists: (409, "The worker exists already"),
+    errors.StoreReplaced: (503, "The store is being replaced"),
+    errors.StoreTooNew: (503, "The store is written in a later format"),
+    errors.TaskUnreadable: (503, "This version cannot read the task"),
+    errors.StoreUnavailable: (503, "The store cannot be reached"),
+    errors.StoreRefused: (503, "The store will not do it"),
+    errors.HistoryUnavailable: (503, "History cannot be reached"),
+    errors.HistoryRefused: (503, "History will not do it"),
+    errors.DurabilityUnavailable: (422, "That durability cannot be had"),
+    errors.DurabilityNotReached: (504, "The durability was not reached in time"),
+}
+
+DEFAULT_RETRY_AFTER_SECONDS = 1
+
+
+def problem_of(error: Exception, path: str = "") -> tuple[Problem, dict[str, str]]:
+    """The document and the headers an error becomes."""
+    if isinstance(error, errors.QueueError):
+        return _of_queue_error(error, path), _retry_after(error) | rate_limit_headers(getattr(error, "bucket", None))
+    if isinstance(error, RequestError):
+        fields = (FieldProblem(error.pointer, str(error)),) if error.pointer else ()
+        document = Problem(TYPE_PREFIX + error.code, error.title, error.status, str(error), path, errors=fields)
+        return document, _request_headers(error)
+    if isinstance(error, ValidationException):
+        return problem_of(_wrong_values(error), path)
+    if isinstance(error, HTTPException):
+        code, title = FRAMEWORK.get(error.status_code, ("http", "The request cannot be answered"))
+        return Problem(TYPE_PREFIX + code, title, error.status_code, error.detail, path), dict(error.headers or {})
+    # What nobody foresaw is logged in full and told in one word: its text may hold what is nobody's business.
+    return Problem(TYPE_PREFIX + "internal", "Something went wrong inside", 500, "see the service's log", path), {}
+
+
+def respond(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    scope: Any = request.scope
+    if isinstance(error, ValidationException):
+        error = _wrong_values(error, _written_names(scope.get("route_handler")))
+    document, headers = problem_of(error, request.url.path)
+    body = msgspec.json.encode(document)
+    return Response(body, status_code=document.status, media_type=MEDIA_TYPE, headers={**SAFE, **headers})
+
+
+def _of_queue_error(error: errors.QueueError, path: str) -> Problem:
+    status, title = next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
+    field = getattr(error, "field", "")
+    return Problem(
+        type=TYPE_PREFIX + error.code,
+        title=title,
+        status=status,
+        detail=str(error),
+        instance=path,
+        state=getattr(error, "state", ""),
+        task_id=getattr(error, "task_id", ""),
+        durability=getattr(error, "reached", ""),
+        errors=(FieldProblem(_pointer(error, field, path), str(error)),) if field else (),
+    )
+
+
+def _pointer(error: errors.QueueError, field: str, path: str) -> str:
+    """The field as the caller wrote it: in seconds, and in a batch with its place."""
+    name = field.replace("run_at_ms", "run_at").replace("_ms", "_seconds")
+    row = getattr(error, "row", None)
+    return f"/tasks/{row}/{name}" if row is not None and path.endswith("/batch") else f"/{name}"
+
+
+def _retry_after(error: errors.QueueError) -> dict[str, str]:
+    if isinstance(error, errors.Overloaded):
+        return {"Retry-After": str(max(math.ceil(error.retry_after_ms / 1000), 1))}
+    status = next((STATUSES[kind][0] for kind in type(error).__mro__ if kind in STATUSES), 500)
+    return {"Retry-After": str(DEFAULT_RETRY_AFTER_SECONDS)} if status in (429, 503) else {}
+
+
+def _request_headers(error: RequestError) -> dict[str, str]:
+    if error.status == 401:
+        return {"WWW-Authenticate": 'Bearer realm="tideq"'}
+    return {"Retry-After": str(DEFAULT_RETRY_AFTER_SECONDS)} if error.status == 503 else {}
+
+
+FRAMEWORK = {
+    404: ("not-found", "There is nothing here"),
+    405: ("method-not-allowed", "Not with this method"),
+    413: ("body-too-large", "The body is too large"),
+}
+"""What is refused before any route of ours is asked."""
+
+
+MISSING = re.compile(r"Missing required \w+ parameter '(\w+)'")
+
+
+def _wrong_values(error: ValidationException, written: Mapping[str, str] = MappingProxyType({})) -> BadRequest:
+    """Parameters of the address that are not what they must be, each by its name; the body is decoded by ourselves.
+
+    The framework names them as their functions do; `written` is how callers write those that differ.
+    """
+    if missing := MISSING.match(error.detail):
+        return BadRequest(f"{written.get(missing[1], missing[1])}: this call needs it")
+    told: Any = error.extra if isinstance(error.extra, list) else []
+    wrong = [f"{written.get(each['key'], each['key'])}: {each['message']}" for each in told]
+    return BadRequest("; ".join(wrong) or error.detail)
+
+
+def _written_names(handler: Any) -> dict[str, str]:
+    if not isinstance(handler, HTTPRouteHandler):
+        return {}
+    described = ((name, field.kwarg_definition) for name, field in handler.parsed_fn_signature.parameters.items())
+    return {name: each.name or name for name, each in described if isinstance(each, QueryParameter)}

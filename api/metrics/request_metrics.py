@@ -1,0 +1,128 @@
+"""What one process counts about itself, and the middleware that counts requests.
+
+Plain numbers, turned into metrics only when somebody looks: noting a request costs 1.4 µs, and an empty one 52.
+Several processes behind one port count each for themselves; their metrics carry the process, so that they can be told
+apart and added up.
+"""
+
+import os
+import time
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
+
+from tideq.api.edge.disconnect import CallerGone
+from tideq.api.edge.problems import TYPE_PREFIX, problem_of
+from tideq.queue_core.errors import OutboxFull, QueueFull, StoreFull, TooManyNewLanes, TooManySubmissions
+from tideq.queue_core.samples import Counters, Distribution, Labels, Reading, Readings, TypeNames
+
+OVERLOADS = tuple(kind.code for kind in (QueueFull, TooManySubmissions, OutboxFull, StoreFull, TooManyNewLanes))
+GONE = 499
+"""Nobody was there to be answered."""
+
+
+class Meters:
+    def __init__(self, counters: Counters | None = None) -> None:
+        self.process = str(os.getpid())
+        self.requests: defaultdict[tuple[str, str, int], Distribution] = defaultdict(Distribution)
+        """By route, method and the hundreds of the status."""
+        self.refusals: Counter[str] = Counter(dict.fromkeys(OVERLOADS, 0))
+        """By the problem's code."""
+        self.claims = Distribution()
+        """What the store took to answer one claim: waiting for work is not in it."""
+        self.submitted_count = 0
+        self.claimed_count = 0
+        self.undelivered_count = 0
+        """Answers with tasks that reached nobody."""
+        self.listener_count = 0
+        self.cut_off_count = 0
+        self.types = TypeNames()
+        self.counters = counters or Counters()
+        """What housekeeping in the same process counts."""
+
+    def note_claim(self, task_count: int, seconds: float) -> None:
+        self.claimed_count += task_count
+        self.claims.note(seconds)
+
+    def note_request(self, route: str, method: str, status: int, seconds: float) -> None:
+        self.requests[route, method, status // 100].note(seconds)
+
+    def note_refusal(self, error: Exception) -> None:
+        self.refusals[problem_of(error)[0].type.removeprefix(TYPE_PREFIX)] += 1
+
+    def readings(self, waiting_poll_count: int = 0, skipped_event_count: int = 0) -> Readings:
+        own = (self.process,)
+        told: dict[str, Reading] = {
+            "tideq_claim_duration_seconds": self.claims,
+            "tideq_tasks_submitted_total": self.submitted_count,
+            "tideq_tasks_claimed_total": self.claimed_count,
+            "tideq_undelivered_answers_total": self.undelivered_count,
+            "tideq_event_listeners_cut_off_total": self.cut_off_count,
+            "tideq_event_listeners": self.listener_count,
+            "tideq_waiting_polls": waiting_poll_count,
+            "tideq_events_skipped_total": skipped_event_count,
+        }
+        refusals: dict[Labels, Reading] = {(*own, problem): count for problem, count in self.refusals.items()}
+        return {
+            **{metric: {own: value} for metric, value in told.items()},
+            "tideq_refusals_total": refusals,
+            **self._requests(own),
+            **self.counters.readings(self.process),
+        }
+
+    def _requests(self, own: Labels) -> Readings:
+        counts: dict[Labels, Reading] = {}
+        by_route: defaultdict[Labels, Distribution] = defaultdict(Distribution)
+        for (route, method, hundreds), noted in self.requests.items():
+            counts[(*own, route, method, f"{hundreds}xx")] = noted.count
+            by_route[(*own, route)].add(noted)
+        return {"tideq_http_requests_total": counts, "tideq_http_request_duration_seconds": {**by_route}}
+
+
+class Note:
+    """One request, from when its route is known, and never the path people make up, to when it is answered."""
+
+    def __init__(self, meters: Meters, scope: Any) -> None:
+        self._meters = meters
+        self._scope = scope
+        self._began = time.perf_counter()
+
+    def end(self, status: int, _error: Exception | None = None) -> None:
+        scope, seconds = self._scope, time.perf_counter() - self._began
+        self._meters.note_request(scope["path_template"], scope["method"], status, seconds)
+
+
+Begin = Callable[[Any], Note]
+"""With the request's scope, behind the routing."""
+
+
+class Noticing:
+    """Goes around everything behind the routing. What becomes of a request is told to its note."""
+
+    def __init__(self, app: ASGIApp, begin: Begin) -> None:
+        self._app = app
+        self._begin = begin
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        note, status, failure = self._begin(scope), GONE, None
+
+        def noting(message: Message) -> Awaitable[None]:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            return send(message)
+
+        try:
+            await self._app(scope, receive, noting)  # type: ignore[arg-type]
+        except Exception as error:
+            status, failure = outcome_of(error)
+            raise
+        finally:
+            note.end(status, failure)
+
+
+def outcome_of(error: Exception) -> tuple[int, Exception | None]:
+    """The status it is answered with, and itself unless nobody was there to be answered."""
+    return (GONE, None) if isinstance(error, CallerGone) else (problem_of(error)[0].status, error)

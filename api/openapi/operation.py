@@ -1,0 +1,143 @@
+"""One route as an OpenAPI operation."""
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from litestar.exceptions import ValidationException
+from litestar.handlers import HTTPRouteHandler
+
+from tideq.api.edge import problems
+from tideq.api.operations import JSON, PUBLIC, Call, Header, Link, declared
+from tideq.api.openapi.components import Components
+from tideq.api.openapi.examples import example_of
+from tideq.api.openapi.parameters import has_query, parameters_of
+from tideq.api.openapi.errors import BodyTooLarge, responses
+from tideq.queue_core import errors
+
+SECURITY = "key"
+
+
+def operation_of(handler: HTTPRouteHandler, components: Components) -> dict[str, Any]:
+    call = declared(handler)
+    summary, description = in_words(handler.fn.__doc__)
+    operation: dict[str, Any] = {
+        "operationId": f"{tag_of(handler)}_{handler.fn.__name__}",
+        "tags": [tag_of(handler)],
+        "summary": summary,
+        "description": " ".join(part for part in (description, _for_whom(call)) if part),
+        "security": [] if PUBLIC in call.roles else [{SECURITY: []}],
+        "parameters": parameters_of(handler, call.headers, components),
+        "responses": {
+            str(handler.status_code): _success(call, summary, components),
+            **responses(_refusals(handler, call)),
+        },
+    }
+    return operation | ({"requestBody": _body(call, components)} if call.body else {})
+
+
+def tag_of(handler: HTTPRouteHandler) -> str:
+    return handler.fn.__module__.rpartition(".")[2]
+
+
+def in_words(docstring: str | None) -> tuple[str, str]:
+    """The first sentence, and the rest on one line."""
+    text = " ".join(inspect.cleandoc(docstring or "").split())
+    first, _, rest = text.partition(". ")
+    return first.rstrip("."), rest
+
+
+def _for_whom(call: Call) -> str:
+    return "" if PUBLIC in call.roles else f"For keys with the role {' or '.join(sorted(call.roles))}."
+
+
+def _refusals(handler: HTTPRouteHandler, call: Call) -> Iterator[type[Exception]]:
+    """What the route names, and what follows from its having a body, a query, a guard or a use of the store."""
+    yield from call.refusals
+    is_closed = PUBLIC not in call.roles
+    if is_closed:
+        yield from (problems.Unauthorized, problems.Forbidden)
+    yield problems.BadRequest
+    if call.body:
+        yield from (BodyTooLarge, problems.UnprocessableContent)
+    if has_query(handler):
+        yield ValidationException
+    if is_closed or "service" in handler.parsed_fn_signature.parameters:
+        yield from (errors.StoreUnavailable, errors.StoreReplaced)
+
+
+def _body(call: Call, components: Components) -> dict[str, Any]:
+    schema = components.of(call.body)
+    made = call.examples or {"typical": example_of(schema, components)}
+    content = {"schema": schema, "examples": {name: {"value": value} for name, value in made.items()}}
+    return {"required": call.needs_body, "content": {JSON: content}}
+
+
+def _success(call: Call, summary: str, components: Components) -> dict[str, Any]:
+    schemas = [components.of(kind) for kind in call.answer if kind is not None]
+    headers = {each.name: _header(each) for each in call.answer_headers}
+    links = {link.operation: _link(link) for link in call.links}
+    return {
+        "description": _what_comes(call, schemas, components) or summary + ".",
+        **({"headers": headers} if headers else {}),
+        "content": {call.media_type: _content(call, schemas, components)},
+        **({"links": links} if links else {}),
+    }
+
+
+def _what_comes(call: Call, schemas: list[dict[str, Any]], components: Components) -> str:
+    told = [str(components.resolve(schema).get("description", "")) for schema in schemas]
+    return " Or: ".join(told) if call.media_type == JSON else ""
+
+
+def _content(call: Call, schemas: list[dict[str, Any]], components: Components) -> dict[str, Any]:
+    if call.media_type == JSON and schemas:
+        schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+        return {"schema": schema, "examples": _answers(schemas, components)}
+    if call.media_type == "text/event-stream":
+        return _stream(call, components)
+    return {"schema": {"type": "object" if call.media_type == JSON else "string"}}
+
+
+def _answers(schemas: list[dict[str, Any]], components: Components) -> dict[str, Any]:
+    return {_named(schema): {"value": example_of(schema, components)} for schema in schemas}
+
+
+def _named(schema: Mapping[str, Any]) -> str:
+    return str(schema.get("$ref", "typical")).rpartition("/")[2].removesuffix("Out").lower()
+
+
+def _stream(call: Call, components: Components) -> dict[str, Any]:
+    """OpenAPI 3.1 has no word for streams: the schema is that of one event."""
+    fields = {
+        "id": {"type": "string", "description": "To go on after, with `Last-Event-ID`."},
+        "event": {"enum": [kind.event_name for kind in call.answer], "description": "What kind it is."},
+        "data": {
+            "type": "string",
+            "description": "JSON on one line.",
+            "contentMediaType": JSON,
+            "contentSchema": components.of(call.answer),
+        },
+    }
+    schema = {"type": "object", "description": "One event.", "properties": fields, "required": ["data"]}
+    return {"schema": schema, "examples": {kind.event_name: _event(kind, components) for kind in call.answer}}
+
+
+def _event(kind: Any, components: Components) -> dict[str, Any]:
+    data = msgspec.json.encode(example_of(components.of(kind), components)).decode()
+    return {"value": {"id": "1772442900250-0-1", "event": kind.event_name, "data": data}}
+
+
+def _header(header: Header) -> dict[str, Any]:
+    return {"description": header.description, "schema": {"type": "string"}, "example": header.example}
+
+
+def _link(link: Link) -> dict[str, Any]:
+    body = {"requestBody": {name: _expression(value) for name, value in link.body.items()}} if link.body else {}
+    parameters = {name: _expression(value) for name, value in link.parameters.items()}
+    return {"operationId": link.operation, "parameters": parameters, **body}
+
+
+def _expression(value: str) -> str:
+    return f"$response.body#{value}" if value.startswith("/") else value

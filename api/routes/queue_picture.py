@@ -1,0 +1,111 @@
+"""The queue to look at: the one sorted set as a picture, and how it went lately."""
+
+from typing import Annotated
+
+from litestar import Response, Router, get
+from litestar.params import QueryParameter
+
+from tideq.api import schemas
+from tideq.api.edge.responses import json_answer
+from tideq.api.operations import call
+from tideq.api.service import InjectedService, Service
+from tideq.api.trends import trends_out
+from tideq.persistence.read.timings import Timing
+from tideq.queue_core.queue_picture import ZONES_MS, Picture, Shown, Stretch
+from tideq.queue_core.errors import HistoryUnavailable
+from tideq.queue_core.lanes import task_type_of
+from tideq.queue_core.score import shown_score
+
+HOUR_SECONDS = 3_600
+DAY_MS = 86_400_000
+
+
+@get("/tide", opt=call("viewer", answer=schemas.TideOut))
+async def tide(service: InjectedService) -> Response[bytes]:
+    """The one sorted set: the first tasks of each lane, and the hidden ones by when they return.
+
+    Bounded whatever the depth: at most 24 lanes, 48 tasks of each, and 96 of each span of time.
+    """
+    return json_answer(_tide_out(await service.tide.picture()))
+
+
+@get("/trends", opt=call("viewer", answer=schemas.TrendsOut))
+async def trends(
+    service: InjectedService,
+    window_seconds: Annotated[
+        int, QueryParameter(name="window_seconds", ge=60, le=HOUR_SECONDS, description="How far to look back.")
+    ] = 900,
+) -> Response[bytes]:
+    """Results and errors over the last minutes, and how long tasks waited and ran."""
+    now_ms, tallies = await service.tide.tallies(window_seconds * 1000)
+    timings, lag_seconds = await _from_history(service, now_ms)
+    return json_answer(trends_out(now_ms, window_seconds, tallies, timings, lag_seconds))
+
+
+async def _from_history(service: Service, now_ms: int) -> tuple[list[Timing], float | None]:
+    """A task that ended lately may have waited for long: those of a day are looked at."""
+    if service.history is None:
+        return [], None
+    try:
+        timings = await service.history.timings.since(now_ms - DAY_MS)
+        return timings, await service.history.freshness.lag_ms(now_ms) / 1000
+    except HistoryUnavailable:
+        return [], None
+
+
+def _tide_out(picture: Picture) -> schemas.TideOut:
+    zones = zip((*ZONES_MS, None), picture.zones, strict=True)
+    return schemas.TideOut(
+        now=schemas.rfc3339(picture.now_ms),
+        ready_count=picture.ready_count,
+        lane_count=picture.lane_count,
+        lanes=[_lane_out(picture, lane) for lane in (*picture.lanes, *_hidden_lanes(picture))],
+        zones=[
+            schemas.ZoneOut(
+                until_seconds=None if until_ms is None else until_ms / 1000,
+                count=zone.count,
+                first=[_hidden_out(task) for task in zone.first],
+            )
+            for until_ms, zone in zones
+        ],
+    )
+
+
+def _hidden_lanes(picture: Picture) -> list[int]:
+    """Lanes in which nothing is ready."""
+    return sorted(set(picture.lane_names) - set(picture.lanes))
+
+
+def _lane_out(picture: Picture, lane: int) -> schemas.LaneOut:
+    signature, stretch = picture.lane_names[lane], picture.lanes.get(lane, Stretch(0, ()))
+    capabilities = signature.partition("|")[2]
+    return schemas.LaneOut(
+        lane=lane,
+        task_type=task_type_of(signature),
+        required_capabilities=capabilities.split(",") if capabilities else [],
+        ready_count=stretch.count,
+        first=[_ready_out(task, picture.now_ms) for task in stretch.first],
+    )
+
+
+def _ready_out(task: Shown, now_ms: int) -> schemas.ShownTaskOut:
+    return _shown_out(task, queue_score=shown_score(task.rank, now_ms), returns_at=None)
+
+
+def _hidden_out(task: Shown) -> schemas.ShownTaskOut:
+    return _shown_out(task, queue_score=None, returns_at=schemas.rfc3339(task.score))
+
+
+def _shown_out(task: Shown, *, queue_score: float | None, returns_at: str | None) -> schemas.ShownTaskOut:
+    return schemas.ShownTaskOut(
+        task_id=task.task_id,
+        lane=task.lane,
+        status=task.state,
+        reason=task.reason,
+        priority=task.priority,
+        queue_score=queue_score,
+        returns_at=returns_at,
+    )
+
+
+router = Router("/api/v1/queue", route_handlers=[tide, trends])

@@ -1,0 +1,1 @@
+"""The outbox stream and its readers: history, event streams, the monitors."""

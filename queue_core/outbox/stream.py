@@ -1,0 +1,170 @@
+"""The outbox as watchers read it: transitions as events, each with its position in the stream.
+
+For those who look on: what they miss they can read again as long as the stream has it. Replication to history reads
+the stream by itself (`feed.py`) and acknowledges.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+import structlog
+
+from tideq.queue_core.scripts.keys import Keys
+from tideq.queue_core.polls.lane_names import LaneNames
+from tideq.queue_core.scripts.record import Record, parse_record
+from tideq.queue_core.scripts.replies import shown, text
+from tideq.queue_core.store.connect import store_errors
+
+PAGE_ENTRIES = 20
+ID_LENGTH = 36
+"""By which events are told from what else an entry has, as later versions may add to it."""
+WHOLE_ENTRY = 1_000_000
+"""As a number within an entry, past all of them: none holds as many."""
+
+log = structlog.get_logger(__name__)
+POSITION = re.compile(r"(\d{1,15})-(\d{1,15})-(\d{1,7})", re.ASCII)
+
+
+class Position(NamedTuple):
+    """A place in the stream: an entry may hold many events, so its id alone does not say up to which one.
+
+    Clients send it back to go on from there: to change its form, take the old one for a release.
+    """
+
+    milliseconds: int
+    sequence: int
+    number: int
+
+    @property
+    def entry_id(self) -> str:
+        return f"{self.milliseconds}-{self.sequence}"
+
+    def __str__(self) -> str:
+        return f"{self.entry_id}-{self.number}"
+
+
+BEGINNING = Position(0, 0, 0)
+
+
+def parse_position(written: str) -> Position | None:
+    match = POSITION.fullmatch(written)
+    return Position(*map(int, match.groups())) if match else None
+
+
+def end_of(entry_id: str) -> Position:
+    """The place after all events of an entry."""
+    milliseconds, _, sequence = entry_id.partition("-")
+    return Position(int(milliseconds), int(sequence), WHOLE_ENTRY)
+
+
+class Event(msgspec.Struct, frozen=True):
+    position: Position
+    now_ms: int
+    epoch: str
+    task_id: str
+    task_type: str
+    record: Record
+    partition: int = 0
+
+
+def parse_entry(
+    entry_id: str,
+    fields: Mapping[bytes, bytes],
+    lanes: LaneNames,
+    partition: int = 0,
+    on_skipped: Callable[[], None] = lambda: None,
+) -> Iterator[Event]:
+    """The events of one stream entry, in the order they happened. One that cannot be read is left out and logged."""
+    try:
+        now_ms, epoch, place = int(fields[b"now_ms"]), text(fields[b"epoch"]), end_of(entry_id)
+    except (KeyError, ValueError) as error:
+        log.error("outbox entry skipped", entry_id=entry_id, problem=repr(error))
+        on_skipped()
+        return
+    names = (name for name in fields if len(name) == ID_LENGTH)
+    for number, name in enumerate(names, 1):
+        try:
+            record, task_id = parse_record(fields[name]), text(name)
+            counted = record.number("version"), record.number("attempt"), record.instant("ended_ms")
+        except ValueError as error:
+            log.error("event skipped", entry_id=entry_id, task_id=shown(name), problem=str(error))
+            on_skipped()
+            continue
+        task_type = lanes.task_type(record.text("lane"), counted[-1] or now_ms)
+        yield Event(place._replace(number=number), now_ms, epoch, task_id, task_type, record, partition)
+
+
+class Page(NamedTuple):
+    events: list[Event]
+    end: Position
+    """Where the next page begins; where this one began if nothing follows."""
+
+
+Entries = list[tuple[str, Mapping[bytes, bytes]]]
+
+
+class Outbox:
+    """The stream of one partition, to be looked into at any place."""
+
+    def __init__(self, client: Any, keys: Keys, partition: int = 0) -> None:
+        self.partition = partition
+        self.skipped_count = 0
+        """Events that could not be read, and were passed on to nobody."""
+        self._client = client
+        self._stream = keys.key("outbox")
+        self._lanes = LaneNames(client, keys)
+
+    async def newest(self) -> Position:
+        with store_errors():
+            entries = await self._client.xrevrange(self._stream, count=1)
+        return end_of(text(entries[0][0])) if entries else BEGINNING
+
+    async def holds(self, position: Position) -> bool:
+        """Whether all that came after this place is still there: the stream only ever loses its oldest entries."""
+        with store_errors():
+            return bool(await self._client.xrange(self._stream, position.entry_id, position.entry_id))
+
+    async def page_after(self, position: Position) -> Page | None:
+        """The next few events, beginning within an entry where that is the place; None where the place is gone."""
+        with store_errors():
+            entries = _texts(await self._client.xrange(self._stream, position.entry_id, count=PAGE_ENTRIES))
+        if not entries or entries[0][0] != position.entry_id:
+            return None
+        events = [event for event in await self.parse(entries) if event.position > position]
+        return Page(events, end_of(entries[-1][0]))
+
+    async def first_page(self) -> Page | None:
+        """From the first entry there ever was; None where the stream no longer has it."""
+        with store_errors():
+            entries = _texts(await self._client.xrange(self._stream, count=PAGE_ENTRIES))
+        if not entries:
+            return Page([], BEGINNING)
+        with store_errors():
+            stream = await self._client.xinfo_stream(self._stream)
+        if stream["entries-added"] != stream["length"]:
+            return None
+        return Page(await self.parse(entries), end_of(entries[-1][0]))
+
+    async def read_after(self, position: Position, count: int, block_ms: int) -> Entries:
+        """The next entries as they are, waiting for the first."""
+        with store_errors():
+            answer = await self._client.xread({self._stream: position.entry_id}, count=count, block=block_ms)
+        return [entry for _, entries in answer or () for entry in _texts(entries)]
+
+    async def parse(self, entries: Entries) -> list[Event]:
+        with store_errors():
+            await self._lanes.refresh()
+        return [
+            event
+            for entry_id, fields in entries
+            for event in parse_entry(entry_id, fields, self._lanes, self.partition, self._note_skipped)
+        ]
+
+    def _note_skipped(self) -> None:
+        self.skipped_count += 1
+
+
+def _texts(entries: list[tuple[bytes, Mapping[bytes, bytes]]]) -> Entries:
+    return [(text(entry_id), fields) for entry_id, fields in entries]

@@ -1,0 +1,71 @@
+"""What a lease holder says, each to the partition its task is in.
+
+Of more partitions than a claim looks at, the worker's home is told as well that one of its tasks failed: its next
+claim, through whichever process, looks at all of them then.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+
+from tideq.queue_core.attempts import Attempts, Failure, counts_against_worker
+from tideq.queue_core.validation import check_batch
+from tideq.queue_core.partitioning.partition_health import Health
+from tideq.queue_core.partitioning.routing import Routing, seek
+from tideq.queue_core.partitioning.sampling import MAX_LOOKS, home_of
+from tideq.queue_core.queue import Queue
+from tideq.queue_core.scripts.replies import Outcome
+from tideq.queue_core.scripts.runner import Scripts
+from tideq.queue_core.errors import TaskNotFound, Unavailable
+from tideq.queue_core.settings import QueueSettings
+
+Row = tuple[str | int | float | bytes, ...]
+
+
+class PartitionedAttempts(Attempts):
+    def __init__(
+        self,
+        parts: Sequence[Attempts],
+        queues: Sequence[Queue],
+        routing: Routing,
+        health: Health,
+        scripts: Scripts,
+        settings: QueueSettings,
+    ) -> None:
+        super().__init__(scripts, settings)
+        self._parts = parts
+        self._queues = queues
+        self._counts_failures = len(parts) > MAX_LOOKS and settings.circuit.mode != "off"
+        self._routing = routing
+        self._health = health
+
+    async def fail(self, worker_id: str, failures: Sequence[Failure]) -> list[Outcome]:
+        if not self._counts_failures or not any(counts_against_worker(failure) for failure in failures):
+            return await super().fail(worker_id, failures)
+        outcomes, _ = await asyncio.gather(super().fail(worker_id, failures), self._suspect(worker_id))
+        return outcomes
+
+    async def _suspect(self, worker_id: str) -> None:
+        """A home that is away makes the circuit open later: claims come upon the failures by chance."""
+        home = home_of(worker_id, len(self._queues))
+        with contextlib.suppress(Unavailable):
+            await self._queues[home].suspect(worker_id)
+
+    async def say(self, verb: str, worker_id: str, rows: Sequence[Row]) -> list[Outcome]:
+        """A partition that is away costs its own rows only: the others are told what became of theirs."""
+        check_batch(rows)
+
+        async def say_there(part: Attempts, some: list[Row]) -> list[Outcome]:
+            try:
+                return await part.say(verb, worker_id, some)
+            except Unavailable as error:
+                self._health.note(self._parts.index(part), error)
+                if len(some) == len(rows):
+                    raise
+                return [Outcome(str(row[0]), error=error) for row in some]
+
+        return await seek(self._routing, self._parts, rows, lambda row: str(row[0]), say_there, is_missing)
+
+
+def is_missing(outcome: Outcome) -> bool:
+    return isinstance(outcome.error, TaskNotFound)

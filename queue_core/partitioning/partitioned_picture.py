@@ -1,0 +1,85 @@
+"""The picture of a queue with several partitions: lanes of the same signature are one lane, drawn from all of them."""
+
+import heapq
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from tideq.queue_core.partitioning.partition_health import Health
+from tideq.queue_core.scripts.runner import Scripts
+from tideq.queue_core.queue_picture import MAX_HIDDEN, MAX_LANES, MAX_READY, Picture, Shown, Stretch, Tally, Tide
+from tideq.queue_core.score import ready_score
+
+
+class PartitionedTide(Tide):
+    def __init__(self, parts: Sequence[Tide], scripts: Scripts) -> None:
+        super().__init__(scripts)
+        self._parts = parts
+        self._health = Health(len(parts))
+
+    async def picture(self) -> Picture:
+        return merged_picture(list((await self._health.ask_some(lambda each: self._parts[each].picture())).values()))
+
+    async def tallies(self, since_ms: int) -> tuple[int, list[Tally]]:
+        told = list((await self._health.ask_some(lambda each: self._parts[each].tallies(since_ms))).values())
+        by_instant: dict[int, list[Tally]] = {}
+        for tally in (tally for _, tallies in told for tally in tallies):
+            by_instant.setdefault(tally.at_ms, []).append(tally)
+        return max(now_ms for now_ms, _ in told), [_added(by_instant[at]) for at in sorted(by_instant)]
+
+
+def _added(tallies: Sequence[Tally]) -> Tally:
+    return Tally(
+        at_ms=tallies[0].at_ms,
+        completed=sum(each.completed for each in tallies),
+        failed=sum(each.failed for each in tallies),
+        duration_ms=sum(each.duration_ms for each in tallies),
+    )
+
+
+def merged_picture(pictures: Sequence[Picture]) -> Picture:
+    """Lanes have numbers of their own in each partition: here they are numbered anew, by signature."""
+    signatures = sorted({name for picture in pictures for name in picture.lane_names.values()})
+    numbers = {signature: number for number, signature in enumerate(signatures)}
+    by_lane: dict[int, list[Stretch]] = {}
+    for picture in pictures:
+        for lane, stretch in picture.lanes.items():
+            by_lane.setdefault(numbers[picture.lane_names[lane]], []).append(_renumbered(stretch, picture, numbers))
+    lanes = {lane: _merged(stretches, MAX_READY, _by_rank) for lane, stretches in by_lane.items()}
+    first = sorted(lanes, key=lambda lane: [task.rank for task in lanes[lane].first[:1]] or [float("inf")])
+    zones = zip(*([_renumbered(zone, picture, numbers) for zone in picture.zones] for picture in pictures), strict=True)
+    return Picture(
+        now_ms=max(picture.now_ms for picture in pictures),
+        ready_count=sum(picture.ready_count for picture in pictures),
+        lane_count=max(len(lanes), *(picture.lane_count for picture in pictures)),
+        lanes={lane: lanes[lane] for lane in first[:MAX_LANES]},
+        zones=tuple(_merged(zone, MAX_HIDDEN, _by_score) for zone in zones),
+        lane_names=dict(enumerate(signatures)),
+    )
+
+
+def _renumbered(stretch: Stretch, picture: Picture, numbers: dict[str, int]) -> Stretch:
+    return Stretch(stretch.count, tuple(_moved(task, numbers[picture.lane_names[task.lane]]) for task in stretch.first))
+
+
+def _moved(task: Shown, lane: int) -> Shown:
+    score = task.score if task.score > 0 else ready_score(lane, task.rank)
+    return msgspec.structs.replace(task, lane=lane, score=score)
+
+
+def _merged(stretches: Sequence[Stretch], most: int, key: Callable[[Shown], tuple[int, str]]) -> Stretch:
+    first = list(heapq.merge(*(stretch.first for stretch in stretches), key=key))[:most]
+    return Stretch(sum(stretch.count for stretch in stretches), tuple(first))
+
+
+def _by_rank(task: Shown) -> tuple[int, str]:
+    return task.rank, task.task_id
+
+
+def _by_score(task: Shown) -> tuple[int, str]:
+    return task.score, task.task_id
+
+
+def tide_of(scripts: Sequence[Scripts]) -> Tide:
+    parts = [Tide(each) for each in scripts]
+    return parts[0] if len(parts) == 1 else PartitionedTide(parts, scripts[0])

@@ -1,0 +1,1 @@
+"""Waiting polls: which poll waits, and which one to wake."""

@@ -1,0 +1,1 @@
+"""The Redis or Valkey server itself: connections, which server it is, what it holds besides tasks."""

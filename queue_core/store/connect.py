@@ -1,0 +1,158 @@
+"""From a URL to a connected client: plain, TLS, unix socket, Sentinel and Cluster.
+
+    redis://host:6379/0   rediss://host   unix:///run/valkey.sock
+    redis+sentinel://host1:26379,host2:26379/service-name/0    (rediss+sentinel:// for TLS)
+    redis+cluster://host1:7000,host2:7000                      (rediss+cluster:// for TLS)
+
+Commands are never retried by the driver: it would repeat a script whose answer was merely late. Scripts that
+may be repeated are repeated by callers that know so.
+"""
+
+import asyncio
+import random
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+import redis.asyncio as redis
+from redis.asyncio.cluster import ClusterNode, RedisCluster
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
+from redis.backoff import NoBackoff
+
+from tideq.queue_core.store.server_identity import Bearing, StoreIdentity, bearing_of
+from tideq.queue_core.store.line import StoreClient
+from tideq.queue_core.store.packing import packing, packing_cluster
+from tideq.queue_core.store.driver_errors import store_errors as store_errors
+
+COMMAND_TIMEOUT_SECONDS = 5.0
+MAX_NODE_CONNECTIONS = 1_000
+SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
+
+
+class StoreUrlError(ValueError):
+    """The URL does not say where the store is; the message tells what is wrong."""
+
+
+class SentinelClient(StoreClient):
+    """Follows the primary, and closes its connections to the sentinels with its own, which the driver does not."""
+
+    async def aclose(self, close_connection_pool: bool | None = None) -> None:
+        await super().aclose(close_connection_pool)
+        pool: Any = self.connection_pool
+        for sentinel in pool.sentinel_manager.sentinels:
+            await sentinel.aclose()
+
+
+def connect(url: str, identity: StoreIdentity | None = None) -> Any:
+    """A client for commands: a short timeout, no hidden retries. With an identity it talks to trusted servers only."""
+    options: dict[str, Any] = {"socket_timeout": COMMAND_TIMEOUT_SECONDS}
+    if identity is not None:
+        options["redis_connect_func"] = identity.check
+    return _client(url, **options)
+
+
+def connect_reader(url: str, identity: StoreIdentity | None = None) -> Any:
+    """A client for reads that wait for a second: in a cluster each goes to the node that has its stream."""
+    return connect(url, identity) if "cluster" in urlsplit(url).scheme else connect_listener(url, identity)
+
+
+def connect_listener(url: str, identity: StoreIdentity | None = None) -> Any:
+    """A client for subscriptions: reads may take for ever, and dead peers are noticed by keep-alives.
+
+    With an identity it listens to trusted servers only.
+
+    In a cluster every node hears what is published on any: one is picked, another perhaps the next time.
+    """
+    parts = urlsplit(url)
+    options: dict[str, Any] = {"socket_timeout": None}
+    if parts.scheme != "unix":
+        options["socket_keepalive"] = True
+    if "cluster" not in parts.scheme:
+        return _client(url, **options, **({"redis_connect_func": identity.check} if identity else {}))
+    host, port = random.choice(_addresses(parts, 6_379))
+    return StoreClient(host=host, port=port, ssl=parts.scheme.startswith("rediss"), **_credentials(parts), **options)
+
+
+def _client(url: str, **options: Any) -> Any:
+    parts = urlsplit(url)
+    options = {"retry": Retry(NoBackoff(), 0), "socket_connect_timeout": COMMAND_TIMEOUT_SECONDS, **options}
+    if parts.scheme in ("redis", "rediss", "unix"):
+        pools: Any = redis.ConnectionPool
+        try:
+            return StoreClient.from_pool(packing(pools.from_url(url, **options)))
+        except ValueError as error:
+            raise StoreUrlError(f"REDIS_URL: {error}") from error
+    if parts.scheme not in SCHEMES:
+        raise StoreUrlError(f"REDIS_URL: scheme {parts.scheme!r} is not one of {', '.join(SCHEMES)}")
+    options |= _credentials(parts) | dict(parse_qsl(parts.query))
+    if parts.scheme.startswith("rediss"):
+        options["ssl"] = True
+    return _sentinel(parts, options) if "sentinel" in parts.scheme else _cluster(parts, options)
+
+
+def _credentials(parts: SplitResult) -> dict[str, str]:
+    userinfo, at, _ = parts.netloc.rpartition("@")
+    user, _, password = userinfo.partition(":")
+    return (
+        {"username": unquote(user), "password": unquote(password)}
+        if at and user
+        else ({"password": unquote(password)} if at else {})
+    )
+
+
+def _addresses(parts: SplitResult, default_port: int) -> list[tuple[str, int]]:
+    addresses: list[tuple[str, int]] = []
+    for address in parts.netloc.rpartition("@")[2].split(","):
+        host, _, port = address.rpartition(":") if ":" in address else (address, "", "")
+        if not host or (port and not port.isdigit()):
+            raise StoreUrlError(f"REDIS_URL: {address!r} is not host:port")
+        addresses.append((host, int(port) if port else default_port))
+    return addresses
+
+
+def _sentinel(parts: SplitResult, options: dict[str, Any]) -> Any:
+    service, _, database = parts.path.strip("/").partition("/")
+    if not service:
+        raise StoreUrlError("REDIS_URL: a Sentinel URL ends with the service's name, like /mymaster/0")
+    sentinel_options = {"socket_timeout": COMMAND_TIMEOUT_SECONDS}
+    sentinel = Sentinel(_addresses(parts, 26_379), sentinel_kwargs=sentinel_options)
+    pool = SentinelConnectionPool(service, sentinel, db=int(database or 0), **options)
+    return SentinelClient.from_pool(packing(pool))
+
+
+def _cluster(parts: SplitResult, options: dict[str, Any]) -> Any:
+    """Where a slot has moved to is noted; to look at all nodes anew after some moves, as the driver would, it closes
+    connections that other calls wait on."""
+    nodes = [ClusterNode(host, port) for host, port in _addresses(parts, 6_379)]
+    own = {"redis_connect_func": options.pop("redis_connect_func")} if "redis_connect_func" in options else {}
+    limits = {"max_connections": MAX_NODE_CONNECTIONS, "reinitialize_steps": 0}
+    client = RedisCluster(startup_nodes=nodes, retry=options.pop("retry"), **limits, **options)
+    return packing_cluster(client, **own)
+
+
+def is_cluster(client: Any) -> bool:
+    return isinstance(client, RedisCluster)
+
+
+async def node_of(client: Any, key: str) -> Any:
+    """For a cluster's client the node that has this key, to be named as a target; else none."""
+    if not is_cluster(client):
+        return None
+    await client.initialize()
+    return client.get_node_from_key(key)
+
+
+def node_client(node: Any) -> Any:
+    """A client for one node of a cluster alone; whoever asks for it closes it."""
+    options = {name: value for name, value in node.connection_kwargs.items() if name != "himport_registry"}
+    pool: Any = redis.ConnectionPool(connection_class=node.connection_class, **options)
+    return redis.Redis.from_pool(pool)
+
+
+async def identities_of(client: Any) -> list[str]:
+    """Of the server, or of all nodes of a cluster that answer."""
+    if not is_cluster(client):
+        return [(await bearing_of(client)).identity]
+    await client.initialize()
+    told = await asyncio.gather(*(bearing_of(client, node) for node in client.get_nodes()), return_exceptions=True)
+    return [each.identity for each in told if isinstance(each, Bearing)]

@@ -1,0 +1,77 @@
+"""What a partition counts as ended: tasks by type and the state they ended in, whatever has left the store since.
+
+The scripts count where a task ends, comes back to life or is purged. What that misses (a store that lost writes or was
+emptied, a version that did not count yet) history sets right: see `recount.py` in `persistence`.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tideq.queue_core.scripts.replies import accepted, known_number, number, pairs
+from tideq.queue_core.scripts.runner import Scripts
+
+Kind = tuple[str, str]
+"""A task type, and the state its tasks ended in."""
+SINCE, SET_RIGHT, EPOCH = "#since", "#at", "#epoch"
+"""Beside the counts, under names that no task type has."""
+
+
+class Ended(NamedTuple):
+    now_ms: int
+    counts: dict[Kind, int]
+    set_right_at: str
+    """When history last set the counts right; empty for never."""
+    epoch: str
+    """The store's when that was."""
+    last_words: dict[str, Kind | None]
+    """Of tasks that the outbox tells of beyond what history has: how they ended; None while they live or are purged."""
+    is_whole: bool
+    """Whether these are all such tasks: of very many, only the first are told."""
+
+    def is_due(self, epoch: str, every_ms: int) -> bool:
+        return self.epoch != epoch or self.now_ms - (known_number(self.set_right_at or 0, SET_RIGHT) or 0) > every_ms
+
+
+class EndedTasks:
+    """Of one partition."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+
+    @property
+    def present_epoch(self) -> str:
+        return self._scripts.epoch
+
+    async def look(self, after: str) -> Ended:
+        """`after` is the outbox entry that history had last."""
+        now, fields, words, is_whole = accepted(await self._scripts.call("ended", after=after, is_bulk=True))
+        known = pairs(fields)
+        return Ended(
+            now_ms=number(now),
+            counts=ended_counts(known),
+            set_right_at=known.get(SET_RIGHT, ""),
+            epoch=known.get(EPOCH, ""),
+            last_words={task_id: _kind(word) if word else None for task_id, word in pairs(words).items()},
+            is_whole=bool(is_whole),
+        )
+
+    async def set_right(self, found: Ended, differences: Mapping[Kind, int]) -> bool:
+        """Whether nobody else was faster."""
+        rows = [value for kind, amount in differences.items() for value in (" ".join(kind), amount)]
+        reply = await self._scripts.call("recount", rows=rows, found_at=found.set_right_at)
+        return bool(number(accepted(reply)[0]))
+
+
+def ended_counts(fields: Mapping[str, str]) -> dict[Kind, int]:
+    known = {field: known_number(count, field) for field, count in fields.items() if not field.startswith("#")}
+    return {_kind(field): count for field, count in known.items() if count is not None}
+
+
+def counted_since_ms(fields: Mapping[str, str]) -> int | None:
+    """`None` where history has set the counts right."""
+    return known_number(fields[SINCE], SINCE) if SINCE in fields else None
+
+
+def _kind(text_of_both: str) -> Kind:
+    task_type, _, state = text_of_both.partition(" ")
+    return task_type, state

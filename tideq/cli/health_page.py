@@ -1,0 +1,69 @@
+"""The health page of the monitor and the replicator: whether the process still turns, for whoever restarts it, and
+whether it does its duties, for whoever watches it.
+
+`/livez` does not go by the duties: a restart would not bring back a store that cannot be reached.
+"""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncGenerator
+
+from tideq.api.metrics.prometheus import exposed
+from tideq.queue_core.background import running
+from tideq.queue_core.duties import CUSTODY, Duties
+from tideq.workers.runtime.health import (
+    LOOP_LAG,
+    MAX_LOOP_LAG_SECONDS,
+    Check,
+    Health,
+    HealthServer,
+    judged,
+    memory_check,
+)
+
+TICK_SECONDS = 0.5
+
+
+class Vitals:
+    def __init__(self, duties: Duties) -> None:
+        self._duties = duties
+        self._ticked_at = time.monotonic()
+
+    def health(self) -> Health:
+        stale, is_open = self._duties.stale, self._duties.has_done(CUSTODY)
+        lag = max(time.monotonic() - self._ticked_at - TICK_SECONDS, 0.0)
+        return judged(
+            {
+                "memory_usage_percent": memory_check(),
+                LOOP_LAG: Check(lag < MAX_LOOP_LAG_SECONDS, round(lag, 3), MAX_LOOP_LAG_SECONDS),
+                "store_opened": Check(is_open, is_open, True),
+                "stale_duties": Check(not stale, {each.duty: each.error or "takes too long" for each in stale}),
+            }
+        )
+
+    async def tick(self) -> None:
+        while True:
+            self._ticked_at = time.monotonic()
+            await asyncio.sleep(TICK_SECONDS)
+
+
+@contextlib.asynccontextmanager
+async def health_page(host: str, port: int | None, queue_name: str, duties: Duties) -> AsyncGenerator[None]:
+    """With the metrics of the process. Shown from before the stores are reached; with no port there is no page."""
+    if port is None:
+        yield
+        return
+    vitals, process = Vitals(duties), str(os.getpid())
+
+    def metrics() -> bytes:
+        return exposed(duties.counters.readings(process), queue_name)
+
+    page = HealthServer(host, port, vitals.health, metrics)
+    page.start()
+    try:
+        async with running(vitals.tick()):
+            yield
+    finally:
+        await asyncio.to_thread(page.end)

@@ -1,0 +1,86 @@
+"""What `up` and `serve` share: settings from the environment, the service with its housekeeping, how errors read."""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+from tideq.api.metrics.queue_metrics import process_readings
+from tideq.api.server import PortTaken, serve
+from tideq.api.service import NoKeys, Service
+from tideq.api.settings import ServiceSettings, read_service_settings
+from tideq.cli import background_duties as housekeeping
+from tideq.cli.exit_codes import stop_with
+from tideq.cli.logging import log_to_stderr as log_to_stderr
+from tideq.cli.logging import say as say
+from tideq.persistence.recovery.open_store import KeptStore
+from tideq.queue_core.background import end, run, running, together
+from tideq.queue_core.duties import Duties, DutiesEnded
+from tideq.queue_core.scripts.runner import assemble_all
+from tideq.queue_core.store.connect import StoreUrlError
+from tideq.queue_core.errors import Unavailable
+from tideq.queue_core.settings import SettingsError
+from tideq.queue_core.telemetry.spans import Tracing
+from tideq.telemetry.metrics import push_for_ever
+from tideq.telemetry.setup import tracing_from
+
+"""Long enough for connections to be closed in order."""
+
+Housekeeping = Callable[[KeptStore, ServiceSettings, Duties, Tracing | None], Coroutine[Any, Any, None]]
+
+
+def settings_from(environ: Mapping[str, str]) -> ServiceSettings:
+    try:
+        return read_service_settings(environ)
+    except SettingsError as error:
+        stop_with(error)
+
+
+def run_service(
+    settings: ServiceSettings,
+    on_ready: Callable[[str], None],
+    listener: socket.socket | None = None,
+    before_stop: Callable[[], Awaitable[None]] | None = None,
+    beside: Housekeeping = housekeeping.sweep,
+    siblings: Path | None = None,
+) -> None:
+    """`siblings` is the folder that processes behind one port share."""
+    log_to_stderr()
+    assemble_all()
+
+    async def help_out(service: Service) -> None:
+        async with service.with_siblings(siblings):
+            await together(
+                beside(service.store, settings, service.duties, service.tracing),
+                push_for_ever(
+                    os.environ, "tideq", settings.queue.queue_name, lambda: process_readings(service), service.duties
+                ),
+            )
+
+    try:
+        telemetry = settings.queue.telemetry
+        with tracing_from(os.environ, telemetry.traces_per_second, telemetry.service_name) as tracing:
+            run(serve(settings, on_ready, help_out, listener, before_stop, tracing))
+    except (DutiesEnded, NoKeys, PortTaken, SettingsError, StoreUrlError, Unavailable) as error:
+        stop_with(error)
+
+
+async def until_signal(work: Coroutine[Any, Any, None]) -> None:
+    """SIGTERM and Ctrl-C end it."""
+    job, asked, loop = asyncio.ensure_future(work), asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked.set)
+    async with running(asked.wait()) as waiting:
+        await asyncio.wait((job, waiting), return_when=asyncio.FIRST_COMPLETED)
+    await end(job)
+    if not job.cancelled():
+        job.result()
+
+
+def environ_with(**overrides: object) -> dict[str, str]:
+    """The environment, with options of the command line over it."""
+    given = {name: str(value) for name, value in overrides.items() if value is not None}
+    return {**os.environ, **given}
