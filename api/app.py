@@ -13,21 +13,33 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.middleware import AbstractAuthenticationMiddleware, AuthenticationResult, DefineMiddleware
 from litestar.types import ASGIApp
 
-from tideq.api.edge import problems
-from tideq.api.edge.auth import Gate, MethodsAsked, allowed_roles, check_role
 from tideq.api.dashboard import pages
-from tideq.api.hot_path import Express
-from tideq.api.metrics.request_metrics import Begin, Note, Noticing
-from tideq.api.openapi.documentation import Documentation
-from tideq.api.edge.disconnect import CallerGone
+from tideq.api.edge import problems
+from tideq.api.edge.auth import Authenticator, OptionsRequest, allowed_roles, check_role
+from tideq.api.edge.disconnect import ClientDisconnected
 from tideq.api.edge.query_check import check_query
-from tideq.api.routes import queue_picture as tide
-from tideq.api.routes import audit, dlq, documentation, events, health, metrics, queue, session, tasks, worker_protocol, workers
 from tideq.api.edge.safe_headers import SafeHeaders
-from tideq.api.service import Service
+from tideq.api.hot_path import HotPath
+from tideq.api.metrics.request_metrics import MetricsMiddleware, RequestTimer, StartTimer
+from tideq.api.openapi.documentation import Documentation
 from tideq.api.request_spans import RequestTracer
+from tideq.api.routes import (
+    audit,
+    dlq,
+    documentation,
+    events,
+    health,
+    metrics,
+    queue,
+    queue_picture,
+    session,
+    tasks,
+    worker_protocol,
+    workers,
+)
+from tideq.api.service import Service
 from tideq.queue_core.errors import HistoryRefused, QueueError, StoreRefused
-from tideq.queue_core.log_once import Repeats
+from tideq.queue_core.log_once import LogOnce
 
 PUBLIC_PATHS = ("^/livez$", "^/readyz$", r"^/openapi\.json$", r"^/docs(/page\.(js|css))?$", "^/$", "^/ui(/|$)")
 
@@ -38,7 +50,7 @@ log = structlog.get_logger(__name__)
 
 
 def create_app(service: Service) -> Litestar:
-    refused = Repeats(TELL_AGAIN_SECONDS)
+    refused = LogOnce(TELL_AGAIN_SECONDS)
 
     async def provide_service() -> Service:
         return service
@@ -47,11 +59,11 @@ def create_app(service: Service) -> Litestar:
         match error:
             case StoreRefused() | HistoryRefused():
                 service.meters.note_refusal(error)
-                if refused.is_news(f"{error.code} {error}"):
+                if refused.is_new(f"{error.code} {error}"):
                     log.error("request refused by the store or by history", path=request.url.path, exc_info=error)
             case QueueError() | problems.RequestError():
                 service.meters.note_refusal(error)
-            case CallerGone():
+            case ClientDisconnected():
                 # The status is for the books only.
                 return Response(b"", status_code=499)
             case HTTPException():
@@ -63,10 +75,10 @@ def create_app(service: Service) -> Litestar:
     async def provide_documentation() -> Documentation:
         return described
 
-    begin: Begin = functools.partial(Note, service.meters)
+    begin: StartTimer = functools.partial(RequestTimer, service.meters)
     if service.tracing is not None:
         begin = RequestTracer(service.tracing, service.meters).begin
-    around: list[Any] = [SafeHeaders, DefineMiddleware(Noticing, begin=begin)]
+    around: list[Any] = [SafeHeaders, DefineMiddleware(MetricsMiddleware, begin=begin)]
     app = Litestar(
         route_handlers=[
             tasks.router,
@@ -74,7 +86,7 @@ def create_app(service: Service) -> Litestar:
             worker_protocol.router,
             workers.router,
             queue.router,
-            tide.router,
+            queue_picture.router,
             audit.router,
             session.router,
             events.router,
@@ -84,24 +96,24 @@ def create_app(service: Service) -> Litestar:
             *pages.handlers(pages.Pages()),
         ],
         dependencies={"service": Provide(provide_service), "documentation": Provide(provide_documentation)},
-        middleware=[*around, DefineMiddleware(Door, gate=service.gate, exclude=list(PUBLIC_PATHS))],
+        middleware=[*around, DefineMiddleware(AuthMiddleware, gate=service.authenticator, exclude=list(PUBLIC_PATHS))],
         guards=[check_role, check_query],
-        exception_handlers={MethodsAsked: _methods_told, HTTPException: refuse, Exception: refuse},
+        exception_handlers={OptionsRequest: _options_of, HTTPException: refuse, Exception: refuse},
         request_max_body_size=service.settings.max_body_bytes,
         openapi_config=None,
         logging_config=None,
     )
     for handler in handlers(app):
         allowed_roles(handler)
-    app.asgi_handler = Express(app.asgi_handler, service, routes(app), begin, refuse)
+    app.asgi_handler = HotPath(app.asgi_handler, service, routes(app), begin, refuse)
     described = Documentation(lambda: routes(app), service.settings.queue)
     return app
 
 
-def express_of(app: Any) -> Express | None:
+def hot_path_of(app: Any) -> HotPath | None:
     """The short way for frequent calls, where the application has one."""
     handler = getattr(app, "asgi_handler", None)
-    return handler if isinstance(handler, Express) else None
+    return handler if isinstance(handler, HotPath) else None
 
 
 def handlers(app: Litestar) -> Iterator[HTTPRouteHandler]:
@@ -122,10 +134,10 @@ def _methods(handler: HTTPRouteHandler) -> list[str]:
     return sorted(handler.http_methods)
 
 
-class Door(AbstractAuthenticationMiddleware):
+class AuthMiddleware(AbstractAuthenticationMiddleware):
     """Finds out who is asking; whether they may is the routes' business."""
 
-    def __init__(self, app: ASGIApp, gate: Gate, exclude: list[str]) -> None:
+    def __init__(self, app: ASGIApp, gate: Authenticator, exclude: list[str]) -> None:
         super().__init__(app, exclude=exclude)
         self._gate = gate
 
@@ -133,5 +145,5 @@ class Door(AbstractAuthenticationMiddleware):
         return AuthenticationResult(user=await self._gate.caller(connection.headers), auth=None)
 
 
-def _methods_told(_request: Request[Any, Any, Any], asked: MethodsAsked) -> Response[None]:
+def _options_of(_request: Request[Any, Any, Any], asked: OptionsRequest) -> Response[None]:
     return Response(None, status_code=204, headers={"Allow": ", ".join(asked.methods)})

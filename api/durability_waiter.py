@@ -5,16 +5,16 @@ Never a silent downgrade: what was not reached in time is said so, with the id o
 
 from collections.abc import Collection, Sequence
 
-from tideq.persistence.read.lag import Fresh
+from tideq.persistence.read.lag import CatchUp
 from tideq.queue_core.durability import Durability
-from tideq.queue_core.store.replica_wait import Assurance
 from tideq.queue_core.errors import DurabilityNotReached, DurabilityUnavailable, Unavailable
+from tideq.queue_core.store.replica_wait import ReplicaWait
 
 
-class DurabilityDesk:
+class DurabilityWaiter:
     """`freshness` is missing where there is no history."""
 
-    def __init__(self, assurance: Assurance, freshness: Fresh | None, timeout_ms: int) -> None:
+    def __init__(self, assurance: ReplicaWait, freshness: CatchUp | None, timeout_ms: int) -> None:
         self._assurance = assurance
         self._freshness = freshness
         self._timeout_ms = timeout_ms
@@ -27,7 +27,7 @@ class DurabilityDesk:
             if level in (Durability.REPLICA, Durability.DISK):
                 await self._assurance.check(level)
 
-    async def reach(self, levels: Collection[Durability], *task_ids: str) -> None:
+    async def wait(self, levels: Collection[Durability], *task_ids: str) -> None:
         """After the submission; the first task of a batch stands for all of it. None are left where all have ended."""
         if not task_ids:
             return
@@ -39,8 +39,8 @@ class DurabilityDesk:
         """The task stands whatever happens now, so its submitter is told its id rather than that something is away."""
         try:
             if level is not Durability.HISTORY:
-                return await self._assurance.reach(level, self._timeout_ms, task_ids)
+                return await self._assurance.wait_for_copies(level, self._timeout_ms, task_ids)
             seconds = self._timeout_ms / 1000
-            return self._freshness is not None and await self._freshness.catch_up(seconds, has_written=True)
+            return self._freshness is not None and await self._freshness.wait_until_caught_up(seconds, has_written=True)
         except Unavailable:
             return False

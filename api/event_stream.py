@@ -16,14 +16,14 @@ from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
 
 from tideq.api import schemas
-from tideq.api.edge.responses import body_part, encode
-from tideq.api.metrics.request_metrics import Meters
-from tideq.api.edge.disconnect import gone
-from tideq.queue_core.background import end
-from tideq.queue_core.outbox.stream import BEGINNING, Event, Outbox, Page
-from tideq.queue_core.outbox.live import OutboxReader, Subscription
-from tideq.queue_core.outbox.event_cursor import Places, beginning, joined
+from tideq.api.edge.disconnect import disconnected
+from tideq.api.edge.responses import body_message, encode
+from tideq.api.metrics.request_metrics import ProcessMetrics
+from tideq.queue_core.background import cancel_and_wait
 from tideq.queue_core.errors import QueueError
+from tideq.queue_core.outbox.event_cursor import EventCursor, beginning, joined
+from tideq.queue_core.outbox.live import LiveEvents, Subscription
+from tideq.queue_core.outbox.stream import BEGINNING, Event, EventPage, OutboxStream
 
 KEEP_ALIVE_SECONDS = 15.0
 PATIENCE_SECONDS = 2.0
@@ -57,11 +57,15 @@ class EventFilter(msgspec.Struct, frozen=True):
         )
 
 
-class Listener:
+class EventStreamSession:
     """`after` is the last event it has, if it goes on from one."""
 
     def __init__(
-        self, outboxes: Sequence[Outbox], reader: OutboxReader, wants: Callable[[Event], bool], after: Places | None
+        self,
+        outboxes: Sequence[OutboxStream],
+        reader: LiveEvents,
+        wants: Callable[[Event], bool],
+        after: EventCursor | None,
     ) -> None:
         self.reader = reader
         self._outboxes = outboxes
@@ -95,7 +99,7 @@ class Listener:
                 messages.append(_message(event, self._told))
         return b"".join(messages)
 
-    async def _catch_up(self, live: Subscription, after: Places) -> AsyncGenerator[bytes]:
+    async def _catch_up(self, live: Subscription, after: EventCursor) -> AsyncGenerator[bytes]:
         """To the end of each stream, then live, then what came in between."""
         self._told = after
         yield _comment("going on", after)
@@ -112,7 +116,7 @@ class Listener:
             if goes_live:
                 live.wants = self._wants
 
-    async def _pages(self, outbox: Outbox) -> AsyncGenerator[Page | None]:
+    async def _pages(self, outbox: OutboxStream) -> AsyncGenerator[EventPage | None]:
         """Until nothing follows; None, and no more, where the place is gone."""
         place = self._told.positions[outbox.partition]
         if place == BEGINNING and len(self._outboxes) > 1:
@@ -131,7 +135,7 @@ class Listener:
 
 
 class EventStream(Response[bytes]):
-    def __init__(self, listener: Listener, meters: Meters, watching: Watching) -> None:
+    def __init__(self, listener: EventStreamSession, meters: ProcessMetrics, watching: Watching) -> None:
         """`watching` gives a future that is done once its caller is shut out."""
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         super().__init__(b"", media_type="text/event-stream", headers=headers)
@@ -145,7 +149,9 @@ class EventStream(Response[bytes]):
 
 
 class _Streaming:
-    def __init__(self, answer: ASGIResponse, listener: Listener, meters: Meters, watching: Watching) -> None:
+    def __init__(
+        self, answer: ASGIResponse, listener: EventStreamSession, meters: ProcessMetrics, watching: Watching
+    ) -> None:
         self._answer = answer
         self._listener = listener
         self._meters = meters
@@ -153,7 +159,7 @@ class _Streaming:
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         with self._listener.reader.subscribe(lambda _: False) as live, self._watching() as shut_out:
-            leaving, ending = asyncio.ensure_future(gone(receive)), asyncio.ensure_future(live.cut_off.wait())
+            leaving, ending = asyncio.ensure_future(disconnected(receive)), asyncio.ensure_future(live.cut_off.wait())
             telling = asyncio.ensure_future(self._tell(live, send))
             self._meters.listener_count += 1
             try:
@@ -167,24 +173,24 @@ class _Streaming:
                     )
             finally:
                 self._meters.listener_count -= 1
-                await end(leaving, telling, ending)
+                await cancel_and_wait(leaving, telling, ending)
 
     async def _tell(self, live: Subscription, send: Send) -> None:
         del self._answer.headers["content-length"]
         await self._answer.start_response(send)
         try:
             async for chunk in self._listener.chunks(live):
-                await send(body_part(chunk, more=True))
+                await send(body_message(chunk, more=True))
         except QueueError as error:
             log.warning("event stream ended", error=str(error))
-        await send(body_part(b"", more=False))
+        await send(body_message(b"", more=False))
 
 
 def _patience(shut_out: asyncio.Future[None]) -> float:
     return SHORT_PATIENCE_SECONDS if shut_out.done() else PATIENCE_SECONDS
 
 
-def _message(event: Event, places: Places) -> bytes:
+def _message(event: Event, places: EventCursor) -> bytes:
     record = event.record
     told = schemas.EventOut(
         task_id=event.task_id,
@@ -200,13 +206,13 @@ def _message(event: Event, places: Places) -> bytes:
     return b"id: %b\nevent: transition\ndata: %b\n\n" % (str(places).encode(), encode(told))
 
 
-def _comment(words: str, place: Places) -> bytes:
+def _comment(words: str, place: EventCursor) -> bytes:
     """Carries the place too: who wanted nothing of what happened need not read it again."""
     known = "" if place.is_beginning else f"id: {place}\n"
     return f": {words}\nretry: {RETRY_MS}\n{known}\n".encode()
 
 
-def _gap(newest: Places) -> bytes:
+def _gap(newest: EventCursor) -> bytes:
     told = encode(schemas.GapOut(detail="events are missing here: read again what you show"))
     known = b"" if newest.is_beginning else b"id: %b\n" % str(newest).encode()
     return b"%bevent: gap\ndata: %b\n\n" % (known, told)

@@ -15,13 +15,13 @@ from litestar import Request, Response
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from tideq.api.edge.responses import body_part, headers_of
-from tideq.api.hot_request import Asked
-from tideq.api.edge.auth import Gate, require_own_worker, require_role
-from tideq.api.operations import declared
-from tideq.api.edge.claim_response import Handover
-from tideq.api.metrics.request_metrics import GONE, Begin, outcome_of
-from tideq.api.edge.disconnect import CallerGone
+from tideq.api.edge.auth import Authenticator, require_own_worker, require_role
+from tideq.api.edge.claim_response import ClaimResponse
+from tideq.api.edge.disconnect import ClientDisconnected
+from tideq.api.edge.responses import body_message, response_headers
+from tideq.api.hot_request import HotRequest
+from tideq.api.metrics.request_metrics import GONE, StartTimer, outcome_of
+from tideq.api.operations import operation_of_handler
 from tideq.api.service import Service
 
 HOST = re.compile(rb"[0-9A-Za-z.\-]*(:[0-9]+)?")
@@ -30,7 +30,7 @@ RawHeaders = list[tuple[bytes, bytes]]
 Refuse = Callable[[Request[Any, Any, Any], Exception], Response[Any]]
 
 
-class Carrier(Protocol):
+class ResponseWriter(Protocol):
     """A request's way in and its answer's way out."""
 
     has_begun: bool
@@ -42,7 +42,7 @@ class Carrier(Protocol):
     async def respond(self, status: int, headers: RawHeaders, content: bytes) -> None: ...
 
 
-class Frequent(NamedTuple):
+class HotRoute(NamedTuple):
     handler: HTTPRouteHandler
     path: str
     roles: frozenset[str]
@@ -50,15 +50,15 @@ class Frequent(NamedTuple):
     answer: Callable[..., Awaitable[Response[bytes]]]
 
 
-class Found(NamedTuple):
+class Match(NamedTuple):
     """A frequent call, and what its head says."""
 
-    route: Frequent
+    route: HotRoute
     headers: dict[bytes, bytes]
     parameters: dict[str, str]
 
 
-class Express:
+class HotPath:
     """`begin` notes a request, and `refuse` makes an answer of an error, as they do for all others."""
 
     def __init__(
@@ -66,18 +66,24 @@ class Express:
         other: ASGIApp,
         service: Service,
         routes: Iterable[tuple[str, HTTPRouteHandler]],
-        begin: Begin,
+        begin: StartTimer,
         refuse: Refuse,
     ) -> None:
         self._other = other
         self._service = service
-        self._gate: Gate = service.gate
+        self._gate: Authenticator = service.authenticator
         self._begin = begin
         self._refuse = refuse
         found = [
-            Frequent(handler, path, declared(handler).roles, handler.resolve_request_max_body_size() or 0, handler.fn)
+            HotRoute(
+                handler,
+                path,
+                operation_of_handler(handler).roles,
+                handler.resolve_request_max_body_size() or 0,
+                handler.fn,
+            )
             for path, handler in routes
-            if declared(handler).is_frequent
+            if operation_of_handler(handler).is_frequent
         ]
         self._plain = {route.path: route for route in found if "{" not in route.path}
         self._workers = {tuple(route.path.split("/{worker_id}/")): route for route in found if "{" in route.path}
@@ -89,7 +95,7 @@ class Express:
         else:
             await self._other(scope, receive, send)
 
-    def find(self, scope: Any) -> Found | None:
+    def find(self, scope: Any) -> Match | None:
         if scope["method"] != "POST" or scope["query_string"]:
             return None
         path, parameters = scope["path"], dict[str, str]()
@@ -105,31 +111,31 @@ class Express:
         length = headers.get(b"content-length", b"x" if b"transfer-encoding" in headers else b"0")
         if not is_plain or not length.isdigit() or int(length) > route.max_body_bytes:
             return None
-        return Found(route, headers, parameters)
+        return Match(route, headers, parameters)
 
-    async def answer(self, scope: Any, found: Found, carrier: Carrier) -> None:
+    async def answer(self, scope: Any, found: Match, carrier: ResponseWriter) -> None:
         route, headers, parameters = found
         # As Litestar leaves them there.
         scope["route_handler"], scope["path_template"], scope["path_params"] = route.handler, route.path, parameters
         note, status, failure = self._begin(scope), GONE, None
         try:
-            answer = await self._answer(found, Asked(scope, headers, carrier))
+            answer = await self._answer(found, HotRequest(scope, headers, carrier))
             status = answer.status_code or 200
-            if isinstance(answer, Handover):
+            if isinstance(answer, ClaimResponse):
                 await answer.send(carrier.receive, carrier.send)
             else:
-                await carrier.respond(status, headers_of(answer), answer.content)
+                await carrier.respond(status, response_headers(answer), answer.content)
         except Exception as error:
             # Whatever it is, as Litestar's own handlers take it; unless a part of an answer has been sent already.
             status, failure = outcome_of(error)
             if carrier.has_begun:
                 raise
             refusal = self._refuse(Request(scope, carrier.receive, carrier.send), error)
-            await carrier.respond(status, headers_of(refusal), refusal.content)
+            await carrier.respond(status, response_headers(refusal), refusal.content)
         finally:
             note.end(status, failure)
 
-    async def _answer(self, found: Found, request: Asked) -> Response[bytes]:
+    async def _answer(self, found: Match, request: HotRequest) -> Response[bytes]:
         route, _, parameters = found
         request.user = caller = await self._gate.caller(request.headers)
         require_role(caller, route.roles)
@@ -152,14 +158,14 @@ class ByMessages:
 
     async def respond(self, status: int, headers: RawHeaders, content: bytes) -> None:
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
-        await self.send(body_part(content, more=False))
+        await self.send(body_message(content, more=False))
 
     async def body(self) -> bytes:
         parts = list[bytes]()
         while True:
             message: Any = await self.receive()
             if message["type"] == "http.disconnect":
-                raise CallerGone
+                raise ClientDisconnected
             parts.append(message.get("body", b""))
             if not message.get("more_body", False):
                 return b"".join(parts)

@@ -6,15 +6,15 @@ from typing import Any, Protocol
 from tideq.api.edge.auth import Caller
 
 
-class Source(Protocol):
+class RequestSource(Protocol):
     """Who carries the request."""
 
     def receive(self) -> Awaitable[Any]: ...
     async def body(self) -> bytes: ...
 
 
-class Asked:
-    def __init__(self, scope: dict[str, Any], headers: dict[bytes, bytes], source: Source) -> None:
+class HotRequest:
+    def __init__(self, scope: dict[str, Any], headers: dict[bytes, bytes], source: RequestSource) -> None:
         self.scope = scope
         self.headers = Headers(headers)
         self.receive = source.receive

@@ -14,12 +14,11 @@ from typing import Any
 
 from litestar import Request
 
-from tideq.api.metrics.request_metrics import Meters, Note
 from tideq.api.edge.problems import TYPE_PREFIX, problem_of
-from tideq.queue_core.telemetry import names as telemetry
+from tideq.api.metrics.request_metrics import ProcessMetrics, RequestTimer
 from tideq.queue_core.errors import QueueError
 from tideq.queue_core.task import Claim, ClaimedTask, Task, TraceContext
-from tideq.queue_core.telemetry.trace_context import SAMPLED, TraceParent, is_sampled, parse_traceparent, revival_span_id
+from tideq.queue_core.telemetry import names as telemetry
 from tideq.queue_core.telemetry.spans import (
     CLIENT,
     INTERNAL,
@@ -31,6 +30,13 @@ from tideq.queue_core.telemetry.spans import (
     Span,
     SpanError,
     Tracing,
+)
+from tideq.queue_core.telemetry.trace_context import (
+    SAMPLED,
+    TraceParent,
+    is_sampled,
+    parse_traceparent,
+    revival_span_id,
 )
 
 SPAN = "tideq.span"
@@ -46,22 +52,24 @@ ROOTS = "/api/"
 class RequestTracer:
     """Begins requests' notes: those that are traced become spans, named by their routes."""
 
-    def __init__(self, tracing: Tracing, meters: Meters) -> None:
+    def __init__(self, tracing: Tracing, meters: ProcessMetrics) -> None:
         self._meters = meters
         self._tracing = tracing
 
-    def begin(self, scope: Any) -> Note:
+    def begin(self, scope: Any) -> RequestTimer:
         route, parent = scope["path_template"], _parent(scope["headers"])
         if parent is None and not route.startswith(ROOTS):
-            return Note(self._meters, scope)
+            return RequestTimer(self._meters, scope)
         scope[SPAN] = span = self._tracing.begin(parent, route)
         if not span.flags & SAMPLED:
-            return Note(self._meters, scope)
-        return TracedNote(self._meters, scope, self._tracing, span, parent.span_id if parent else "")
+            return RequestTimer(self._meters, scope)
+        return TracedTimer(self._meters, scope, self._tracing, span, parent.span_id if parent else "")
 
 
-class TracedNote(Note):
-    def __init__(self, meters: Meters, scope: Any, tracing: Tracing, context: TraceParent, parent_id: str) -> None:
+class TracedTimer(RequestTimer):
+    def __init__(
+        self, meters: ProcessMetrics, scope: Any, tracing: Tracing, context: TraceParent, parent_id: str
+    ) -> None:
         super().__init__(meters, scope)
         self._tracing, self._context, self._parent_id = tracing, context, parent_id
         self._began_ns = time.time_ns()
@@ -77,7 +85,7 @@ class TracedNote(Note):
         self._tracing.record(Span(shape, *ids, self._began_ns, ended_ns, own, failure, links=links))
 
 
-class Sending:
+class SendSpan:
     """One submission, as a span its tasks descend from. `trace` is what is stored with them.
 
     Where it is not sampled they keep the trace they came with, and have none if they came without: one that nobody
@@ -97,7 +105,7 @@ class Sending:
             self._context, self._began_ns = tracing.begin(parent, telemetry.SEND), time.time_ns()
             self.trace = TraceContext(str(self._context), came.tracestate, came.baggage)
 
-    def __enter__(self) -> "Sending":
+    def __enter__(self) -> "SendSpan":
         return self
 
     def __exit__(
@@ -121,7 +129,7 @@ class Sending:
             self._tracing.charge(len(task_ids) - 1)
 
 
-def tell_received(tracing: Tracing, queue: str, worker_id: str, claim: Claim, began_ns: int) -> None:
+def trace_received(tracing: Tracing, queue: str, worker_id: str, claim: Claim, began_ns: int) -> None:
     """A span in every sampled trace that the claimed tasks belong to: those of a batch share one."""
     ended_ns, by_sender = _ended_after(began_ns), defaultdict[str, list[ClaimedTask]](list)
     for task in claim.tasks:
@@ -155,7 +163,7 @@ async def ordering(
         yield
         return
     own, began_ns = {telemetry.MESSAGING_MESSAGE_ID: task_id}, time.time_ns()
-    note_about(request, own)
+    timer_of(request, own)
     yield
     # What was asked for is done: a store that goes away now costs the span, not the answer.
     with contextlib.suppress(QueueError):
@@ -169,7 +177,7 @@ async def ordering(
             tracing.record(Span(_order_shape(verb, queue), context, sender_id, began_ns, ended_ns, own, links=links))
 
 
-def note_about(request: Request[Any, Any, Any], own: Attributes) -> None:
+def timer_of(request: Request[Any, Any, Any], own: Attributes) -> None:
     """For the request's own span, if there is one."""
     request.scope[ABOUT] = own  # type: ignore[literal-required] - ours
 

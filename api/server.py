@@ -14,11 +14,11 @@ from typing import Any
 import uvicorn
 
 from tideq.api.app import create_app
-from tideq.api.http11.limits import PATIENCE_SECONDS
-from tideq.api.http11.connection import HttpConnection, patient
+from tideq.api.http11.connection import HttpConnection, protocol_with
+from tideq.api.http11.limits import READ_TIMEOUT_SECONDS
 from tideq.api.service import Service, open_service
 from tideq.api.settings import ServiceSettings
-from tideq.queue_core.background import end, together
+from tideq.queue_core.background import cancel_and_wait, run_all
 from tideq.queue_core.duties import DutiesEnded
 from tideq.queue_core.telemetry.spans import Tracing
 
@@ -90,16 +90,16 @@ async def serve(
                 if not helping.cancelled():
                     helping.result()
                 raise DutiesEnded("what a process does beside answering has ended for good")
-            await end(helping)
+            await cancel_and_wait(helping)
 
 
 async def _help(service: Service, beside: Callable[[Service], Coroutine[Any, Any, None]] | None) -> None:
     """For as long as the service runs: where this ends, so does the service."""
     works = [service.check_keys_late(), service.duties.one_ended()]
-    await together(*works, *([beside(service)] if beside else []))
+    await run_all(*works, *([beside(service)] if beside else []))
 
 
-def server_for(app: Any, patience_seconds: float = PATIENCE_SECONDS) -> Server:
+def server_for(app: Any, patience_seconds: float = READ_TIMEOUT_SECONDS) -> Server:
     """Signals are not its business."""
     return Server(_config(app, patience_seconds))
 
@@ -109,7 +109,7 @@ async def serve_app(
     listener: socket.socket,
     on_ready: Callable[[str], None],
     close: Callable[[], Awaitable[None]],
-    patience_seconds: float = PATIENCE_SECONDS,
+    patience_seconds: float = READ_TIMEOUT_SECONDS,
     helping: asyncio.Future[None] | None = None,
 ) -> None:
     """Any ASGI application as the service is served, until a signal or the end of what helps it."""
@@ -174,7 +174,7 @@ def _on_signals(stop: Callable[[], None]) -> Generator[None]:
 def _config(app: Any, patience_seconds: float) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=patient(patience_seconds, KEEP_ALIVE_SECONDS),
+        http=protocol_with(patience_seconds, KEEP_ALIVE_SECONDS),
         ws="none",
         backlog=BACKLOG,
         log_config=None,

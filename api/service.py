@@ -10,33 +10,33 @@ from typing import Any
 from litestar import Request
 from litestar.di import NamedDependency
 
-from tideq.api.edge.auth import Gate
-from tideq.api.durability_waiter import DurabilityDesk
-from tideq.api.metrics.request_metrics import Meters
-from tideq.api.wait_estimate import Pace
+from tideq.api.durability_waiter import DurabilityWaiter
+from tideq.api.edge.auth import Authenticator
+from tideq.api.metrics.other_processes import OtherProcesses
+from tideq.api.metrics.request_metrics import ProcessMetrics
+from tideq.api.request_spans import ordering, trace_received
 from tideq.api.settings import ServiceSettings
-from tideq.api.metrics.other_processes import Siblings
-from tideq.api.request_spans import ordering, tell_received
-from tideq.persistence.history import Archive
-from tideq.persistence.read.status import watch_of
-from tideq.persistence.recovery.open_store import KeptStore, open_kept_store, unconnected
-from tideq.queue_core.background import running
+from tideq.api.wait_estimate import WaitEstimator
+from tideq.persistence.history import History
+from tideq.persistence.read.status import status_reader_of
+from tideq.persistence.recovery.open_store import OpenStore, open_store, unguarded_client
+from tideq.queue_core.attempts import LeaseRef
+from tideq.queue_core.background import background_task
 from tideq.queue_core.duties import Duties, Duty
-from tideq.queue_core.store.access_keys import AccessKeys
-from tideq.queue_core.attempts import Held
-from tideq.queue_core.store.audit_log import Audit
-from tideq.queue_core.store.duty_board import DutyBoard
 from tideq.queue_core.engine import Engine
-from tideq.queue_core.outbox.stream import Outbox
-from tideq.queue_core.partitioning.replica_wait_of_all import assurance_of
-from tideq.queue_core.partitioning.partitioned_live_events import outbox_reader
-from tideq.queue_core.partitioning.partitioned_picture import tide_of
-from tideq.queue_core.store.connect import connect_listener
-from tideq.queue_core.polls.waiting_polls import Waiter
-from tideq.queue_core.polls.ready_lanes import WakeSource
-from tideq.queue_core.polls.poll_wakeups import Wakeups
 from tideq.queue_core.errors import Unavailable
-from tideq.queue_core.samples import Readings
+from tideq.queue_core.outbox.stream import OutboxStream
+from tideq.queue_core.partitioning.partitioned_live_events import live_events_of
+from tideq.queue_core.partitioning.partitioned_picture import pictures_of
+from tideq.queue_core.partitioning.replica_wait_of_all import replica_wait_of
+from tideq.queue_core.polls.poll_wakeups import PollWakeups
+from tideq.queue_core.polls.ready_lanes import ReadyLanes
+from tideq.queue_core.polls.waiting_polls import WaitingPoll
+from tideq.queue_core.samples import Samples
+from tideq.queue_core.store.access_keys import AccessKeys
+from tideq.queue_core.store.audit_log import AuditLog
+from tideq.queue_core.store.connect import connect_listener
+from tideq.queue_core.store.duty_board import DutyBoard
 from tideq.queue_core.task import Claim, Task
 from tideq.queue_core.telemetry.spans import Tracing
 from tideq.queue_core.transitions import TERMINAL
@@ -52,7 +52,7 @@ class Service:
     def __init__(
         self,
         settings: ServiceSettings,
-        store: KeptStore,
+        store: OpenStore,
         open_listener: Callable[[], Any],
         tracing: Tracing | None = None,
         duties: Duties | None = None,
@@ -66,41 +66,41 @@ class Service:
         self.engine: Engine = store.engine
         parts, keys = self.engine.parts, self.engine.keys
         self.access_keys = AccessKeys(client, keys)
-        self.audit = Audit(client, keys)
-        self.tide = tide_of([part.scripts for part in parts])
-        self.gate = Gate(
+        self.audit = AuditLog(client, keys)
+        self.tide = pictures_of([part.scripts for part in parts])
+        self.authenticator = Authenticator(
             self.access_keys,
             is_open=settings.auth == "off",
             allowed_hosts=settings.allowed_hosts,
             duties=self.duties,
         )
-        sources = [WakeSource(part.scripts, client, part.keys) for part in parts]
+        sources = [ReadyLanes(part.scripts, client, part.keys) for part in parts]
         within_limits = self.engine.ledger and self.engine.ledger.within
-        self.wakeups = Wakeups(sources, open_listener, within_limits, self.duties)
-        self.outboxes = [Outbox(client, part.keys, number) for number, part in enumerate(parts)]
-        self.outbox_reader = outbox_reader(self.outboxes, self.duties)
+        self.wakeups = PollWakeups(sources, open_listener, within_limits, self.duties)
+        self.outboxes = [OutboxStream(client, part.keys, number) for number, part in enumerate(parts)]
+        self.outbox_reader = live_events_of(self.outboxes, self.duties)
         self.history = (
-            Archive(store.database, store.engine, client, queue, settings.history) if store.database else None
+            History(store.database, store.engine, client, queue, settings.history) if store.database else None
         )
         freshness = self.history.freshness if self.history else None
-        assurance = assurance_of(client, [part.keys for part in parts], queue.partitions)
-        self.durability = DurabilityDesk(assurance, freshness, settings.durability_timeout_ms)
-        self.watch = watch_of(store.database, client, self.engine) if store.database else None
-        self.pace = Pace(self.engine.insight)
-        self.meters = Meters(self.duties.counters)
+        assurance = replica_wait_of(client, [part.keys for part in parts], queue.partitions)
+        self.durability = DurabilityWaiter(assurance, freshness, settings.durability_timeout_ms)
+        self.watch = status_reader_of(store.database, client, self.engine) if store.database else None
+        self.pace = WaitEstimator(self.engine.insight)
+        self.meters = ProcessMetrics(self.duties.counters)
         self.meters.counters.watch("tideq_spans_dropped_total", lambda: tracing.lost_count if tracing else 0)
         self.board = DutyBoard(client, keys)
-        self.siblings = Siblings(None, self.readings)
+        self.other_processes = OtherProcesses(None, self.readings)
         self.is_closing = False
 
     @property
-    def outbox(self) -> Outbox:
+    def outbox(self) -> OutboxStream:
         """Of the first partition."""
         return self.outboxes[0]
 
     async def check_keys(self) -> None:
         """Raises where nobody could show a key, or where it cannot be known yet."""
-        if self.settings.auth == "keys" and not self.settings.is_loopback and not await self.gate.has_keys():
+        if self.settings.auth == "keys" and not self.settings.is_loopback and not await self.authenticator.has_keys():
             raise NoKeys(
                 f"refusing to listen on {self.settings.host} without any key: "
                 "make one with `tideq keys create NAME --role admin`"
@@ -126,15 +126,15 @@ class Service:
         finally:
             await self.duties.stop(checking)
 
-    def readings(self) -> Readings:
+    def readings(self) -> Samples:
         """What this process counts."""
         skipped_count = sum(outbox.skipped_count for outbox in self.outboxes)
         return self.meters.readings(self.wakeups.sleeping_count, skipped_count)
 
     @contextlib.asynccontextmanager
-    async def with_siblings(self, folder: Path | None) -> AsyncGenerator[None]:
+    async def with_other_processes(self, folder: Path | None) -> AsyncGenerator[None]:
         """One of several processes behind a port, which share this folder."""
-        async with Siblings(folder, self.readings) as self.siblings:
+        async with OtherProcesses(folder, self.readings) as self.other_processes:
             yield
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class Service:
         starts: bool,
     ) -> Claim:
         """A long poll: claims the moment there is something for this worker."""
-        waiter = Waiter(worker_id, "", wanted)
+        waiter = WaitingPoll(worker_id, "", wanted)
 
         async def claim() -> Claim:
             began = time.perf_counter()
@@ -171,24 +171,24 @@ class Service:
             if self.tracing is not None and got.tasks and not got.is_repeat:
                 took_ns = round((time.perf_counter() - began) * 1e9)
                 queue_name = self.settings.queue.queue_name
-                tell_received(self.tracing, queue_name, worker_id, got, time.time_ns() - took_ns)
+                trace_received(self.tracing, queue_name, worker_id, got, time.time_ns() - took_ns)
             return got
 
         def hand_back(got: Claim) -> Awaitable[None]:
-            return self.take_back(worker_id, poll_id, got)
+            return self.undo_claim(worker_id, poll_id, got)
 
         return await self.wakeups.poll(waiter, claim, hand_back, 0 if self.is_closing else wait_seconds)
 
-    async def take_back(self, worker_id: str, poll_id: str, claim: Claim) -> None:
+    async def undo_claim(self, worker_id: str, poll_id: str, claim: Claim) -> None:
         """What an answer nobody heard handed out, unless another answer to the same poll did so too and was heard."""
         self.meters.undelivered_count += 1
         if claim.is_repeat:
             return
         if poll_id:
             starts = any(task.is_started for task in claim.tasks)
-            await self.engine.queue.withdraw(worker_id, poll_id, claim.answer, starts=starts)
+            await self.engine.queue.undo_claim(worker_id, poll_id, claim.answer, starts=starts)
         else:
-            await self.engine.attempts.release(worker_id, [Held(task.task_id, task.lease) for task in claim.tasks])
+            await self.engine.attempts.release(worker_id, [LeaseRef(task.task_id, task.lease) for task in claim.tasks])
 
     async def wait(self, task_id: str, seconds: float) -> Task:
         """The task when it is finished, or as it is when the time is up or the service closes."""
@@ -208,22 +208,22 @@ class Service:
 @contextlib.asynccontextmanager
 async def open_service(settings: ServiceSettings, tracing: Tracing | None = None) -> AsyncGenerator[Service]:
     duties = Duties()
-    async with open_kept_store(settings.redis_url, settings.queue, settings.history, duties=duties) as store:
+    async with open_store(settings.redis_url, settings.queue, settings.history, duties=duties) as store:
         service = Service(settings, store, lambda: connect_listener(settings.redis_url), tracing, duties)
         with contextlib.suppress(Unavailable):
             await service.check_keys()
         try:
-            async with service.wakeups, service.outbox_reader, running(service.board.post_for_ever(duties)):
+            async with service.wakeups, service.outbox_reader, background_task(service.board.post_for_ever(duties)):
                 yield service
         finally:
             await service.pace.close()
-            await service.gate.close()
+            await service.authenticator.close()
 
 
 def offline_service(settings: ServiceSettings | None = None) -> Service:
     """Connected to nothing: enough to describe the service."""
     settings = settings or ServiceSettings()
-    return Service(settings, unconnected(settings.queue), lambda: None)
+    return Service(settings, unguarded_client(settings.queue), lambda: None)
 
 
 InjectedService = NamedDependency[Service]

@@ -7,8 +7,8 @@ from typing import Any, Literal
 import msgspec
 
 from tideq.persistence.settings import HISTORY_SETTINGS, HistorySettings
-from tideq.queue_core.store.connect import COMMAND_TIMEOUT_SECONDS
 from tideq.queue_core.settings import QueueSettings, Setting, SettingsError, parse_setting, read_settings
+from tideq.queue_core.store.connect import COMMAND_TIMEOUT_SECONDS
 
 Auth = Literal["keys", "off"]
 MAX_BULK_BODY_BYTES = 16 * 1024 * 1024

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tideq.api import schemas
 from tideq.api.service import Service
-from tideq.persistence.history import Archive
+from tideq.persistence.history import History
 from tideq.queue_core.errors import (
     HistoryUnavailable,
     LanesExhausted,
@@ -20,7 +20,7 @@ from tideq.queue_core.errors import (
 )
 from tideq.queue_core.task import NewTask, Submitted, Task
 
-REVIVAL = (
+REQUEUE_ERRORS = (
     TaskNotFound,
     WrongState,
     UnknownPriority,
@@ -32,7 +32,7 @@ REVIVAL = (
 """What `revive` may raise."""
 
 
-def archive_of(service: Service) -> Archive:
+def archive_of(service: Service) -> History:
     if service.history is None:
         raise HistoryUnavailable("this service keeps no history: set DATABASE_URL to a PostgreSQL and start again")
     return service.history
@@ -44,7 +44,7 @@ async def find(service: Service, task_id: str) -> Task:
 
 
 async def find_forgotten(service: Service, task_id: str) -> Task:
-    found = await service.history.recall.find(task_id) if service.history else None
+    found = await service.history.expired.find(task_id) if service.history else None
     if found is None:
         raise TaskNotFound(task_id)
     return found
@@ -76,7 +76,7 @@ async def purge(service: Service, task_id: str) -> None:
             raise
 
 
-async def revive(
+async def requeue(
     service: Service, verb: Callable[..., Awaitable[int]], task_id: str, asked: schemas.RetryIn
 ) -> schemas.RetryOut:
     """By the queue's `retry` or `replay`."""
@@ -86,7 +86,7 @@ async def revive(
     except TaskNotFound:
         if service.history is None:
             raise
-    async with service.history.recall.holding(task_id) as kept:
+    async with service.history.expired.holding(task_id) as kept:
         if kept is None:
             raise TaskNotFound(task_id)
         return schemas.RetryOut(task_id=task_id, version=await verb(task_id, **options, kept=kept))
@@ -125,7 +125,7 @@ async def _known_ids(service: Service, tasks: Sequence[NewTask]) -> dict[str, Ta
     ids = [task.task_id or "" for task in tasks]
     present = dict(zip(ids, await service.engine.queue.read_many(ids) if ids else (), strict=True))
     absent = [task_id for task_id, task in present.items() if task is None]
-    known = await service.history.recall.forgotten(absent) if absent and service.history else {}
+    known = await service.history.expired.find_expired(absent) if absent and service.history else {}
     plain = {task.task_id for task in tasks if task.idempotency_key is None}
     return known | {task_id: task for task_id, task in present.items() if task is not None and task_id in plain}
 

@@ -5,20 +5,20 @@ from collections.abc import Iterable, Sequence
 
 from tideq.api import schemas
 from tideq.persistence.read.timings import Timing
-from tideq.queue_core.queue_picture import TALLY_MS, Tally
+from tideq.queue_core.queue_picture import OUTCOMES_MS, Outcomes
 
 MAX_STEPS = 90
 
 
 def step_ms(window_seconds: int) -> int:
     """A whole number of the store's buckets, and never more steps than a chart can show."""
-    return max(1, math.ceil(window_seconds * 1000 / MAX_STEPS / TALLY_MS)) * TALLY_MS
+    return max(1, math.ceil(window_seconds * 1000 / MAX_STEPS / OUTCOMES_MS)) * OUTCOMES_MS
 
 
 def trends_out(
     now_ms: int,
     window_seconds: int,
-    tallies: Sequence[Tally],
+    tallies: Sequence[Outcomes],
     timings: Sequence[Timing],
     history_lag_seconds: float | None = None,
 ) -> schemas.TrendsOut:
@@ -45,7 +45,7 @@ def percentile(values: Iterable[float], share: float) -> float | None:
     return ranked[max(math.ceil(share * len(ranked)) - 1, 0)] if ranked else None
 
 
-def _step(at_ms: int, tallies: Sequence[Tally], timings: Sequence[Timing]) -> schemas.TrendOut:
+def _step(at_ms: int, tallies: Sequence[Outcomes], timings: Sequence[Timing]) -> schemas.TrendOut:
     waits = [timing.wait_ms / 1000 for timing in timings]
     runs = [timing.run_ms / 1000 for timing in timings]
     return schemas.TrendOut(

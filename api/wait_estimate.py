@@ -7,16 +7,16 @@ asked for so long that what is remembered says nothing any more.
 import asyncio
 from collections.abc import Sequence
 
-from tideq.queue_core.background import end
-from tideq.queue_core.inspector import Insight
+from tideq.queue_core.background import cancel_and_wait
 from tideq.queue_core.errors import QueueError
+from tideq.queue_core.inspector import Inspector
 
 FRESH_SECONDS = 1.0
 STALE_SECONDS = 10.0
 
 
-class Pace:
-    def __init__(self, insight: Insight) -> None:
+class WaitEstimator:
+    def __init__(self, insight: Inspector) -> None:
         self._insight = insight
         self._finished_last_minute = 0
         self._looked_at = float("-inf")
@@ -35,7 +35,7 @@ class Pace:
 
     async def close(self) -> None:
         if self._looking is not None:
-            await end(self._looking)
+            await cancel_and_wait(self._looking)
 
     async def _keep_up(self) -> None:
         age = asyncio.get_running_loop().time() - self._looked_at

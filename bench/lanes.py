@@ -9,7 +9,7 @@ from functools import partial
 from bench.figures import Findings, Plan, Table, Target, figure, ratio, take_turns
 from bench.lifecycle import PAYLOAD
 from bench.server import WORKER, BenchServer, Servers
-from tideq.queue_core.attempts import Held
+from tideq.queue_core.attempts import LeaseRef
 from tideq.queue_core.engine import Engine
 from tideq.queue_core.task import ClaimedTask, NewTask
 
@@ -38,7 +38,9 @@ async def claim_cost(server: BenchServer, engine: Engine, batch: int) -> float:
     if len(claimed) != count:
         raise RuntimeError(f"{len(claimed)} tasks were claimed, {count} were there")
     for start in range(0, count, 100):
-        await engine.attempts.release(WORKER, [Held(task.task_id, task.lease) for task in claimed[start : start + 100]])
+        await engine.attempts.release(
+            WORKER, [LeaseRef(task.task_id, task.lease) for task in claimed[start : start + 100]]
+        )
     return cost.cpu_us
 
 

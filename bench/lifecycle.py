@@ -9,7 +9,7 @@ from functools import partial
 
 from bench.figures import Figure, Findings, Plan, Table, Target, figure, ratio, take_turns
 from bench.server import WORKER, BenchServer, Cost, Servers
-from tideq.queue_core.attempts import Held, Success
+from tideq.queue_core.attempts import LeaseRef, Success
 from tideq.queue_core.engine import Engine
 from tideq.queue_core.task import ClaimedTask, NewTask
 
@@ -49,7 +49,7 @@ async def live(server: BenchServer, engine: Engine, batch: int, count: int) -> L
 
     async def start() -> None:
         for tasks in claims:
-            await engine.attempts.start(WORKER, [Held(task.task_id, task.lease) for task in tasks])
+            await engine.attempts.start(WORKER, [LeaseRef(task.task_id, task.lease) for task in tasks])
 
     async def complete() -> None:
         for tasks in claims:

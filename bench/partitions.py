@@ -17,11 +17,11 @@ from bench.figures import Findings, Plan, Table, Target, figure, ratio, take_tur
 from bench.lifecycle import RESULT, new_tasks
 from bench.server import NO_LIMITS, Servers
 from tests.partitions.cluster import running_cluster
-from tideq.queue_core.attempts import Held, Success
+from tideq.queue_core.attempts import LeaseRef, Success
 from tideq.queue_core.engine import Engine, assemble_engine
-from tideq.queue_core.store.connect import connect, node_client
 from tideq.queue_core.settings import QueueSettings
-from tideq.queue_core.task import Worker
+from tideq.queue_core.store.connect import connect, node_client
+from tideq.queue_core.task import WorkerDeclaration
 
 PARTITIONS = 8
 BATCH = 100
@@ -71,7 +71,7 @@ async def _site(client: Any, servers: Sequence[Any], partitions: int) -> Site:
     engine = assemble_engine(client, settings)
     await engine.queue.open()
     for number in range(WORKERS):
-        await engine.fleet.register(Worker(worker_id=f"w{number}", capacity=1_000))
+        await engine.fleet.register(WorkerDeclaration(worker_id=f"w{number}", capacity=1_000))
     site = Site(engine, servers)
     await live(site, WORKERS * BATCH)
     return site
@@ -95,7 +95,7 @@ async def _produce(engine: Engine, count: int) -> None:
 
 async def _work(engine: Engine, worker_id: str) -> None:
     while tasks := (await engine.queue.claim(worker_id, BATCH)).tasks:
-        held = [Held(task.task_id, task.lease) for task in tasks]
+        held = [LeaseRef(task.task_id, task.lease) for task in tasks]
         await engine.attempts.start(worker_id, held)
         await engine.attempts.complete(worker_id, [Success(*each, RESULT) for each in held])
 

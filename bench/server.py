@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from tideq.embedded import EmbeddedStores, PostgresOptions, ServerNotInstalled, ValkeyOptions, bundled_valkey
 from tideq.queue_core.engine import Engine, assemble_engine
-from tideq.queue_core.store.connect import connect
 from tideq.queue_core.settings import Admission, QueueSettings
-from tideq.queue_core.task import Worker
+from tideq.queue_core.store.connect import connect
+from tideq.queue_core.task import WorkerDeclaration
 
 # No snapshot and no rewrite of the append-only file in the middle of a round: either forks the server.
 QUIET = ("--save", "", "--auto-aof-rewrite-percentage", "0")
@@ -75,7 +75,7 @@ class BenchServer:
         """An engine without limits, and a worker known to it."""
         engine = assemble_engine(self.client, QueueSettings(queue_name=queue_name, admission=NO_LIMITS))
         await engine.queue.open()
-        await engine.fleet.register(Worker(worker_id=WORKER, task_types=task_types, capacity=1_000))
+        await engine.fleet.register(WorkerDeclaration(worker_id=WORKER, task_types=task_types, capacity=1_000))
         return engine
 
 

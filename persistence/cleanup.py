@@ -11,14 +11,14 @@ from psycopg import Rollback
 
 from tideq.persistence.database import WRITING, Connection, Database, statement
 from tideq.persistence.read.filters import TaskFilter
-from tideq.persistence.read.lag import Fresh
-from tideq.persistence.read.list import Listing
+from tideq.persistence.read.lag import CatchUp
+from tideq.persistence.read.list import TaskList
 from tideq.persistence.recount import share_counts
 from tideq.persistence.schema.partitions import TABLES, remove_from
 from tideq.persistence.tombstones import Tombstone, add_tombstones
-from tideq.queue_core.outbox.consumer import Feed
-from tideq.queue_core.queue import Queue, Removed
 from tideq.queue_core.errors import TaskNotFound
+from tideq.queue_core.outbox.consumer import OutboxConsumer
+from tideq.queue_core.queue import Queue, Removed
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.transitions import TERMINAL
 
@@ -28,7 +28,9 @@ DEPENDENTS = [table for table in TABLES if table != "tasks"]
 
 
 class Cleanup:
-    def __init__(self, database: Database, listing: Listing, queue: Queue, feed: Feed, freshness: Fresh) -> None:
+    def __init__(
+        self, database: Database, listing: TaskList, queue: Queue, feed: OutboxConsumer, freshness: CatchUp
+    ) -> None:
         self._database = database
         self._listing = listing
         self._queue = queue
@@ -46,7 +48,7 @@ class Cleanup:
         wanted = TaskFilter(
             states=tuple(states or sorted(TERMINAL)), task_type=task_type, ended_below_ms=ended_below_ms
         )
-        await self._freshness.catch_up(CATCH_UP_SECONDS)
+        await self._freshness.wait_until_caught_up(CATCH_UP_SECONDS)
         removed = 0
         async for task_ids in self._listing.ids(wanted, BATCH_SIZE):
             removed += await self.remove(task_ids)

@@ -53,7 +53,7 @@ LOGIN_REFUSED = re.compile(r'FATAL:  (?:password authentication failed for user|
 one it is a server that cannot be reached."""
 
 
-class Limits(NamedTuple):
+class SessionLimits(NamedTuple):
     """How long a session may take, in milliseconds, whatever its role, database or server say; 0 for any time."""
 
     statement_ms: int
@@ -61,15 +61,15 @@ class Limits(NamedTuple):
     idle_in_transaction_ms: int
 
 
-READING = Limits(statement_ms=10_000, lock_ms=5_000, idle_in_transaction_ms=60_000)
+READING = SessionLimits(statement_ms=10_000, lock_ms=5_000, idle_in_transaction_ms=60_000)
 """A caller waits for the answer."""
-WRITING = Limits(statement_ms=60_000, lock_ms=20_000, idle_in_transaction_ms=60_000)
+WRITING = SessionLimits(statement_ms=60_000, lock_ms=20_000, idle_in_transaction_ms=60_000)
 """A batch and its like. A lock is given up before a statement is cancelled: only there a smaller batch helps."""
-WAITING = Limits(statement_ms=0, lock_ms=0, idle_in_transaction_ms=60_000)
+WAITING = SessionLimits(statement_ms=0, lock_ms=0, idle_in_transaction_ms=60_000)
 """For the turn of a process of which one at a time works."""
-MENDING = Limits(statement_ms=600_000, lock_ms=60_000, idle_in_transaction_ms=0)
+MENDING = SessionLimits(statement_ms=600_000, lock_ms=60_000, idle_in_transaction_ms=0)
 """Reads all that is live from a cursor, and talks to the store between two pages."""
-MIGRATING = Limits(statement_ms=0, lock_ms=30_000, idle_in_transaction_ms=0)
+MIGRATING = SessionLimits(statement_ms=0, lock_ms=30_000, idle_in_transaction_ms=0)
 """An index on a large table takes as long as it takes."""
 
 
@@ -140,7 +140,9 @@ class Database:
                 yield connection
 
     @contextlib.asynccontextmanager
-    async def session(self, max_seconds: float | None = None, limits: Limits = MENDING) -> AsyncGenerator[Connection]:
+    async def session(
+        self, max_seconds: float | None = None, limits: SessionLimits = MENDING
+    ) -> AsyncGenerator[Connection]:
         """A connection of one's own, for locks and long work; given up after this time, where one is given.
 
         Giving up takes the driver up to five seconds more, in which it tries to cancel what the server is at.
@@ -150,7 +152,7 @@ class Database:
                 yield connection
 
     @contextlib.asynccontextmanager
-    async def _connected(self, limits: Limits) -> AsyncGenerator[Connection]:
+    async def _connected(self, limits: SessionLimits) -> AsyncGenerator[Connection]:
         connection = await psycopg.AsyncConnection[tuple[Any, ...]].connect(
             self._url, autocommit=True, **cast("dict[str, Any]", CONNECTING)
         )
@@ -168,13 +170,13 @@ class Database:
             await connection.close()
             raise
 
-    async def _prepare(self, connection: Connection, limits: Limits) -> None:
+    async def _prepare(self, connection: Connection, limits: SessionLimits) -> None:
         check_encoding(connection.info.parameter_status("server_encoding") or "")
         await connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(self.schema)))
         await limit(connection, limits)
 
 
-async def limit(connection: Connection, limits: Limits) -> None:
+async def limit(connection: Connection, limits: SessionLimits) -> None:
     """From now on. What else may end a session or a transaction in the middle is switched off."""
     chosen = {
         "statement_timeout": limits.statement_ms,

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
-from tideq.queue_core.submission import pack_definition, unpack_definition
 from tideq.queue_core.retry_policy import Backoff
+from tideq.queue_core.submission import pack_definition, unpack_definition
 from tideq.queue_core.task import ANONYMOUS, Definition, TraceContext
 
 NOTHING = b"{}"

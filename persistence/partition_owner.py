@@ -7,11 +7,11 @@ put it, so whether it is anywhere else is looked up; what is nowhere comes back 
 from collections.abc import Mapping, Sequence
 
 from tideq.queue_core.partitioning.routing import Routing, places_of_byte
-from tideq.queue_core.store.restore import Restoration
+from tideq.queue_core.store.restore import StoreRestore
 
 
-class Belonging:
-    def __init__(self, partition: int, routing: Routing, others: Mapping[int, Restoration]) -> None:
+class PartitionOwner:
+    def __init__(self, partition: int, routing: Routing, others: Mapping[int, StoreRestore]) -> None:
         self._partition = partition
         self._routing = routing
         self._others = others
@@ -32,18 +32,18 @@ class Belonging:
         """Those that no other partition has, and that none with a better right to them will take back."""
         own = set(task_ids)
         for place, other in self._others.items():
-            asked = [each for each in task_ids if place in places_of(self._routing, each)]
+            asked = [each for each in task_ids if place in partitions_of(self._routing, each)]
             if not asked:
                 continue
-            if (await other.facts()).is_usable:
+            if (await other.status()).is_usable:
                 own -= set(await other.records(asked))
             else:
                 own -= {each for each in asked if self._routing.of_id(each) == place}
         return own
 
 
-def places_of(routing: Routing, task_id: str) -> list[int]:
+def partitions_of(routing: Routing, task_id: str) -> list[int]:
     return [routing.of_id(task_id), *routing.elsewhere(task_id)]
 
 
-EVERYTHING = Belonging(0, Routing((1,)), {})
+EVERYTHING = PartitionOwner(0, Routing((1,)), {})

@@ -15,11 +15,11 @@ import structlog
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import MENDING, Connection, Database, statement
 from tideq.persistence.recovery.parked import parked_tasks
-from tideq.queue_core.store.ended_tasks import Ended, EndedTasks, Kind
 from tideq.queue_core.engine import Engine
-from tideq.queue_core.outbox.consumer import Feed
 from tideq.queue_core.lanes import task_type_of
+from tideq.queue_core.outbox.consumer import OutboxConsumer
 from tideq.queue_core.states import Reason
+from tideq.queue_core.store.ended_tasks import Ended, EndedTasks, Kind
 from tideq.queue_core.task_id import is_task_id
 from tideq.queue_core.transitions import TERMINAL
 
@@ -46,7 +46,7 @@ class Recount:
         self._parts = [
             Part(
                 EndedTasks(part.scripts),
-                Feed(client, client, part.keys),
+                OutboxConsumer(client, client, part.keys),
                 Checkpoints(database, part.settings.partition),
                 part.settings.partition,
             )
@@ -105,7 +105,7 @@ class Recount:
 class Part:
     """One partition of the store, as it is compared with history."""
 
-    def __init__(self, ended: EndedTasks, feed: Feed, checkpoints: Checkpoints, number: int) -> None:
+    def __init__(self, ended: EndedTasks, feed: OutboxConsumer, checkpoints: Checkpoints, number: int) -> None:
         self.ended = ended
         self.checkpoints = checkpoints
         self._feed = feed

@@ -17,7 +17,7 @@ MAX_WORDS = 100
 MAX_VALUE_LENGTH = 256
 
 
-class TaskError(msgspec.Struct, frozen=True):
+class ErrorTerms(msgspec.Struct, frozen=True):
     """What matters of an error document here; everything else in it is passed over."""
 
     message: str = ""
@@ -25,11 +25,11 @@ class TaskError(msgspec.Struct, frozen=True):
     retriable: bool = True
 
 
-NO_ERROR = TaskError()
-decode_error = msgspec.json.Decoder(TaskError).decode
+NO_ERROR = ErrorTerms()
+decode_error = msgspec.json.Decoder(ErrorTerms).decode
 
 
-def read_error(document: bytes | None) -> TaskError:
+def read_error(document: bytes | None) -> ErrorTerms:
     """An error that is not what workers are asked to send is kept all the same, and found by nothing."""
     try:
         return decode_error(document) if document else NO_ERROR

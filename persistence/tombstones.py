@@ -16,7 +16,7 @@ class Tombstone(NamedTuple):
     created_ms: int
 
 
-class PurgedLife(NamedTuple):
+class PurgedTask(NamedTuple):
     version: int
     created_ms: int
 
@@ -28,7 +28,7 @@ async def add_tombstones(connection: Connection, tombstones: Iterable[Tombstone]
         await connection.execute(statement("add_tombstones"), columns)
 
 
-async def purged_lives(connection: Connection, task_ids: Sequence[str]) -> dict[str, PurgedLife]:
+async def purged_tasks(connection: Connection, task_ids: Sequence[str]) -> dict[str, PurgedTask]:
     """Of those of these tasks that have a tombstone."""
     found = await connection.execute(statement("tombstones"), (list(task_ids),))
-    return {task_id: PurgedLife(*life) for task_id, *life in await found.fetchall()}
+    return {task_id: PurgedTask(*life) for task_id, *life in await found.fetchall()}

@@ -9,21 +9,21 @@ import random
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from tideq.queue_core.validation import check_batch
+from tideq.queue_core.errors import InvalidRequest, PayloadTooLarge
 from tideq.queue_core.scripts.replies import Outcome, outcomes
 from tideq.queue_core.scripts.runner import Scripts
-from tideq.queue_core.errors import InvalidRequest, PayloadTooLarge
 from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.validation import check_batch
 
 MAX_ERROR_BYTES = 65_536
 MAX_MESSAGE_LENGTH = 1_000
 
-Verdict = Literal["retry", "fail", "discard"]
+AttemptVerb = Literal["retry", "fail", "discard"]
 ASKED_FOR = frozenset(("RATE_LIMIT", "TEMPORARY_UNAVAILABLE", "Retry"))
 """Codes of failures that the handler reports on purpose: they say nothing against its worker."""
 
 
-class Held(NamedTuple):
+class LeaseRef(NamedTuple):
     task_id: str
     lease: str
 
@@ -54,7 +54,7 @@ class Failure(NamedTuple):
     error: bytes
     """A JSON document, kept as it is."""
     code: str = ""
-    verdict: Verdict = "retry"
+    verdict: AttemptVerb = "retry"
     jitter: float | None = None
     """-1 … 1 for the spread of the delay; random where not given."""
     is_asked_for: bool = False
@@ -66,16 +66,16 @@ class Attempts:
         self._scripts = scripts
         self._max_payload_bytes = settings.admission.max_payload_bytes
 
-    async def start(self, worker_id: str, held: Sequence[Held]) -> list[Outcome]:
+    async def start(self, worker_id: str, held: Sequence[LeaseRef]) -> list[Outcome]:
         """Details of an accepted start: the execution deadline."""
-        return await self.say("start", worker_id, held)
+        return await self.call("start", worker_id, held)
 
     async def extend(self, worker_id: str, extensions: Sequence[Extension]) -> list[Outcome]:
         """Details of an accepted extension: the new deadline."""
         for extension in extensions:
             if not 0 < extension.extension_ms < 2**42:
                 raise InvalidRequest("seconds", "an extension is a positive time")
-        return await self.say("extend", worker_id, extensions)
+        return await self.call("extend", worker_id, extensions)
 
     async def progress(self, worker_id: str, reports: Sequence[ProgressReport]) -> list[Outcome]:
         for report in reports:
@@ -85,18 +85,18 @@ class Attempts:
                 raise InvalidRequest("sequence", f"{report.sequence} lies outside 0 … 2^53")
             if len(report.message) > MAX_MESSAGE_LENGTH:
                 raise InvalidRequest("status_message", f"longer than {MAX_MESSAGE_LENGTH} characters")
-        return await self.say("progress", worker_id, reports)
+        return await self.call("progress", worker_id, reports)
 
     async def complete(self, worker_id: str, successes: Sequence[Success]) -> list[Outcome]:
         """Details of an accepted result: the state it led to."""
         self.check(successes)
         rows = [(task_id, lease, _digest(result), result) for task_id, lease, result in successes]
-        return await self.say("complete", worker_id, rows)
+        return await self.call("complete", worker_id, rows)
 
     async def fail(self, worker_id: str, failures: Sequence[Failure]) -> list[Outcome]:
         """Details of an accepted failure: the state it led to."""
         self.check(failures)
-        return await self.say("fail", worker_id, [_failure_row(failure) for failure in failures])
+        return await self.call("fail", worker_id, [_failure_row(failure) for failure in failures])
 
     def check(self, settled: Sequence[Success | Failure]) -> None:
         """Refuse results no store should see. `complete` and `fail` do so too; here it can be known beforehand."""
@@ -106,10 +106,10 @@ class Attempts:
             elif len(each.result) > self._max_payload_bytes:
                 raise PayloadTooLarge("result", len(each.result), self._max_payload_bytes)
 
-    async def release(self, worker_id: str, held: Sequence[Held]) -> list[Outcome]:
-        return await self.say("release", worker_id, held)
+    async def release(self, worker_id: str, held: Sequence[LeaseRef]) -> list[Outcome]:
+        return await self.call("release", worker_id, held)
 
-    async def say(
+    async def call(
         self, verb: str, worker_id: str, rows: Sequence[tuple[str | int | float | bytes, ...]]
     ) -> list[Outcome]:
         """One batch, each row with its own outcome."""

@@ -12,7 +12,7 @@ GARBAGE_THRESHOLDS = (10_000, 10, 10)
 T = TypeVar("T")
 
 
-async def end(*jobs: asyncio.Future[Any]) -> None:
+async def cancel_and_wait(*jobs: asyncio.Future[Any]) -> None:
     """Cancel until all have ended, whatever they end with.
 
     Once is not enough: before Python 3.12 `asyncio.wait_for`, which the store's driver sends every command with, loses
@@ -56,16 +56,16 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 @contextlib.asynccontextmanager
-async def running(work: Coroutine[Any, Any, T]) -> AsyncGenerator[asyncio.Task[T]]:
+async def background_task(work: Coroutine[Any, Any, T]) -> AsyncGenerator[asyncio.Task[T]]:
     """For as long as the block lasts."""
     job = asyncio.create_task(work)
     try:
         yield job
     finally:
-        await end(job)
+        await cancel_and_wait(job)
 
 
-async def together(*works: Coroutine[Any, Any, None]) -> None:
+async def run_all(*works: Coroutine[Any, Any, None]) -> None:
     """All at once: one that fails ends the others, and none outlives this, as those of `asyncio.gather` may."""
     jobs = [asyncio.create_task(work) for work in works]
     try:
@@ -74,4 +74,4 @@ async def together(*works: Coroutine[Any, Any, None]) -> None:
         while not all(job.done() for job in jobs):
             # Whoever ends this may do so again and again: the first time is on its way already.
             with contextlib.suppress(asyncio.CancelledError):
-                await end(*jobs)
+                await cancel_and_wait(*jobs)

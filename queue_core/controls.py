@@ -8,10 +8,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tideq.queue_core.scripts.replies import accepted, known_number, known_rate, pairs
-from tideq.queue_core.scripts.runner import Scripts
 from tideq.queue_core.errors import InvalidRequest
 from tideq.queue_core.names import NAME
+from tideq.queue_core.scripts.replies import accepted, number_or_zero, pairs, rate_or_none
+from tideq.queue_core.scripts.runner import Scripts
 
 WHOLE_QUEUE = "*"
 MAX_REASON_LENGTH = 200
@@ -100,11 +100,11 @@ def _whole(rules: dict[str, str], kind: str, scope: str) -> str:
 
 def parse_control(scope: str, pause: str, rate: str, most: str) -> Control:
     """What is no number limits nothing; a pause of any form is one, without an end unless it begins with that."""
-    per_second = known_rate(rate, scope) if rate else None
-    limits = Limits(per_second, known_number(most, scope) if most else None)
+    per_second = rate_or_none(rate, scope) if rate else None
+    limits = Limits(per_second, number_or_zero(most, scope) if most else None)
     return Control(scope, _parse_pause(pause, scope) if pause else None, limits)
 
 
 def _parse_pause(text: str, scope: str) -> Pause:
     resume_at, by, reason, *_ = [*text.split("|", 2), "", ""]
-    return Pause(known_number(resume_at, scope) if resume_at else None, by, reason)
+    return Pause(number_or_zero(resume_at, scope) if resume_at else None, by, reason)

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import structlog
 
-from tideq.queue_core.background import end
+from tideq.queue_core.background import cancel_and_wait
 from tideq.queue_core.errors import HistoryRefused, StoreRefused, Unavailable
+from tideq.queue_core.log_once import LogOnce
 from tideq.queue_core.samples import Counters, Labels
-from tideq.queue_core.log_once import Repeats
 
 FIRST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 3.0
@@ -24,7 +24,7 @@ LONGEST_PAUSE_SECONDS = 3.0
 PATIENCE_SECONDS = 30.0
 """How long a duty may fail, or be later than it should, before it is stale."""
 TELL_AGAIN_SECONDS = 300.0
-CUSTODY = "custody"
+STORE_CHECK = "custody"
 """What opens the store: the reason why it is closed is this one's."""
 RESTARTS = "tideq_duty_restarts_total"
 
@@ -59,7 +59,7 @@ class Duty:
         """Why it fails just now."""
         self._is_waiting = False
         self._pause = FIRST_PAUSE_SECONDS
-        self._told = Repeats(TELL_AGAIN_SECONDS, clock)
+        self._told = LogOnce(TELL_AGAIN_SECONDS, clock)
 
     def succeeded(self) -> None:
         """To be called whenever it has done what it is there for."""
@@ -75,7 +75,7 @@ class Duty:
         if self._failing_since is None:
             self._failing_since = self._clock()
         self.error = str(error) or type(error).__name__
-        if self._told.is_news(f"{type(error).__name__} {getattr(error, 'code', '')}"):
+        if self._told.is_new(f"{type(error).__name__} {getattr(error, 'code', '')}"):
             # Of a server that is away everything is known; else it matters where it happened.
             is_plain = isinstance(error, Unavailable) and not isinstance(error, StoreRefused | HistoryRefused)
             if is_plain:
@@ -138,7 +138,7 @@ class Duties:
             "tideq_duty_last_success_age_seconds", lambda: self._worst(lambda duty: duty.last_success_age)
         )
 
-    async def keep(
+    async def add(
         self,
         name: str,
         work: Work,
@@ -157,7 +157,7 @@ class Duties:
         finally:
             self._all.remove(duty)
 
-    async def keep_every(
+    async def add_periodic(
         self,
         name: str,
         every_seconds: float,
@@ -172,17 +172,17 @@ class Duties:
                 duty.succeeded()
                 await asyncio.sleep(every_seconds)
 
-        await self.keep(name, work, every_seconds, longest_pause_seconds)
+        await self.add(name, work, every_seconds, longest_pause_seconds)
 
     def start(self, name: str, work: Work, longest_pause_seconds: float = LONGEST_PAUSE_SECONDS) -> asyncio.Task[None]:
         """Beside everything else, until it is given to `stop`."""
-        job = asyncio.create_task(self.keep(name, work, longest_pause_seconds=longest_pause_seconds), name=name)
+        job = asyncio.create_task(self.add(name, work, longest_pause_seconds=longest_pause_seconds), name=name)
         job.add_done_callback(self._note_end)
         return job
 
     async def stop(self, *jobs: asyncio.Task[None]) -> None:
         self._stopping.update(jobs)
-        await end(*jobs)
+        await cancel_and_wait(*jobs)
         self._stopping.difference_update(jobs)
 
     async def one_ended(self) -> None:

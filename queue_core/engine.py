@@ -6,23 +6,23 @@ from typing import Any
 from tideq.queue_core.attempts import Attempts
 from tideq.queue_core.controls import Controls
 from tideq.queue_core.fleet import Fleet
-from tideq.queue_core.inspector import Insight
-from tideq.queue_core.scripts.keys import Keys
+from tideq.queue_core.inspector import Inspector
+from tideq.queue_core.partitioning.circuit_totals import CircuitTotals
+from tideq.queue_core.partitioning.claim_merge import ClaimMerger
+from tideq.queue_core.partitioning.ledger import Ledger
+from tideq.queue_core.partitioning.partition_health import PartitionHealth
+from tideq.queue_core.partitioning.partition_settings import settings_of
 from tideq.queue_core.partitioning.partitioned_attempts import PartitionedAttempts
-from tideq.queue_core.partitioning.circuit_totals import Circuits
-from tideq.queue_core.partitioning.claim_merge import Claiming
 from tideq.queue_core.partitioning.partitioned_controls import PartitionedControls
 from tideq.queue_core.partitioning.partitioned_fleet import PartitionedFleet
-from tideq.queue_core.partitioning.partition_health import Health
-from tideq.queue_core.partitioning.partitioned_inspector import PartitionedInsight
-from tideq.queue_core.partitioning.ledger import Ledger
-from tideq.queue_core.partitioning.worker_sync import Membership
+from tideq.queue_core.partitioning.partitioned_inspector import PartitionedInspector
 from tideq.queue_core.partitioning.partitioned_queue import PartitionedQueue
 from tideq.queue_core.partitioning.routing import Routing
-from tideq.queue_core.partitioning.sampling import Sampling
-from tideq.queue_core.partitioning.partition_settings import settings_of
-from tideq.queue_core.scripts.constants import scripts_for
+from tideq.queue_core.partitioning.sampling import PartitionSampler
+from tideq.queue_core.partitioning.worker_sync import WorkerSync
 from tideq.queue_core.queue import Queue
+from tideq.queue_core.scripts.constants import scripts_for
+from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.scripts.runner import Scripts
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.task_id import TaskIds
@@ -38,7 +38,7 @@ class Engine:
     attempts: Attempts
     fleet: Fleet
     controls: Controls
-    insight: Insight
+    insight: Inspector
     ledger: Ledger | None = None
     """Of several partitions: what their limits have let out."""
     members: tuple["Engine", ...] = ()
@@ -70,19 +70,19 @@ def _single(client: Any, settings: QueueSettings, ids: TaskIds, *, sends_flags: 
         attempts=Attempts(scripts, settings),
         fleet=Fleet(scripts),
         controls=Controls(scripts),
-        insight=Insight(scripts),
+        insight=Inspector(scripts),
     )
 
 
 def _joined(members: tuple[Engine, ...], settings: QueueSettings) -> Engine:
-    scripts, routing, health = members[0].scripts, Routing(settings.partitions), Health(len(members))
+    scripts, routing, health = members[0].scripts, Routing(settings.partitions), PartitionHealth(len(members))
     queues, fleets = [each.queue for each in members], [each.fleet for each in members]
-    membership = Membership(fleets, health)
-    sampling = Sampling(len(members), settings.leases.heartbeat_timeout_ms / 6_000)
+    membership = WorkerSync(fleets, health)
+    sampling = PartitionSampler(len(members), settings.leases.heartbeat_timeout_ms / 6_000)
     controls = PartitionedControls([each.controls for each in members])
     ledger = Ledger(scripts, len(members))
-    circuits = Circuits(queues, health, settings.circuit)
-    claiming = Claiming(queues, health, membership, sampling, ledger, circuits)
+    circuits = CircuitTotals(queues, health, settings.circuit)
+    claiming = ClaimMerger(queues, health, membership, sampling, ledger, circuits)
     return Engine(
         scripts=scripts,
         keys=members[0].keys,
@@ -91,7 +91,7 @@ def _joined(members: tuple[Engine, ...], settings: QueueSettings) -> Engine:
         attempts=PartitionedAttempts([each.attempts for each in members], queues, routing, health, scripts, settings),
         fleet=PartitionedFleet(fleets, health, membership),
         controls=controls,
-        insight=PartitionedInsight([each.insight for each in members], queues, routing, health, ledger, scripts),
+        insight=PartitionedInspector([each.insight for each in members], queues, routing, health, ledger, scripts),
         ledger=ledger,
         members=members,
     )

@@ -24,7 +24,7 @@ over HTTP is decided in one table, in `api/edge/problems.py`.
 
 from typing import ClassVar
 
-from tideq.queue_core.task import Bucket
+from tideq.queue_core.task import RateLimitState
 
 
 class QueueError(Exception):
@@ -142,7 +142,7 @@ class TooManySubmissions(Overloaded):
 
     def __init__(self, client_id: str, retry_after_ms: int, *bucket: int) -> None:
         super().__init__(f"client {client_id!r} submits faster than its limit", retry_after_ms)
-        self.client_id, self.bucket = client_id, Bucket(*bucket)
+        self.client_id, self.bucket = client_id, RateLimitState(*bucket)
 
 
 class BatchAboveBurst(Refused):

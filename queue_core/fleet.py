@@ -10,13 +10,13 @@ import msgspec
 import structlog
 
 from tideq.queue_core.circuits import HeldBack, circuit_word, parse_circuits
-from tideq.queue_core.queue import parse_stops
-from tideq.queue_core.scripts.replies import accepted, instant, known_number, number, shown, text
-from tideq.queue_core.scripts.runner import Scripts
 from tideq.queue_core.errors import InvalidRequest
 from tideq.queue_core.lanes import worker_profile
 from tideq.queue_core.names import NAME
-from tideq.queue_core.task import Stop, Worker
+from tideq.queue_core.queue import parse_stops
+from tideq.queue_core.scripts.replies import accepted, instant, number, number_or_zero, shown, text
+from tideq.queue_core.scripts.runner import Scripts
+from tideq.queue_core.task import Stop, WorkerDeclaration
 
 log = structlog.get_logger(__name__)
 
@@ -43,7 +43,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
 class Member(msgspec.Struct, frozen=True, kw_only=True):
     """One worker as the store has it. A dead one is remembered for an hour."""
 
-    worker: Worker
+    worker: WorkerDeclaration
     status: str
     """Of both: draining if either says so, else unhealthy if either says so. Only an active worker gets new work."""
     verdict: str
@@ -104,7 +104,7 @@ class Fleet:
     def __init__(self, scripts: Scripts) -> None:
         self.scripts = scripts
 
-    async def register(self, worker: Worker) -> None:
+    async def register(self, worker: WorkerDeclaration) -> None:
         _check(worker)
         reply = await self.scripts.call(
             "register",
@@ -115,7 +115,7 @@ class Fleet:
         )
         accepted(reply)
 
-    async def describe(self, worker_id: str) -> Member:
+    async def get(self, worker_id: str) -> Member:
         """One worker with all it holds, also one that died within the hour."""
         reply = await self.scripts.call("describe", is_bulk=True, worker_id=worker_id, most_tasks=ALL_TASKS)
         return _member(accepted(reply)[1])
@@ -136,11 +136,11 @@ class Fleet:
 
     async def drain(self, worker_id: str) -> None:
         """No new work; what it holds it may finish."""
-        await self.judge(worker_id, "draining")
+        await self.set_state(worker_id, "draining")
 
-    async def judge_health(self, worker_id: str, is_healthy: bool) -> str:
+    async def set_health(self, worker_id: str, is_healthy: bool) -> str:
         """An unhealthy worker gets no new work and keeps what it holds; returns its status now."""
-        return await self.judge(worker_id, "active" if is_healthy else "unhealthy")
+        return await self.set_state(worker_id, "active" if is_healthy else "unhealthy")
 
     async def members(
         self, statuses: Collection[str] = (), *, after: str = "", limit: int = 100, most_tasks: int = 0
@@ -159,7 +159,7 @@ class Fleet:
         if not 1 <= limit <= MAX_PAGE:
             raise InvalidRequest("limit", f"{limit} lies outside 1 … {MAX_PAGE}")
 
-    async def everyone(self, statuses: Collection[str] = ()) -> AsyncIterator[Member]:
+    async def all(self, statuses: Collection[str] = ()) -> AsyncIterator[Member]:
         """All pages, one worker after the other."""
         after = ""
         while True:
@@ -170,7 +170,7 @@ class Fleet:
                 return
             after = page.next_after
 
-    async def dismiss(self, worker_id: str) -> int:
+    async def remove(self, worker_id: str) -> int:
         """The worker leaves; all it holds goes back free of charge. Returns how many tasks that were."""
         released, left = 0, 1
         while left:
@@ -179,7 +179,7 @@ class Fleet:
             released += moved
         return released
 
-    async def judge(self, worker_id: str, verdict: Word | None, probe_failures: int | None = None) -> str:
+    async def set_state(self, worker_id: str, verdict: Word | None, probe_failures: int | None = None) -> str:
         """What the service found, if anything, and how many probes in a row failed by now; returns its status now."""
         reply = await self.scripts.call(
             "judge",
@@ -214,19 +214,23 @@ def _member(row: Sequence[Any]) -> Member:
 
 
 def _known(value: Any, of: str) -> int | None:
-    return known_number(value, of) if value else None
+    return number_or_zero(value, of) if value else None
 
 
-def _worker(worker_id: str, description: bytes) -> Worker:
+def _worker(worker_id: str, description: bytes) -> WorkerDeclaration:
     """With nothing but its id where it did not say more, or that cannot be read."""
     try:
-        return msgspec.json.decode(description, type=Worker) if description else Worker(worker_id=worker_id)
+        return (
+            msgspec.json.decode(description, type=WorkerDeclaration)
+            if description
+            else WorkerDeclaration(worker_id=worker_id)
+        )
     except msgspec.DecodeError as error:
         log.error("what a worker declared cannot be read", worker_id=worker_id, problem=str(error))
-        return Worker(worker_id=worker_id)
+        return WorkerDeclaration(worker_id=worker_id)
 
 
-def _check(worker: Worker) -> None:
+def _check(worker: WorkerDeclaration) -> None:
     names: Sequence[tuple[str, Sequence[Any]]] = (
         ("worker_id", (worker.worker_id,)),
         ("task_types", worker.task_types or ()),

@@ -8,13 +8,13 @@ import msgspec
 
 from tideq.queue_core.circuits import parse_circuits
 from tideq.queue_core.controls import Control, parse_control, parse_controls
-from tideq.queue_core.store.ended_tasks import counted_since_ms, ended_counts
-from tideq.queue_core.scripts.record import parse_record, readable_record
-from tideq.queue_core.scripts.replies import accepted, counts, instant, known_number, number, pairs, shown, text
-from tideq.queue_core.scripts.runner import Scripts
-from tideq.queue_core.lanes import serves, task_type_of, worker_profile
 from tideq.queue_core.invariants import Snapshot
+from tideq.queue_core.lanes import serves, task_type_of, worker_profile
+from tideq.queue_core.scripts.record import parse_record, readable_record
+from tideq.queue_core.scripts.replies import accepted, counts, instant, number, number_or_zero, pairs, shown, text
+from tideq.queue_core.scripts.runner import Scripts
 from tideq.queue_core.states import TaskState, state_named
+from tideq.queue_core.store.ended_tasks import counted_since_ms, ended_counts
 
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
@@ -108,7 +108,7 @@ class Backlog(msgspec.Struct, frozen=True):
     """Assigned or executing."""
 
 
-class Server(msgspec.Struct, frozen=True, kw_only=True):
+class ServingWorker(msgspec.Struct, frozen=True, kw_only=True):
     """An active worker that serves a task's lane, and what its circuit for the task's type lets it have."""
 
     worker_id: str
@@ -134,7 +134,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     lane: str
     lane_position: int | None
     global_position: int | None
-    servers: tuple[Server, ...]
+    servers: tuple[ServingWorker, ...]
     queue_control: Control
     type_control: Control
     queue_left: int | None
@@ -170,7 +170,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(each.trials_left for each in on_trial if each.trials_left is not None)
 
 
-class Insight:
+class Inspector:
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
 
@@ -178,7 +178,7 @@ class Insight:
         (now, live, aged, recent, rules, lane_names, fleet, dead_workers, dead, outbox, due, ready, *more) = accepted(
             await self._scripts.call("stats")
         )
-        totals, ahead, unreadable, ended = more
+        totals, count_ahead, unreadable, ended = more
         counted, waiting = counts(live), _ages(counts(aged))
         by_type, past = _live_by_type(counted, pairs(lane_names)), pairs(ended)
         return Stats(
@@ -196,7 +196,7 @@ class Insight:
             ready_count=number(ready),
             ages=waiting,
             totals=counts(totals),
-            clock_ahead_ms=number(ahead),
+            clock_ahead_ms=number(count_ahead),
             unreadable_count=number(unreadable),
             counted=by_type | ended_counts(past),
             counted_since_ms=counted_since_ms(past),
@@ -283,7 +283,7 @@ def _ages(buckets: dict[str, int]) -> dict[tuple[str, int], int]:
     ages: dict[tuple[str, int], int] = {}
     for bucket, count in buckets.items():
         priority, _, minute = bucket.rpartition(":")
-        if (known := known_number(minute, bucket)) is not None:
+        if (known := number_or_zero(minute, bucket)) is not None:
             ages[priority, known * MINUTE_MS] = count
     return ages
 
@@ -300,7 +300,7 @@ def _recent(fields: dict[str, int], now_ms: int) -> dict[str, int]:
     for field, value in fields.items():
         name, _, bucket = field.rpartition(":")
         span = MINUTE_MS if name in ("completed", "failed", "duration_ms") else HOUR_MS
-        began_ms = known_number(bucket, field)
+        began_ms = number_or_zero(bucket, field)
         if began_ms is not None and began_ms > now_ms - span:
             totals[name] = totals.get(name, 0) + value
     return totals
@@ -315,16 +315,16 @@ def _workers(fleet: Sequence[Any], dead: int) -> WorkerCounts:
         draining=statuses.count("draining"),
         unhealthy=statuses.count("unhealthy"),
         dead=dead,
-        total_capacity=sum(known_number(capacity, "capacity") or 0 for _, capacity, _, _ in rows),
+        total_capacity=sum(number_or_zero(capacity, "capacity") or 0 for _, capacity, _, _ in rows),
         used_capacity=sum(int(held) for _, _, held, _ in rows),
         open_circuits=sum(bool(each) for each in held_back),
         open_circuits_by_type=dict(Counter(circuit.task_type for each in held_back for circuit in each)),
     )
 
 
-def _servers(fleet: Sequence[Any], signature: str) -> tuple[Server, ...]:
+def _servers(fleet: Sequence[Any], signature: str) -> tuple[ServingWorker, ...]:
     return tuple(
-        Server(worker_id=text(worker_id), shut_until_ms=instant(shut_until), trials_left=instant(left))
+        ServingWorker(worker_id=text(worker_id), shut_until_ms=instant(shut_until), trials_left=instant(left))
         for worker_id, status, profile, shut_until, left in fleet
         if text(status) == "active" and serves(text(profile), signature)
     )

@@ -11,28 +11,28 @@ import msgspec
 import structlog
 
 from tideq.queue_core.circuits import parse_circuits
-from tideq.queue_core.validation import check_batch
-from tideq.queue_core.store.clock import settled_time
-from tideq.queue_core.submit_batcher import Gathering
-from tideq.queue_core.polls.poll import Peek, Poll, Use, make_poll, parse_head, parse_standing, parse_use
+from tideq.queue_core.errors import InvalidTask, TaskNotFound
+from tideq.queue_core.polls.poll import Peek, Poll, Use, make_poll, parse_circuit_results, parse_head, parse_use
 from tideq.queue_core.scripts.record import NAMES, without_number
 from tideq.queue_core.scripts.replies import Outcome, accepted, instant, number, outcomes, text
 from tideq.queue_core.scripts.runner import Scripts
+from tideq.queue_core.scripts.task_view import task_view
+from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.states import Reason, TaskState
+from tideq.queue_core.store.clock import settled_time
 from tideq.queue_core.submission import (
-    Batch,
     Prepared,
     Submissions,
+    SubmitRows,
     in_rows,
     share_one_key,
     unpack_definition,
 )
-from tideq.queue_core.scripts.task_view import task_view
-from tideq.queue_core.errors import InvalidTask, TaskNotFound
-from tideq.queue_core.settings import QueueSettings
-from tideq.queue_core.states import Reason, TaskState
-from tideq.queue_core.task import Bucket, Claim, ClaimedTask, NewTask, Stop, Submitted, Task
+from tideq.queue_core.submit_batcher import SubmitBatcher
+from tideq.queue_core.task import Claim, ClaimedTask, NewTask, RateLimitState, Stop, Submitted, Task
 from tideq.queue_core.task_id import TaskIds, made_together
 from tideq.queue_core.transitions import transition
+from tideq.queue_core.validation import check_batch
 
 SWEEP_LIMIT = 100
 MAX_CLAIM_BYTES = 4 * 2**20
@@ -80,7 +80,7 @@ class Queue:
         self._scripts = scripts
         self._settings = settings
         self._submissions = Submissions(settings, ids)
-        self._gathering = Gathering(self._submit)
+        self._gathering = SubmitBatcher(self._submit)
 
     async def open(self, epoch: str | None = None) -> str:
         """Work under the store's epoch, founding an empty store with the given one."""
@@ -99,7 +99,7 @@ class Queue:
         client_id, prepared, is_one = self._checked(tasks)
         return await self._submit(client_id, prepared, wants_position=wants_position, is_one=is_one)
 
-    async def submit_here(
+    async def submit_in_partition(
         self, tasks: Sequence[NewTask], *, wants_position: bool = False, admission: Admission = ""
     ) -> Written:
         """The same as one of several partitions."""
@@ -124,7 +124,7 @@ class Queue:
             client_id, prepared, wants_position=wants_position, admission=admission, not_after=not_after
         )
 
-    async def point(self, partition: int, rows: Sequence[tuple[str, str]]) -> tuple[int, list[str]]:
+    async def reserve_keys(self, partition: int, rows: Sequence[tuple[str, str]]) -> tuple[int, list[str]]:
         """Take these keys (an id, and a key's name and fingerprint) for a batch that will be written elsewhere.
 
         Returns this instant, and of each row the task the key stands for already, or nothing.
@@ -132,16 +132,16 @@ class Queue:
         now, *told = accepted(await self._scripts.call("point", partition=partition, rows=_flat(rows)))
         return number(now), [text(each) for each in told]
 
-    async def confirm(self, rows: Sequence[tuple[str, str]], *, is_written: bool) -> None:
+    async def settle_keys(self, rows: Sequence[tuple[str, str]], *, is_written: bool) -> None:
         """What became of such a batch, by id and key's name."""
         accepted(await self._scripts.call("confirm", is_written=int(is_written), rows=_flat(rows)))
 
-    async def spend(self, client_id: str, count: int, rate: float, burst: int) -> Bucket:
+    async def spend(self, client_id: str, count: int, rate: float, burst: int) -> RateLimitState:
         """So many submissions of a client, or with a negative count so many fewer."""
         reply = await self._scripts.call(
             "spend", client_id=client_id, count=count, client_rate=rate, client_burst=burst
         )
-        return Bucket(*map(number, accepted(reply)[1]))
+        return RateLimitState(*map(number, accepted(reply)[1]))
 
     async def depth(self) -> tuple[int, int, int]:
         """This instant, how many wait here, and how many were ever counted in as the depth was near a limit."""
@@ -191,7 +191,7 @@ class Queue:
             rows=batch.rows,
         )
         now, held, counted, *told = accepted(reply)
-        bucket = Bucket(*map(number, held)) if held else None
+        bucket = RateLimitState(*map(number, held)) if held else None
         submitted = _submitted(prepared, batch, told, number(now), bucket)
         all_known = is_one and not submitted[-1].is_new
         return Written(_all_of(submitted) if all_known else submitted, instant(counted))
@@ -291,11 +291,11 @@ class Queue:
             live_count=number(live),
             heads=tuple(parse_head(text(head)) for head in heads),
             uses=tuple(parse_use(text(use)) for use in uses),
-            standings=tuple(parse_standing(text(each)) for each in standings),
+            standings=tuple(parse_circuit_results(text(each)) for each in standings),
             is_suspect=number(is_suspect) == 1,
         )
 
-    async def suspect(self, worker_id: str) -> None:
+    async def mark_suspect(self, worker_id: str) -> None:
         """A task of this worker failed in another partition: `Peek.is_suspect` from now on."""
         accepted(await self._scripts.call("suspect", worker_id=worker_id))
 
@@ -309,16 +309,16 @@ class Queue:
         counts = list(map(number, accepted(await self._scripts.call("results", worker_id=worker_id, rows=task_types))))
         return list(zip(counts[::2], counts[1::2], strict=True))
 
-    async def decide(self, worker_id: str, decisions: Sequence[tuple[str, str, int]], *, counts: bool) -> None:
+    async def set_circuits(self, worker_id: str, decisions: Sequence[tuple[str, str, int]], *, counts: bool) -> None:
         """Open or close circuits of a worker here; `counts` where this partition's statistics tell of it."""
         rows = _flat(decisions)
         accepted(await self._scripts.call("decide", worker_id=worker_id, counts=int(counts), rows=rows))
 
-    async def known(self, rows: Sequence[tuple[str, str]]) -> list[bool]:
+    async def find_existing(self, rows: Sequence[tuple[str, str]]) -> list[bool]:
         """Which of these, each the name of an idempotency key or an id or both, stand for a task already."""
         return [number(each) == 1 for each in accepted(await self._scripts.call("known", rows=_flat(rows)))]
 
-    async def withdraw(self, worker_id: str, poll_id: str, answer: int, *, starts: bool = False) -> int:
+    async def undo_claim(self, worker_id: str, poll_id: str, answer: int, *, starts: bool = False) -> int:
         """Take back an answer that could not be delivered; returns how many tasks went back.
 
         `starts` as in the claim: without it, what is executing was started by somebody who had the answer.
@@ -339,11 +339,11 @@ class Queue:
 
     async def retry(self, task_id: str, **options: Any) -> int:
         """Run a failed, dead or cancelled task again; see `revive` for the options."""
-        return await self.revive("retry", Reason.RETRIED, task_id, **options)
+        return await self.requeue("retry", Reason.RETRIED, task_id, **options)
 
     async def replay(self, task_id: str, **options: Any) -> int:
         """Send a dead letter back; see `revive` for the options."""
-        return await self.revive("replay", Reason.REPLAYED, task_id, **options)
+        return await self.requeue("replay", Reason.REPLAYED, task_id, **options)
 
     async def purge_many(self, task_ids: Sequence[str]) -> list[Outcome]:
         check_batch(task_ids)
@@ -386,7 +386,7 @@ class Queue:
             raise TaskNotFound(task_id)
         return found
 
-    async def revive(
+    async def requeue(
         self,
         verb: str,
         reason: Reason,
@@ -437,7 +437,7 @@ def _flat(rows: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 def _submitted(
-    prepared: Sequence[Prepared], batch: Batch, told: Sequence[Any], now_ms: int, bucket: Bucket | None
+    prepared: Sequence[Prepared], batch: SubmitRows, told: Sequence[Any], now_ms: int, bucket: RateLimitState | None
 ) -> list[Submitted]:
     """Tasks that nothing is told of are new and rank as their kind does now.
 
@@ -464,7 +464,7 @@ def _submitted(
     return submitted
 
 
-def _told(answer: str, now_ms: int, bucket: Bucket | None) -> Submitted:
+def _told(answer: str, now_ms: int, bucket: RateLimitState | None) -> Submitted:
     task_id, _, placed = answer.partition("|")
     rank, visible_at, position = map(instant, placed.split("|")) if placed else (None, None, None)
     return Submitted(task_id, bool(placed), rank, visible_at, position, now_ms, bucket)

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from tideq.queue_core.scripts.replies import accepted, counts, known_number, number, pairs, text
-from tideq.queue_core.scripts.runner import Scripts
 from tideq.queue_core.score import BAND_WIDTH
+from tideq.queue_core.scripts.replies import accepted, counts, number, number_or_zero, pairs, text
+from tideq.queue_core.scripts.runner import Scripts
 from tideq.queue_core.states import Reason
 
 MAX_LANES = 24
@@ -20,11 +20,11 @@ MAX_HIDDEN = 96
 """Told of one zone."""
 ZONES_MS = (1_000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000)
 """Hidden tasks by when they return; the last zone has no end."""
-TALLY_MS = 10_000
+OUTCOMES_MS = 10_000
 """How finely outcomes are counted."""
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
+class PicturedTask(msgspec.Struct, frozen=True, kw_only=True):
     """One task of the picture."""
 
     task_id: str
@@ -40,25 +40,25 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
         return self.score + (self.lane + 1) * BAND_WIDTH
 
 
-class Stretch(msgspec.Struct, frozen=True):
+class LaneSlice(msgspec.Struct, frozen=True):
     """A part of the set: how many lie there, and the first of them."""
 
     count: int
-    first: tuple[Shown, ...]
+    first: tuple[PicturedTask, ...]
 
 
-class Picture(msgspec.Struct, frozen=True, kw_only=True):
+class QueuePicture(msgspec.Struct, frozen=True, kw_only=True):
     now_ms: int
     ready_count: int
     lane_count: int
-    lanes: dict[int, Stretch]
+    lanes: dict[int, LaneSlice]
     """The most urgent first."""
-    zones: tuple[Stretch, ...]
+    zones: tuple[LaneSlice, ...]
     """One for each of `ZONES_MS`, and the rest."""
     lane_names: dict[int, str]
 
 
-class Tally(msgspec.Struct, frozen=True, kw_only=True):
+class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
     """Ten seconds: what ended in them."""
 
     at_ms: int
@@ -67,16 +67,16 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: int
 
 
-class Tide:
+class QueuePictures:
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
 
-    async def picture(self) -> Picture:
+    async def picture(self) -> QueuePicture:
         reply = await self._scripts.call(
             "tide", is_bulk=True, max_lanes=MAX_LANES, most_ready=MAX_READY, most_hidden=MAX_HIDDEN, rows=list(ZONES_MS)
         )
         now, ready, lane_count, lanes, zones, names = accepted(reply)
-        return Picture(
+        return QueuePicture(
             now_ms=number(now),
             ready_count=number(ready),
             lane_count=number(lane_count),
@@ -85,30 +85,30 @@ class Tide:
             lane_names={int(lane): name for lane, name in pairs(names).items()},
         )
 
-    async def tallies(self, since_ms: int) -> tuple[int, list[Tally]]:
+    async def outcomes(self, since_ms: int) -> tuple[int, list[Outcomes]]:
         """The store's clock, and the outcomes of so long ago up to now; where nothing happened nothing is told."""
         now, recent = accepted(await self._scripts.call("tallies"))
         counted: dict[int, dict[str, int]] = {}
         for field, value in counts(recent).items():
             name, _, bucket = field.rpartition(":")
-            if (began_ms := known_number(bucket, field)) is not None:
+            if (began_ms := number_or_zero(bucket, field)) is not None:
                 counted.setdefault(began_ms, {})[name] = value
         first = number(now) - since_ms
         return number(now), [
-            Tally(at_ms=at, **{name: counted[at].get(name, 0) for name in ("completed", "failed", "duration_ms")})
+            Outcomes(at_ms=at, **{name: counted[at].get(name, 0) for name in ("completed", "failed", "duration_ms")})
             for at in sorted(counted)
             if at >= first
         ]
 
 
-def _stretch(told: Sequence[Any]) -> Stretch:
+def _stretch(told: Sequence[Any]) -> LaneSlice:
     count, rows = told
-    return Stretch(number(count), tuple(_shown(row) for row in rows))
+    return LaneSlice(number(count), tuple(_shown(row) for row in rows))
 
 
-def _shown(row: Sequence[Any]) -> Shown:
+def _shown(row: Sequence[Any]) -> PicturedTask:
     task_id, score, state, reason, age_bucket, lane = map(text, row)
-    return Shown(
+    return PicturedTask(
         task_id=task_id,
         lane=int(lane),
         score=int(score),

@@ -19,7 +19,7 @@ OTHER = "other"
 Labels = tuple[str, ...]
 
 
-class Distribution:
+class SampleHistogram:
     """How many values lie in which range, and their sum."""
 
     __slots__ = ("bounds", "counts", "total")
@@ -33,7 +33,7 @@ class Distribution:
         self.counts[bisect_left(self.bounds, value)] += count
         self.total += value * count
 
-    def add(self, other: "Distribution") -> None:
+    def add(self, other: "SampleHistogram") -> None:
         self.counts = [mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)]
         self.total += other.total
 
@@ -47,8 +47,8 @@ class Distribution:
         return list(zip([*(f"{bound:g}" for bound in self.bounds), "+Inf"], accumulate(self.counts), strict=True))
 
 
-Reading = float | Distribution
-Readings = dict[str, dict[Labels, Reading]]
+Sample = float | SampleHistogram
+Samples = dict[str, dict[Labels, Sample]]
 """By metric, then by the values of its labels."""
 
 
@@ -57,7 +57,7 @@ class Counters:
 
     def __init__(self) -> None:
         self._counts: dict[str, defaultdict[Labels, float]] = {metric: defaultdict(float) for metric in METRICS}
-        self._distributions: dict[str, dict[Labels, Distribution]] = {metric: {} for metric in METRICS}
+        self._distributions: dict[str, dict[Labels, SampleHistogram]] = {metric: {} for metric in METRICS}
         self._observed: dict[str, Callable[[], Mapping[Labels, float]]] = {}
 
     def add(self, metric: str, *labels: str, amount: float = 1) -> None:
@@ -76,16 +76,16 @@ class Counters:
         """Numbers that somebody else keeps, by labels."""
         self._observed[metric] = look
 
-    def distribution(self, metric: str, labels: Labels, bounds: Sequence[float]) -> Distribution:
+    def distribution(self, metric: str, labels: Labels, bounds: Sequence[float]) -> SampleHistogram:
         """To be noted in, and kept by whoever notes often."""
         known = self._distributions[metric]
         if labels not in known:
-            known[labels] = Distribution(bounds)
+            known[labels] = SampleHistogram(bounds)
         return known[labels]
 
-    def readings(self, process: str) -> Readings:
+    def readings(self, process: str) -> Samples:
         """Copies, so that a thread may look while others count."""
-        told: Readings = {
+        told: Samples = {
             metric: {(process, *labels): value for labels, value in look().items()}
             for metric, look in list(self._observed.items())
         }
@@ -114,7 +114,7 @@ class TypeNames:
         self._known.add(task_type)
         return task_type
 
-    def summed(self, counts: Iterable[tuple[str, int]]) -> dict[Labels, Reading]:
+    def summed(self, counts: Iterable[tuple[str, int]]) -> dict[Labels, Sample]:
         """The most frequent are met first."""
         told: defaultdict[Labels, float] = defaultdict(float)
         for task_type, count in sorted(counts, key=lambda item: (-item[1], item[0])):
@@ -122,29 +122,29 @@ class TypeNames:
         return dict(told)
 
 
-def merged(parts: Iterable[Readings]) -> Readings:
+def merged(parts: Iterable[Samples]) -> Samples:
     """What several tell; of the same number told twice the last counts."""
-    told: Readings = {}
+    told: Samples = {}
     for part in parts:
         for metric, values in part.items():
             told.setdefault(metric, {}).update(values)
     return told
 
 
-def encode(readings: Readings) -> bytes:
+def encode(readings: Samples) -> bytes:
     """For another process of the same service."""
     return msgspec.json.encode(
         {metric: [_row(*each) for each in values.items()] for metric, values in readings.items()}
     )
 
 
-def decode(told: bytes) -> Readings:
+def decode(told: bytes) -> Samples:
     rows: dict[str, list[Any]] = msgspec.json.decode(told)
     return {metric: dict(_reading(*row) for row in found) for metric, found in rows.items()}
 
 
-def _row(labels: Labels, value: Reading) -> tuple[Any, ...]:
-    if isinstance(value, Distribution):
+def _row(labels: Labels, value: Sample) -> tuple[Any, ...]:
+    if isinstance(value, SampleHistogram):
         return labels, value.total, value.bounds, value.counts
     return labels, value, None, None
 
@@ -152,6 +152,6 @@ def _row(labels: Labels, value: Reading) -> tuple[Any, ...]:
 def _reading(labels: list[str], value: float, bounds: list[float] | None, counts: list[int] | None) -> Any:
     if bounds is None or counts is None:
         return tuple(labels), value
-    distribution = Distribution(bounds)
+    distribution = SampleHistogram(bounds)
     distribution.counts, distribution.total = counts, value
     return tuple(labels), distribution

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tideq.queue_core.validation import check_kind, check_own
 from tideq.queue_core.errors import InvalidTask, UnknownPriority
 from tideq.queue_core.lanes import lane_signature
 from tideq.queue_core.settings import Priority, QueueSettings
 from tideq.queue_core.task import Definition, NewTask, TraceContext
 from tideq.queue_core.task_id import TaskIds
+from tideq.queue_core.validation import check_kind, check_own
 
 NO_TRACE = TraceContext()
 
@@ -22,7 +22,7 @@ MAX_KNOWN = 1_000
 """Clients choose what kinds there are: more than this are worked out again."""
 
 
-class Kind(NamedTuple):
+class SubmitKind(NamedTuple):
     """What tasks of one batch share: a line of `submit.lua`'s `kinds`."""
 
     signature: str
@@ -34,10 +34,10 @@ class Kind(NamedTuple):
     backoff: str
 
 
-class Known(NamedTuple):
+class CachedKind(NamedTuple):
     """What tasks that look alike have in common."""
 
-    kind: Kind
+    kind: SubmitKind
     rest: tuple[Any, ...]
     """What follows type and parameters in the definition of one that has nothing else of its own."""
 
@@ -46,17 +46,17 @@ class Prepared(NamedTuple):
     """A task that was checked."""
 
     task_id: str
-    kind: Kind
+    kind: SubmitKind
     schedule: str
     idempotency: str
     definition: bytes
     has_own_id: bool = False
 
 
-class Batch(NamedTuple):
+class SubmitRows(NamedTuple):
     """As `submit.lua` takes it."""
 
-    numbers: dict[Kind, int]
+    numbers: dict[SubmitKind, int]
     rows: list[Any]
     """Flat."""
     has_own_ids: bool
@@ -72,7 +72,7 @@ class Submissions:
     def __init__(self, settings: QueueSettings, ids: TaskIds | None = None) -> None:
         self._settings = settings
         self._ids = ids or TaskIds()
-        self._known: dict[object, Known] = {}
+        self._known: dict[object, CachedKind] = {}
         offsets = {name: level.offset_ms for name, level in settings.priorities.items()}
         self._top_offset = min(offsets.values())
         self._default_offset = offsets[settings.default_priority]
@@ -98,7 +98,7 @@ class Submissions:
             prepared[-1] = prepared[-1]._replace(idempotency=_shared_idempotency(tasks))
         return prepared
 
-    def _known_of(self, task: NewTask) -> Known:
+    def _known_of(self, task: NewTask) -> CachedKind:
         """Checked and worked out once for all tasks that look alike: half of a submission's time here."""
         look = (
             task.task_type,
@@ -114,18 +114,18 @@ class Submissions:
             known = self._known.get(look)
         except TypeError:
             # Unhashable: a list of capabilities, or a value of a wrong type that the check will name.
-            return Known(self._kind(task), _rest(task))
+            return CachedKind(self._kind(task), _rest(task))
         if known is None:
             if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
-            known = self._known[look] = Known(self._kind(task), _rest(task))
+            known = self._known[look] = CachedKind(self._kind(task), _rest(task))
         return known
 
-    def _kind(self, task: NewTask) -> Kind:
+    def _kind(self, task: NewTask) -> SubmitKind:
         check_kind(task, self._settings.leases.max_execution_ms)
         name = task.priority or self._settings.default_priority
         level = self.level(name)
-        return Kind(
+        return SubmitKind(
             signature=lane_signature(task.task_type, task.required_capabilities),
             priority=name,
             urgency=self._urgency(level),
@@ -156,9 +156,9 @@ def share_one_key(tasks: Sequence[NewTask]) -> bool:
     return all(task.batch_size == len(tasks) and task.task_id is None for task in tasks)
 
 
-def in_rows(prepared: Sequence[Prepared]) -> Batch:
+def in_rows(prepared: Sequence[Prepared]) -> SubmitRows:
     """What they share is written once."""
-    numbers: dict[Kind, int] = {}
+    numbers: dict[SubmitKind, int] = {}
     rows: list[Any] = []
     last_kind, about, has_own_ids = None, "", False
     for task_id, kind, schedule, idempotency, definition, has_own_id in prepared:
@@ -167,7 +167,7 @@ def in_rows(prepared: Sequence[Prepared]) -> Batch:
         is_plain = not schedule and not idempotency
         rows += (task_id, about if is_plain else f"{about} {schedule} {idempotency}", definition)
         has_own_ids = has_own_ids or has_own_id
-    return Batch(numbers, rows, has_own_ids)
+    return SubmitRows(numbers, rows, has_own_ids)
 
 
 def pack_definition(definition: Definition, later: Sequence[bytes] = ()) -> bytes:
@@ -195,7 +195,7 @@ def idempotency_name(client_id: str, key: str) -> str:
     return hashlib.sha256(f"{client_id}\0{key}".encode()).hexdigest()[:32]
 
 
-def _prepared(task: NewTask, new_id: str, known: Known, key: str | None) -> Prepared:
+def _prepared(task: NewTask, new_id: str, known: CachedKind, key: str | None) -> Prepared:
     """Most have nothing of their own but parameters, and take a third of the time."""
     is_special = (
         key is not None or task.tags or task.searchable or task.task_id or task.delay_ms or task.run_at_ms is not None

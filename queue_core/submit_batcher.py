@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from tideq.queue_core.submission import Prepared
 from tideq.queue_core.errors import Refused
+from tideq.queue_core.submission import Prepared
 from tideq.queue_core.task import Submitted
 
 MAX_TASKS = 64
@@ -30,7 +30,7 @@ class Waiting(NamedTuple):
     answer: "asyncio.Future[Submitted]"
 
 
-class Gathering:
+class SubmitBatcher:
     """`send` submits tasks of one client, all or none."""
 
     def __init__(self, send: Send) -> None:

@@ -74,7 +74,7 @@ class Definition(msgspec.Struct, frozen=True, array_like=True):
         return lane_signature(self.task_type, self.required_capabilities)
 
 
-class Bucket(msgspec.Struct, frozen=True):
+class RateLimitState(msgspec.Struct, frozen=True):
     """How much a client may submit: `size` at once, filled again within `window_ms`, `left` of it now."""
 
     size: int
@@ -92,7 +92,7 @@ class Submitted(msgspec.Struct, frozen=True):
     visible_at_ms: int | None
     lane_position: int | None
     now_ms: int
-    bucket: Bucket | None = None
+    bucket: RateLimitState | None = None
     """None where clients have no rate limit."""
 
 
@@ -182,7 +182,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     now_ms: int
 
 
-class Worker(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     worker_id: str
     task_types: tuple[str, ...] | None = None
     """`None` takes any type."""

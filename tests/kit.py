@@ -5,17 +5,17 @@ from typing import Any
 
 import msgspec
 
-from tideq.queue_core.attempts import Attempts, Failure, Held, Success
-from tideq.queue_core.store.clock import StoreClock
+from tideq.queue_core.attempts import Attempts, Failure, LeaseRef, Success
 from tideq.queue_core.controls import Controls
 from tideq.queue_core.engine import Engine, assemble_engine
 from tideq.queue_core.fleet import Fleet
-from tideq.queue_core.inspector import Insight
-from tideq.queue_core.scripts.keys import Keys
-from tideq.queue_core.queue import Queue
-from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.inspector import Inspector
 from tideq.queue_core.invariants import violations
-from tideq.queue_core.task import ClaimedTask, NewTask, Task, Worker
+from tideq.queue_core.queue import Queue
+from tideq.queue_core.scripts.keys import Keys
+from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.store.clock import StoreClock
+from tideq.queue_core.task import ClaimedTask, NewTask, Task, WorkerDeclaration
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ class Kit:
         return self.engine.controls
 
     @property
-    def insight(self) -> Insight:
+    def insight(self) -> Inspector:
         return self.engine.insight
 
     async def submit(self, task_type: str = "resize", **fields: Any) -> str:
         return (await self.queue.submit(NewTask(task_type=task_type, **fields))).task_id
 
     async def worker(self, worker_id: str = "w1", **fields: Any) -> str:
-        await self.fleet.register(Worker(worker_id=worker_id, **fields))
+        await self.fleet.register(WorkerDeclaration(worker_id=worker_id, **fields))
         return worker_id
 
     async def claimed(self, worker_id: str = "w1", **fields: Any) -> ClaimedTask:
@@ -65,7 +65,7 @@ class Kit:
         return task
 
     async def start(self, task: ClaimedTask, worker_id: str = "w1") -> None:
-        (await self.attempts.start(worker_id, [Held(task.task_id, task.lease)]))[0].unwrap()
+        (await self.attempts.start(worker_id, [LeaseRef(task.task_id, task.lease)]))[0].unwrap()
 
     async def complete(self, task: ClaimedTask, worker_id: str = "w1", result: bytes = b"null") -> str:
         outcomes = await self.attempts.complete(worker_id, [Success(task.task_id, task.lease, result)])

@@ -49,8 +49,8 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
-    from tideq.other_names import ELSEWHERE, explanation, is_imported_from
+    from tideq.other_names import OTHER_NAMES, explanation, is_imported_from
 
-    if name in ELSEWHERE and is_imported_from():
+    if name in OTHER_NAMES and is_imported_from():
         raise ImportError(explanation(name, __all__))
     raise AttributeError(explanation(name, __all__))

@@ -5,7 +5,7 @@ import inspect
 
 OWN_PROCESS = "tq.{0}() is about the whole queue; this process's own is what tq.start() returns: handle.{0}()"
 
-ELSEWHERE = {
+OTHER_NAMES = {
     "Config": 'settings are the service\'s; where it is, say with tideq.init("http://…", api_key=…) or TIDEQ_URL',
     "TaskQueue": "use tideq.tq, or tideq.Client()",
     "TaskWorker": "it is called Worker here: await tideq.Worker(concurrency=4).run()",
@@ -20,7 +20,7 @@ ELSEWHERE = {
 
 def explanation(name: str, known: list[str]) -> str:
     """Why there is no such name, as far as that is known."""
-    if told := ELSEWHERE.get(name):
+    if told := OTHER_NAMES.get(name):
         return f"tideq has no {name}: {told}"
     close = difflib.get_close_matches(name, known, n=1)
     return f"module 'tideq' has no attribute {name!r}" + (f"; did you mean {close[0]!r}?" if close else "")

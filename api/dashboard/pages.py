@@ -15,7 +15,7 @@ from litestar import asgi
 from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope, Send
 
-from tideq.api.operations import PUBLIC, call
+from tideq.api.operations import PUBLIC, operation
 
 STATIC = Path(__file__).parent / "static"
 POLICY = (
@@ -87,7 +87,7 @@ class Pages:
 
 
 def handlers(pages: Pages) -> list[ASGIRouteHandler]:
-    public = call(PUBLIC, answer=None)
+    public = operation(PUBLIC, answer=None)
     page = asgi("/", copy_scope=True, opt=public)(pages)
     return [page, asgi("/ui", is_mount=True, copy_scope=True, opt=public)(pages)]
 

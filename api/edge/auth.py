@@ -15,13 +15,13 @@ from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 from litestar.routes import HTTPRoute
 
-from tideq.api.operations import PUBLIC, declared
-from tideq.api.edge.host_check import check_neighbour
+from tideq.api.edge.host_check import check_host_and_origin
 from tideq.api.edge.problems import Forbidden, Unauthorized
+from tideq.api.operations import PUBLIC, operation_of_handler
 from tideq.api.worker_ids import is_made_for
 from tideq.queue_core.duties import Duties, Duty
-from tideq.queue_core.store.access_keys import ANY_CLIENT, AccessKey, AccessKeys, matching
 from tideq.queue_core.errors import StoreUnavailable
+from tideq.queue_core.store.access_keys import ANY_CLIENT, AccessKey, AccessKeys, matching
 
 REMEMBER_SECONDS = 3.0
 LOOK_SECONDS = 1.0
@@ -37,7 +37,7 @@ class Caller(msgspec.Struct, frozen=True):
     client_ids: tuple[str, ...] = ()
     """Clients it may submit as, besides the one of its own name."""
 
-    def may_speak_for(self, worker_id: str) -> bool:
+    def may_use_client(self, worker_id: str) -> bool:
         return not self.key_digest or is_made_for(worker_id, self.key_digest)
 
 
@@ -45,7 +45,7 @@ ANYONE = Caller("anonymous", "admin", client_ids=(ANY_CLIENT,))
 """With authentication off, which is for loopback only, whoever asks may do everything."""
 
 
-class Gate:
+class Authenticator:
     def __init__(
         self, keys: AccessKeys, *, is_open: bool, allowed_hosts: tuple[str, ...] = (), duties: Duties | None = None
     ) -> None:
@@ -63,7 +63,7 @@ class Gate:
 
     async def caller(self, headers: Mapping[str, str]) -> Caller:
         if self._is_open:
-            check_neighbour(headers.get("host", ""), headers.get("origin", ""), self._allowed_hosts)
+            check_host_and_origin(headers.get("host", ""), headers.get("origin", ""), self._allowed_hosts)
             return ANYONE
         scheme, _, key_text = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
@@ -127,7 +127,7 @@ def _caller(key: AccessKey) -> Caller:
     return Caller(key.name, key.role, key.digest, key.key_id, key.client_ids)
 
 
-class MethodsAsked(Exception):
+class OptionsRequest(Exception):
     """An OPTIONS request: not refused, and answered here, since Litestar forgets methods that came to a path later."""
 
     def __init__(self, connection: ASGIConnection[Any, Any, Any, Any]) -> None:
@@ -140,7 +140,7 @@ class MethodsAsked(Exception):
 
 def allowed_roles(handler: BaseRouteHandler) -> frozenset[str]:
     """The roles a route names; an admin may do everything a key can."""
-    return declared(handler).roles
+    return operation_of_handler(handler).roles
 
 
 async def check_role(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
@@ -149,7 +149,7 @@ async def check_role(connection: ASGIConnection[Any, Any, Any, Any], handler: Ba
     A coroutine: Litestar runs a plain function in a thread, which was 40 % of what a single submission cost.
     """
     if getattr(handler, "http_methods", None) == {"OPTIONS"}:
-        raise MethodsAsked(connection)
+        raise OptionsRequest(connection)
     roles = allowed_roles(handler)
     if PUBLIC not in roles:
         require_role(connection.user, roles)
@@ -168,7 +168,7 @@ def require_role(caller: Caller, roles: frozenset[str]) -> None:
 
 
 def require_own_worker(caller: Caller, worker_id: str) -> None:
-    if not caller.may_speak_for(worker_id):
+    if not caller.may_use_client(worker_id):
         raise Forbidden(f"this key did not register worker {worker_id!r}: register with it")
 
 

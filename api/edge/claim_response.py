@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 import structlog
 from litestar.types import Receive, Send
 
-from tideq.api.edge.responses import Answer, body_part, head_of
-from tideq.api.edge.disconnect import gone
+from tideq.api.edge.disconnect import disconnected
+from tideq.api.edge.responses import JsonResponse, body_message, response_head
 from tideq.queue_core.errors import QueueError
 
 LOOKS = 4
@@ -25,13 +25,13 @@ back, the loss of the connection, the message about it."""
 log = structlog.get_logger(__name__)
 
 
-class Handover(Answer):
+class ClaimResponse(JsonResponse):
     def __init__(self, content: bytes, take_back: Callable[[], Awaitable[object]]) -> None:
         super().__init__(content)
         self._take_back = take_back
 
     async def send(self, receive: Receive, send: Send) -> None:
-        leaving = asyncio.ensure_future(gone(receive))
+        leaving = asyncio.ensure_future(disconnected(receive))
         is_delivered = False
         try:
             is_delivered = await self._deliver(send, leaving)
@@ -45,13 +45,13 @@ class Handover(Answer):
     async def _deliver(self, send: Send, leaving: asyncio.Future[None]) -> bool:
         if await _is_seen(leaving, looks=1):
             return False
-        await send(head_of(self))
-        await send(body_part(self.content[:-1], more=True))
+        await send(response_head(self))
+        await send(body_message(self.content[:-1], more=True))
         # Returns when the server has room again, so that what was written is out of its hands.
-        await send(body_part(b"", more=True))
+        await send(body_message(b"", more=True))
         if await _is_seen(leaving, looks=LOOKS):
             return False
-        await send(body_part(self.content[-1:], more=False))
+        await send(body_message(self.content[-1:], more=False))
         return True
 
     async def _recover(self) -> None:

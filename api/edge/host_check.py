@@ -14,16 +14,16 @@ from urllib.parse import urlsplit
 from tideq.api.edge.problems import Forbidden
 
 
-def check_neighbour(host: str, origin: str, allowed_hosts: tuple[str, ...]) -> None:
+def check_host_and_origin(host: str, origin: str, allowed_hosts: tuple[str, ...]) -> None:
     """`host` and `origin` as the headers say; both empty where a program does not send them."""
-    if host and not is_ours(host, allowed_hosts):
+    if host and not is_local_name(host, allowed_hosts):
         raise Forbidden(f"an open service is not asked as {host[:100]!r}; TIDEQ_ALLOWED_HOSTS names others it may be")
     if origin and not _is_same_place(origin, host, allowed_hosts):
         raise Forbidden("an open service takes no requests from pages of other places")
 
 
 @functools.lru_cache(maxsize=1_024)
-def is_ours(host: str, allowed_hosts: tuple[str, ...]) -> bool:
+def is_local_name(host: str, allowed_hosts: tuple[str, ...]) -> bool:
     """An address, a name that no registry gives away, or one the operator named."""
     name = _name(host)
     if name in allowed_hosts or name.endswith(".localhost"):

@@ -5,9 +5,9 @@ from urllib.parse import urlencode
 
 from litestar import Request
 
-from tideq.api.operations import Header
+from tideq.api.operations import HeaderDoc
 
-LINK = Header(
+LINK = HeaderDoc(
     "Link", "Where the next page is, RFC 8288; missing on the last.", '</api/v1/tasks?cursor=AZVUbjx6>; rel="next"'
 )
 

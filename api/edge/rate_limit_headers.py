@@ -6,10 +6,10 @@ Only submissions carry them, and only where clients have a rate limit. What anot
 
 import math
 
-from tideq.queue_core.task import Bucket
+from tideq.queue_core.task import RateLimitState
 
 
-def rate_limit_headers(bucket: Bucket | None) -> dict[str, str]:
+def rate_limit_headers(bucket: RateLimitState | None) -> dict[str, str]:
     if bucket is None:
         return {}
     return {

@@ -12,11 +12,11 @@ import uvicorn
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 from uvicorn.server import ServerState
 
-from tideq.api.app import express_of
-from tideq.api.http11.limits import Bounded
-from tideq.api.http11.request_cycle import Exchange
-from tideq.api.http11.heads import address_of, check_coding, check_host, check_version
+from tideq.api.app import hot_path_of
 from tideq.api.edge.problems import MEDIA_TYPE, BadRequest, RequestError, problem_of
+from tideq.api.http11.heads import address_of, check_coding, check_host, check_version
+from tideq.api.http11.limits import LimitedProtocol
+from tideq.api.http11.request_cycle import RequestCycle
 
 MAX_UNREAD_BYTES = 65_536
 """Of a body that the application has not asked for yet."""
@@ -33,7 +33,7 @@ NOTED = frozenset((b"host", b"expect", b"transfer-encoding"))
 ASGI = {"version": "3.0", "spec_version": "2.3"}
 
 
-class HttpConnection(Bounded):
+class HttpConnection(LimitedProtocol):
     """As uvicorn makes one for every connection, and talks to it when it stops."""
 
     def __init__(
@@ -46,7 +46,7 @@ class HttpConnection(Bounded):
         super().__init__(_loop or asyncio.get_event_loop())
         self.server_state = server_state
         self._app: Any = vars(config)["loaded_app"]  # whose type uvicorn does not tell
-        self._express = express_of(self._app)
+        self._express = hot_path_of(self._app)
         self._app_state = app_state
         self._parser = httptools.HttpRequestParser(self)
         # What comes after a request that ends the connection is not read, and no reason to refuse that request.
@@ -56,10 +56,10 @@ class HttpConnection(Bounded):
         self._host: bytes | None = None
         self._coding: bytes | None = None
         self._expects_word = False
-        self._reading: Exchange | None = None
+        self._reading: RequestCycle | None = None
         """Whose body comes."""
-        self._answering: Exchange | None = None
-        self._waiting = deque[Exchange]()
+        self._answering: RequestCycle | None = None
+        self._waiting = deque[RequestCycle]()
         """Requests that came before others were answered."""
         self._ahead_bytes = 0
         """What was read since the answer to the request before them is due."""
@@ -86,7 +86,7 @@ class HttpConnection(Bounded):
         self.resume_writing()
         for exchange in (self._answering, *self._waiting):
             if exchange is not None:
-                exchange.lose()
+                exchange.disconnect()
         self._waiting.clear()
 
     def data_received(self, data: bytes) -> None:
@@ -138,7 +138,7 @@ class HttpConnection(Bounded):
         if exchange is None or exchange.is_answered or not exchange.has_begun:
             self.transport.write(_refusal(error))
         if exchange is not None:
-            exchange.lose()
+            exchange.disconnect()
         self.transport.close()
 
     # What the parser finds.
@@ -194,7 +194,7 @@ class HttpConnection(Bounded):
             "state": self._app_state.copy(),
         }
         expects_word = self._expects_word and http_version != "1.0"
-        exchange = Exchange(self, scope, keeps_alive=keeps_alive, expects_word=expects_word)
+        exchange = RequestCycle(self, scope, keeps_alive=keeps_alive, expects_word=expects_word)
         self._reading = exchange
         if self._answering is None or self._answering.is_answered:
             self._start(exchange)
@@ -283,14 +283,14 @@ class HttpConnection(Bounded):
             if self._answering is not None and self._answering.is_watched:
                 self.see_it_leave()
 
-    def _start(self, exchange: Exchange) -> None:
+    def _start(self, exchange: RequestCycle) -> None:
         self._answering = exchange
         task = self.loop.create_task(exchange.run(self._app, self._express))
         self.server_state.tasks.add(task)
         task.add_done_callback(self.server_state.tasks.discard)
 
 
-def patient(patience_seconds: float, keep_alive_seconds: float) -> type[HttpConnection]:
+def protocol_with(patience_seconds: float, keep_alive_seconds: float) -> type[HttpConnection]:
     limits = {"patience_seconds": patience_seconds, "keep_alive_seconds": keep_alive_seconds}
     return type("HttpConnection", (HttpConnection,), limits)
 

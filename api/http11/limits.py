@@ -17,15 +17,15 @@ from tideq.api.edge.problems import HeadTooLarge, RequestError, RequestTooSlow
 MAX_HEAD_BYTES = 65_536
 MIN_BODY_BYTES = 16_384
 MIN_TAKEN_BYTES = MIN_BODY_BYTES
-PATIENCE_SECONDS = 20.0
+READ_TIMEOUT_SECONDS = 20.0
 
 log = structlog.get_logger(__name__)
 
 
-class Bounded(asyncio.Protocol, ABC):
+class LimitedProtocol(asyncio.Protocol, ABC):
     """`Quiet` are bytes of which the parser has said nothing yet: an unfinished header, trailer or chunk extension."""
 
-    patience_seconds = PATIENCE_SECONDS
+    patience_seconds = READ_TIMEOUT_SECONDS
     keep_alive_seconds = 75.0
     is_read_paused = False
     _quiet_bytes = 0

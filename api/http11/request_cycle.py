@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import structlog
 from uvicorn.server import ServerState
 
-from tideq.api.hot_path import Express, RawHeaders
-from tideq.api.edge.disconnect import CallerGone
+from tideq.api.edge.disconnect import ClientDisconnected
+from tideq.api.hot_path import HotPath, RawHeaders
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
@@ -35,7 +35,7 @@ FAILED: tuple[dict[str, Any], ...] = (
 log = structlog.get_logger(__name__)
 
 
-class Carrier(Protocol):
+class Connection(Protocol):
     """As much of a connection as an exchange asks for."""
 
     loop: asyncio.AbstractEventLoop
@@ -50,8 +50,8 @@ class Carrier(Protocol):
     def answered(self) -> None: ...
 
 
-class Exchange:
-    def __init__(self, carrier: Carrier, scope: dict[str, Any], *, keeps_alive: bool, expects_word: bool) -> None:
+class RequestCycle:
+    def __init__(self, carrier: Connection, scope: dict[str, Any], *, keeps_alive: bool, expects_word: bool) -> None:
         self.keeps_alive = keeps_alive
         """Whether the connection may be used again."""
         self._expects_word = expects_word
@@ -92,11 +92,11 @@ class Exchange:
         self.is_whole = True
         self._tell()
 
-    def lose(self) -> None:
+    def disconnect(self) -> None:
         self._is_gone = True
         self._tell()
 
-    async def run(self, app: Any, express: Express | None) -> None:
+    async def run(self, app: Any, express: HotPath | None) -> None:
         """By the short way, where there is one for it."""
         found = express.find(self._scope) if express else None
         try:
@@ -132,7 +132,7 @@ class Exchange:
             self._ask_for_more()
             await self._wait()
         if self._is_gone:
-            raise CallerGone
+            raise ClientDisconnected
         return self._take()
 
     async def send(self, message: Any) -> None:

@@ -12,23 +12,23 @@ from pathlib import Path
 
 import structlog
 
-from tideq.queue_core.samples import Readings, decode, encode
+from tideq.queue_core.samples import Samples, decode, encode
 
 MAX_SECONDS = 1.0
 
 log = structlog.get_logger(__name__)
 
 
-class Siblings:
+class OtherProcesses:
     """Use as an async context manager. Without a folder there are none."""
 
-    def __init__(self, folder: Path | None, tell: Callable[[], Readings]) -> None:
+    def __init__(self, folder: Path | None, tell: Callable[[], Samples]) -> None:
         self._folder = folder
         self._tell = tell
         self._own = f"{os.getpid()}.sock"
         self._server: asyncio.Server | None = None
 
-    async def __aenter__(self) -> "Siblings":
+    async def __aenter__(self) -> "OtherProcesses":
         if self._folder is not None:
             try:
                 self._server = await asyncio.start_unix_server(self._answer, self._folder / self._own)
@@ -41,7 +41,7 @@ class Siblings:
             self._server.close()
             (self._folder / self._own).unlink(missing_ok=True)
 
-    async def readings(self) -> list[Readings]:
+    async def readings(self) -> list[Samples]:
         """What the others count, as far as they answer."""
         if self._folder is None:
             return []
@@ -56,7 +56,7 @@ class Siblings:
         writer.close()
 
 
-async def _ask(path: Path) -> Readings | None:
+async def _ask(path: Path) -> Samples | None:
     try:
         async with asyncio.timeout(MAX_SECONDS):
             reader, writer = await asyncio.open_unix_connection(path)

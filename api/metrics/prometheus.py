@@ -15,8 +15,8 @@ from prometheus_client.core import (
     Metric,
 )
 
+from tideq.queue_core.samples import SampleHistogram, Samples
 from tideq.queue_core.telemetry.metrics import METRICS
-from tideq.queue_core.samples import Distribution, Readings
 
 MEDIA_TYPE = "text/plain; version=0.0.4"
 FAMILIES: dict[str, Any] = {
@@ -27,14 +27,14 @@ FAMILIES: dict[str, Any] = {
 }
 
 
-def exposed(readings: Readings, queue_name: str) -> bytes:
+def exposed(readings: Samples, queue_name: str) -> bytes:
     return generate_latest(_Collected(readings, queue_name))  # type: ignore[arg-type] - all it asks for is collect()
 
 
 class _Collected:
     """What `generate_latest` asks for metrics."""
 
-    def __init__(self, readings: Readings, queue_name: str) -> None:
+    def __init__(self, readings: Samples, queue_name: str) -> None:
         self._readings = readings
         self._queue_name = queue_name
 
@@ -49,7 +49,7 @@ class _Collected:
         family = FAMILIES[metric.kind](name.removesuffix("_total"), metric.meaning, labels=("queue", *metric.labels))
         for others, value in self._readings[name].items():
             labels = (self._queue_name, *others)
-            if isinstance(value, Distribution):
+            if isinstance(value, SampleHistogram):
                 family.add_metric(labels, value.buckets, value.total)
             else:
                 family.add_metric(labels, value)
@@ -67,5 +67,5 @@ class _Collected:
         yield from families.values()
 
 
-def _processes(readings: Readings) -> set[str]:
+def _processes(readings: Samples) -> set[str]:
     return {labels[0] for name, rows in readings.items() if METRICS[name].labels[:1] == ("process",) for labels in rows}

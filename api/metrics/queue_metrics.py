@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 
 from tideq.api.service import Service
-from tideq.persistence.read.status import Standing
+from tideq.persistence.read.status import HistoryStatus
 from tideq.queue_core.controls import WHOLE_QUEUE
-from tideq.queue_core.inspector import Stats
-from tideq.queue_core.store.memory import Memory, read_memory
 from tideq.queue_core.errors import QueueError, StoreReplaced
-from tideq.queue_core.samples import Distribution, Labels, Reading, Readings, TypeNames, merged
+from tideq.queue_core.inspector import Stats
+from tideq.queue_core.samples import Labels, Sample, SampleHistogram, Samples, TypeNames, merged
 from tideq.queue_core.settings import Priority
+from tideq.queue_core.store.memory import Memory, read_memory
 from tideq.queue_core.transitions import TERMINAL
 
 SHARES = (0.5, 0.95, 0.99)
@@ -36,29 +36,29 @@ WORKER_FAILURES = {
 }
 
 
-async def all_readings(service: Service) -> Readings:
+async def all_samples(service: Service) -> Samples:
     """What the store tells, and what this process and its siblings count."""
-    others = await service.siblings.readings()
-    return merged([await queue_readings(service), *others, service.readings()])
+    others = await service.other_processes.readings()
+    return merged([await queue_samples(service), *others, service.readings()])
 
 
-async def process_readings(service: Service) -> Readings:
+async def process_samples(service: Service) -> Samples:
     """As `all_readings`, for where every process tells for itself."""
-    return merged([await queue_readings(service), service.readings()])
+    return merged([await queue_samples(service), service.readings()])
 
 
-async def queue_readings(service: Service) -> Readings:
+async def queue_samples(service: Service) -> Samples:
     """A store that does not answer is told as that."""
     about = {"tideq_build_info": _of({version("tideq"): 1})}
     try:
-        told = await _store_readings(service)
+        told = await _store_samples(service)
     except QueueError as error:
         is_replaced = isinstance(error, StoreReplaced)
         return {**about, **_one(tideq_store_up=0, tideq_store_in_doubt=int(is_replaced or _is_in_doubt(service)))}
     return {**about, **_one(tideq_store_up=1, tideq_store_in_doubt=int(_is_in_doubt(service))), **told}
 
 
-async def _store_readings(service: Service) -> Readings:
+async def _store_samples(service: Service) -> Samples:
     stats = await service.engine.insight.stats()
     memory = await read_memory(service.client)
     epoch, queue = service.engine.scripts.epoch, service.settings.queue
@@ -72,7 +72,7 @@ async def _store_readings(service: Service) -> Readings:
     }
 
 
-def _queue(stats: Stats, priorities: Mapping[str, Priority], types: TypeNames) -> Readings:
+def _queue(stats: Stats, priorities: Mapping[str, Priority], types: TypeNames) -> Samples:
     outcomes = {outcome: stats.recent.get(outcome, 0) for outcome in ("completed", "failed")}
     by_priority = dict.fromkeys(priorities, 0) | stats.by_priority
     recoveries = {kind: stats.recent.get(kind, 0) for kind in RECOVERIES}
@@ -100,29 +100,29 @@ def _queue(stats: Stats, priorities: Mapping[str, Priority], types: TypeNames) -
     }
 
 
-def _ended(stats: Stats, types: TypeNames) -> dict[Labels, Reading]:
-    told: dict[Labels, Reading] = {}
+def _ended(stats: Stats, types: TypeNames) -> dict[Labels, Sample]:
+    told: dict[Labels, Sample] = {}
     for state in sorted(TERMINAL):
         of_state = [(each, count) for (each, its), count in stats.counted.items() if its == state and count > 0]
         told |= {(*label, state): count for label, count in types.summed(of_state).items()}
     return told
 
 
-def _ages(stats: Stats, priorities: Iterable[str]) -> dict[Labels, Reading]:
+def _ages(stats: Stats, priorities: Iterable[str]) -> dict[Labels, Sample]:
     return {(level, str(share)): stats.age_ms(share, level) / 1000 for level in priorities for share in SHARES}
 
 
-def _scores(stats: Stats, priorities: Mapping[str, Priority]) -> Distribution:
+def _scores(stats: Stats, priorities: Mapping[str, Priority]) -> SampleHistogram:
     """As exact as ages are known: to half a minute, from the end of a backoff, head starts not reckoned in."""
     offsets = {level: priority.offset_ms / 1000 for level, priority in priorities.items()}
     bounds = sorted({offset - step for offset in offsets.values() for step in SCORE_STEPS_SECONDS})
-    scores = Distribution(bounds)
+    scores = SampleHistogram(bounds)
     for (level, minute_ms), count in stats.ages.items():
         scores.note(offsets.get(level, 0.0) - max(stats.now_ms - minute_ms - 30_000, 0) / 1000, count)
     return scores
 
 
-def _fleet(stats: Stats, types: TypeNames) -> Readings:
+def _fleet(stats: Stats, types: TypeNames) -> Samples:
     workers = stats.workers
     used, total = workers.used_capacity, workers.total_capacity
     return {
@@ -134,7 +134,7 @@ def _fleet(stats: Stats, types: TypeNames) -> Readings:
     }
 
 
-def _totals(stats: Stats) -> Readings:
+def _totals(stats: Stats) -> Samples:
     failures = {reason: stats.totals.get(kind, 0) for reason, kind in WORKER_FAILURES.items()}
     return {
         **_one(**{metric: sum(stats.totals.get(kind, 0) for kind in kinds) for metric, kinds in TOTALS.items()}),
@@ -142,14 +142,14 @@ def _totals(stats: Stats) -> Readings:
     }
 
 
-def _memory(memory: Memory) -> Readings:
+def _memory(memory: Memory) -> Samples:
     return _one(
         tideq_store_memory_used_bytes=memory.used_bytes,
         tideq_store_memory_limit_bytes=memory.limit_bytes,
     )
 
 
-def _history(standing: Standing) -> Readings:
+def _history(standing: HistoryStatus) -> Samples:
     known = {
         "tideq_history_up": int(standing.is_up),
         "tideq_history_lag_seconds": None if standing.lag_ms is None else standing.lag_ms / 1000,
@@ -161,7 +161,7 @@ def _history(standing: Standing) -> Readings:
 
 def _is_in_doubt(service: Service) -> bool:
     custodian = service.store.custodian
-    return custodian is not None and custodian.is_in_doubt
+    return custodian is not None and custodian.is_unverified
 
 
 def _is_paused(stats: Stats, scope: str) -> bool:
@@ -169,9 +169,9 @@ def _is_paused(stats: Stats, scope: str) -> bool:
     return control is not None and control.pause is not None
 
 
-def _of(values: Mapping[str, float]) -> dict[Labels, Reading]:
+def _of(values: Mapping[str, float]) -> dict[Labels, Sample]:
     return {(label,): value for label, value in values.items()}
 
 
-def _one(**values: float) -> Readings:
+def _one(**values: float) -> Samples:
     return {metric: {(): value} for metric, value in values.items()}

@@ -13,24 +13,24 @@ from typing import Any
 
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-from tideq.api.edge.disconnect import CallerGone
+from tideq.api.edge.disconnect import ClientDisconnected
 from tideq.api.edge.problems import TYPE_PREFIX, problem_of
 from tideq.queue_core.errors import OutboxFull, QueueFull, StoreFull, TooManyNewLanes, TooManySubmissions
-from tideq.queue_core.samples import Counters, Distribution, Labels, Reading, Readings, TypeNames
+from tideq.queue_core.samples import Counters, Labels, Sample, SampleHistogram, Samples, TypeNames
 
 OVERLOADS = tuple(kind.code for kind in (QueueFull, TooManySubmissions, OutboxFull, StoreFull, TooManyNewLanes))
 GONE = 499
 """Nobody was there to be answered."""
 
 
-class Meters:
+class ProcessMetrics:
     def __init__(self, counters: Counters | None = None) -> None:
         self.process = str(os.getpid())
-        self.requests: defaultdict[tuple[str, str, int], Distribution] = defaultdict(Distribution)
+        self.requests: defaultdict[tuple[str, str, int], SampleHistogram] = defaultdict(SampleHistogram)
         """By route, method and the hundreds of the status."""
         self.refusals: Counter[str] = Counter(dict.fromkeys(OVERLOADS, 0))
         """By the problem's code."""
-        self.claims = Distribution()
+        self.claims = SampleHistogram()
         """What the store took to answer one claim: waiting for work is not in it."""
         self.submitted_count = 0
         self.claimed_count = 0
@@ -52,9 +52,9 @@ class Meters:
     def note_refusal(self, error: Exception) -> None:
         self.refusals[problem_of(error)[0].type.removeprefix(TYPE_PREFIX)] += 1
 
-    def readings(self, waiting_poll_count: int = 0, skipped_event_count: int = 0) -> Readings:
+    def readings(self, waiting_poll_count: int = 0, skipped_event_count: int = 0) -> Samples:
         own = (self.process,)
-        told: dict[str, Reading] = {
+        told: dict[str, Sample] = {
             "tideq_claim_duration_seconds": self.claims,
             "tideq_tasks_submitted_total": self.submitted_count,
             "tideq_tasks_claimed_total": self.claimed_count,
@@ -64,7 +64,7 @@ class Meters:
             "tideq_waiting_polls": waiting_poll_count,
             "tideq_events_skipped_total": skipped_event_count,
         }
-        refusals: dict[Labels, Reading] = {(*own, problem): count for problem, count in self.refusals.items()}
+        refusals: dict[Labels, Sample] = {(*own, problem): count for problem, count in self.refusals.items()}
         return {
             **{metric: {own: value} for metric, value in told.items()},
             "tideq_refusals_total": refusals,
@@ -72,19 +72,19 @@ class Meters:
             **self.counters.readings(self.process),
         }
 
-    def _requests(self, own: Labels) -> Readings:
-        counts: dict[Labels, Reading] = {}
-        by_route: defaultdict[Labels, Distribution] = defaultdict(Distribution)
+    def _requests(self, own: Labels) -> Samples:
+        counts: dict[Labels, Sample] = {}
+        by_route: defaultdict[Labels, SampleHistogram] = defaultdict(SampleHistogram)
         for (route, method, hundreds), noted in self.requests.items():
             counts[(*own, route, method, f"{hundreds}xx")] = noted.count
             by_route[(*own, route)].add(noted)
         return {"tideq_http_requests_total": counts, "tideq_http_request_duration_seconds": {**by_route}}
 
 
-class Note:
+class RequestTimer:
     """One request, from when its route is known, and never the path people make up, to when it is answered."""
 
-    def __init__(self, meters: Meters, scope: Any) -> None:
+    def __init__(self, meters: ProcessMetrics, scope: Any) -> None:
         self._meters = meters
         self._scope = scope
         self._began = time.perf_counter()
@@ -94,14 +94,14 @@ class Note:
         self._meters.note_request(scope["path_template"], scope["method"], status, seconds)
 
 
-Begin = Callable[[Any], Note]
+StartTimer = Callable[[Any], RequestTimer]
 """With the request's scope, behind the routing."""
 
 
-class Noticing:
+class MetricsMiddleware:
     """Goes around everything behind the routing. What becomes of a request is told to its note."""
 
-    def __init__(self, app: ASGIApp, begin: Begin) -> None:
+    def __init__(self, app: ASGIApp, begin: StartTimer) -> None:
         self._app = app
         self._begin = begin
 
@@ -125,4 +125,4 @@ class Noticing:
 
 def outcome_of(error: Exception) -> tuple[int, Exception | None]:
     """The status it is answered with, and itself unless nobody was there to be answered."""
-    return (GONE, None) if isinstance(error, CallerGone) else (problem_of(error)[0].status, error)
+    return (GONE, None) if isinstance(error, ClientDisconnected) else (problem_of(error)[0].status, error)

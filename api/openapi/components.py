@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import msgspec
 
-from tideq.api.schemas import Answer, Request
+from tideq.api.schemas import RequestSchema, ResponseSchema
 from tideq.queue_core.settings import QueueSettings
 
 Schema = dict[str, Any]
@@ -57,7 +57,7 @@ def _amended(schema: Schema, struct: type[msgspec.Struct] | None) -> Schema:
     """An answer's fields are always there, so defaults mean nothing; a request has rules between its fields."""
     if struct is None:
         return schema
-    if issubclass(struct, Request):
+    if issubclass(struct, RequestSchema):
         return schema | struct.also
     required = [field.encode_name for field in msgspec.structs.fields(struct) if field.default is not msgspec.UNSET]
     properties = {
@@ -67,7 +67,7 @@ def _amended(schema: Schema, struct: type[msgspec.Struct] | None) -> Schema:
 
 
 def _structs() -> dict[str, type[msgspec.Struct]]:
-    return {struct.__name__: struct for base in (Answer, Request) for struct in _descendants(base)}
+    return {struct.__name__: struct for base in (ResponseSchema, RequestSchema) for struct in _descendants(base)}
 
 
 def _descendants(struct: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:

@@ -8,8 +8,8 @@ from typing import Any
 from litestar.handlers import HTTPRouteHandler
 
 from tideq.api.openapi.components import Components
-from tideq.api.openapi.operation import SECURITY, in_words, operation_of, tag_of
 from tideq.api.openapi.errors import examples, problem_schemas
+from tideq.api.openapi.operation import SECURITY, in_words, operation_of, tag_of
 from tideq.queue_core.settings import QueueSettings
 
 Routes = Iterable[tuple[str, HTTPRouteHandler]]

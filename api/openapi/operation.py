@@ -9,18 +9,18 @@ from litestar.exceptions import ValidationException
 from litestar.handlers import HTTPRouteHandler
 
 from tideq.api.edge import problems
-from tideq.api.operations import JSON, PUBLIC, Call, Header, Link, declared
 from tideq.api.openapi.components import Components
+from tideq.api.openapi.errors import BodyTooLarge, responses
 from tideq.api.openapi.examples import example_of
 from tideq.api.openapi.parameters import has_query, parameters_of
-from tideq.api.openapi.errors import BodyTooLarge, responses
+from tideq.api.operations import JSON, PUBLIC, HeaderDoc, Link, Operation, operation_of_handler
 from tideq.queue_core import errors
 
 SECURITY = "key"
 
 
 def operation_of(handler: HTTPRouteHandler, components: Components) -> dict[str, Any]:
-    call = declared(handler)
+    call = operation_of_handler(handler)
     summary, description = in_words(handler.fn.__doc__)
     operation: dict[str, Any] = {
         "operationId": f"{tag_of(handler)}_{handler.fn.__name__}",
@@ -48,11 +48,11 @@ def in_words(docstring: str | None) -> tuple[str, str]:
     return first.rstrip("."), rest
 
 
-def _for_whom(call: Call) -> str:
+def _for_whom(call: Operation) -> str:
     return "" if PUBLIC in call.roles else f"For keys with the role {' or '.join(sorted(call.roles))}."
 
 
-def _refusals(handler: HTTPRouteHandler, call: Call) -> Iterator[type[Exception]]:
+def _refusals(handler: HTTPRouteHandler, call: Operation) -> Iterator[type[Exception]]:
     """What the route names, and what follows from its having a body, a query, a guard or a use of the store."""
     yield from call.refusals
     is_closed = PUBLIC not in call.roles
@@ -67,14 +67,14 @@ def _refusals(handler: HTTPRouteHandler, call: Call) -> Iterator[type[Exception]
         yield from (errors.StoreUnavailable, errors.StoreReplaced)
 
 
-def _body(call: Call, components: Components) -> dict[str, Any]:
+def _body(call: Operation, components: Components) -> dict[str, Any]:
     schema = components.of(call.body)
     made = call.examples or {"typical": example_of(schema, components)}
     content = {"schema": schema, "examples": {name: {"value": value} for name, value in made.items()}}
     return {"required": call.needs_body, "content": {JSON: content}}
 
 
-def _success(call: Call, summary: str, components: Components) -> dict[str, Any]:
+def _success(call: Operation, summary: str, components: Components) -> dict[str, Any]:
     schemas = [components.of(kind) for kind in call.answer if kind is not None]
     headers = {each.name: _header(each) for each in call.answer_headers}
     links = {link.operation: _link(link) for link in call.links}
@@ -86,12 +86,12 @@ def _success(call: Call, summary: str, components: Components) -> dict[str, Any]
     }
 
 
-def _what_comes(call: Call, schemas: list[dict[str, Any]], components: Components) -> str:
+def _what_comes(call: Operation, schemas: list[dict[str, Any]], components: Components) -> str:
     told = [str(components.resolve(schema).get("description", "")) for schema in schemas]
     return " Or: ".join(told) if call.media_type == JSON else ""
 
 
-def _content(call: Call, schemas: list[dict[str, Any]], components: Components) -> dict[str, Any]:
+def _content(call: Operation, schemas: list[dict[str, Any]], components: Components) -> dict[str, Any]:
     if call.media_type == JSON and schemas:
         schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
         return {"schema": schema, "examples": _answers(schemas, components)}
@@ -108,7 +108,7 @@ def _named(schema: Mapping[str, Any]) -> str:
     return str(schema.get("$ref", "typical")).rpartition("/")[2].removesuffix("Out").lower()
 
 
-def _stream(call: Call, components: Components) -> dict[str, Any]:
+def _stream(call: Operation, components: Components) -> dict[str, Any]:
     """OpenAPI 3.1 has no word for streams: the schema is that of one event."""
     fields = {
         "id": {"type": "string", "description": "To go on after, with `Last-Event-ID`."},
@@ -129,7 +129,7 @@ def _event(kind: Any, components: Components) -> dict[str, Any]:
     return {"value": {"id": "1772442900250-0-1", "event": kind.event_name, "data": data}}
 
 
-def _header(header: Header) -> dict[str, Any]:
+def _header(header: HeaderDoc) -> dict[str, Any]:
     return {"description": header.description, "schema": {"type": "string"}, "example": header.example}
 
 

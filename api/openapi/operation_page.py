@@ -7,10 +7,10 @@ from typing import Any
 from tideq.api.openapi.html import Html, h, joined
 from tideq.api.openapi.schema_table import description_of, kind_of, limits_of
 
-Told = Mapping[str, Any]
+Section = Mapping[str, Any]
 
 
-def operation_section(method: str, path: str, operation: Told, document: Told) -> Html:
+def operation_section(method: str, path: str, operation: Section, document: Section) -> Html:
     body = operation.get("requestBody")
     return h(
         "div",
@@ -24,14 +24,14 @@ def operation_section(method: str, path: str, operation: Told, document: Told) -
     )
 
 
-def _parameters(parameters: list[Told]) -> Html | None:
+def _parameters(parameters: list[Section]) -> Html | None:
     if not parameters:
         return None
     head = h("tr", *(h("th", title, scope="col") for title in ("parameter", "kind", "meaning")))
     return joined(h("h3", "Parameters"), h("table", h("thead", head), h("tbody", *map(_parameter, parameters))))
 
 
-def _parameter(parameter: Told) -> Html:
+def _parameter(parameter: Section) -> Html:
     mark = h("span", "required", class_="required") if parameter["required"] else None
     limits = limits_of(parameter["schema"])
     place = h("div", f"in the {parameter['in']}", class_="limits")
@@ -40,14 +40,14 @@ def _parameter(parameter: Told) -> Html:
     return h("tr", name, h("td", kind), h("td", parameter["description"]))
 
 
-def _body(body: Told) -> Html:
+def _body(body: Section) -> Html:
     parts = [h("h3", "Body"), h("p", "May be left out.") if not body["required"] else None]
     for media_type, content in body["content"].items():
         parts += [h("p", kind_of(content["schema"]), " as ", h("code", media_type)), _examples(content)]
     return joined(*parts)
 
 
-def _response(status: str, response: Told, document: Told) -> Html:
+def _response(status: str, response: Section, document: Section) -> Html:
     summary = h("summary", h("code", status, class_=f"status s{status[0]}"), " ", response["description"])
     parts: list[Html] = []
     for media_type, content in response["content"].items():
@@ -55,25 +55,25 @@ def _response(status: str, response: Told, document: Told) -> Html:
     return h("details", summary, *map(_header, response.get("headers", {}).items()), *parts, class_="response")
 
 
-def _header(header: tuple[str, Told]) -> Html:
+def _header(header: tuple[str, Section]) -> Html:
     name, told = header
     return h("p", h("code", name), ": ", description_of(told))
 
 
-def _examples(content: Told, document: Told | None = None) -> Html:
+def _examples(content: Section, document: Section | None = None) -> Html:
     if "example" in content:
         return h("pre", content["example"])
     shown = [_example(name, each, document) for name, each in content.get("examples", {}).items()]
     return joined(*shown)
 
 
-def _example(name: str, example: Told, document: Told | None) -> Html:
+def _example(name: str, example: Section, document: Section | None) -> Html:
     if "$ref" in example and document is not None:
         example = document["components"]["examples"][example["$ref"].rpartition("/")[2]]
     return h("figure", h("figcaption", name), h("pre", _pretty(example["value"])))
 
 
-def _form(method: str, path: str, operation: Told) -> Html:
+def _form(method: str, path: str, operation: Section) -> Html:
     identity = operation["operationId"]
     fields = [_input(identity, each) for each in operation["parameters"]]
     content = operation.get("requestBody", {}).get("content", {}).get("application/json")
@@ -91,7 +91,7 @@ def _form(method: str, path: str, operation: Told) -> Html:
     )
 
 
-def _input(identity: str, parameter: Told) -> Html:
+def _input(identity: str, parameter: Section) -> Html:
     name, place = parameter["name"], parameter["in"]
     shown = parameter.get("example") if place == "path" else None
     is_list = parameter["schema"].get("type") == "array"
@@ -108,7 +108,7 @@ def _input(identity: str, parameter: Told) -> Html:
     return h("p", h("label", hint, for_=f"{identity}-{name}"), field)
 
 
-def _body_field(identity: str, content: Told) -> Html:
+def _body_field(identity: str, content: Section) -> Html:
     first = next(iter(content["examples"].values()))["value"]
     area = h("textarea", _pretty(first), id=f"{identity}-body", name="body", rows="8", spellcheck="false")
     return h("p", h("label", "Body", for_=f"{identity}-body"), area)

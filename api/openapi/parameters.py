@@ -10,8 +10,8 @@ from litestar.params import ParameterKwarg, PathParameter, QueryParameter
 from litestar.types import Empty
 from litestar.typing import FieldDefinition
 
-from tideq.api.operations import Header
 from tideq.api.openapi.components import Components
+from tideq.api.operations import HeaderDoc
 from tideq.api.schemas.times import InstantIn
 
 PATHS = {
@@ -21,7 +21,7 @@ PATHS = {
 """What a name in a path means, everywhere."""
 
 
-def parameters_of(handler: HTTPRouteHandler, headers: tuple[Header, ...], components: Components) -> list[Any]:
+def parameters_of(handler: HTTPRouteHandler, headers: tuple[HeaderDoc, ...], components: Components) -> list[Any]:
     found = handler.parsed_fn_signature.parameters.values()
     declared = [_declared(field, components) for field in found if isinstance(field.kwarg_definition, DESCRIBED)]
     return declared + [_header(each) for each in headers]
@@ -81,7 +81,7 @@ def _limits(told: ParameterKwarg) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _header(header: Header) -> dict[str, Any]:
+def _header(header: HeaderDoc) -> dict[str, Any]:
     schema = {"type": "string", **header.schema}
     return {
         "name": header.name,

@@ -6,37 +6,36 @@ from typing import Annotated, Any
 from litestar import Request, Response, Router, get, post
 from litestar.params import FromPath, QueryParameter
 
-from tideq.api import task_lookup as recall
-from tideq.api import schemas
-from tideq.api.edge.responses import json_answer
+from tideq.api import schemas, task_lookup
 from tideq.api.edge.auth import Caller
-from tideq.api.operations import call, leads_to
-from tideq.api.edge.paging import LINK, next_link
 from tideq.api.edge.body import decode
-from tideq.api.edge.disconnect import while_present
+from tideq.api.edge.disconnect import cancel_on_disconnect
+from tideq.api.edge.paging import LINK, next_link
 from tideq.api.edge.problems import BadRequest
+from tideq.api.edge.responses import json_response
+from tideq.api.operations import link_to, operation
+from tideq.api.request_spans import timer_of
 from tideq.api.routes.history import CURSOR, LIMIT, SOON_SECONDS, TASK_TYPE, refused_cursors
 from tideq.api.service import InjectedService
-from tideq.api.request_spans import note_about
 from tideq.persistence.dead_letters.list import DeadLetterFilter
-from tideq.persistence.dead_letters.replay import Terms
+from tideq.persistence.dead_letters.replay import ReplayOptions
 from tideq.persistence.read.list import DEFAULT_LIMIT
-from tideq.queue_core.telemetry import names as telemetry
 from tideq.queue_core.errors import HistoryUnavailable, UnknownPriority
 from tideq.queue_core.states import Reason
+from tideq.queue_core.telemetry import names as telemetry
 
 Http = Request[Caller, Any, Any]
 
 
 @get(
     "/",
-    opt=call(
+    opt=operation(
         "viewer",
         "producer",
         answer=schemas.DeadLettersOut,
         refuses=(BadRequest, HistoryUnavailable),
         answer_headers=(LINK,),
-        links=leads_to("dlq_replay", task_id="/tasks/0/task_id"),
+        links=link_to("dlq_replay", task_id="/tasks/0/task_id"),
     ),
 )
 async def dead_letters(
@@ -54,10 +53,10 @@ async def dead_letters(
     count: Annotated[bool, QueryParameter(name="count", description="Tell how many there are in all.")] = False,
 ) -> Response[bytes]:
     """Tasks that were given up and not yet sent back, the latest death first."""
-    archive = recall.archive_of(service)
+    archive = task_lookup.archive_of(service)
     before_ms = schemas.instant_ms(before) if before else None
     wanted = DeadLetterFilter(task_type=task_type, reason=reason, pattern=pattern, before_ms=before_ms)
-    await archive.freshness.catch_up(SOON_SECONDS)
+    await archive.freshness.wait_until_caught_up(SOON_SECONDS)
     with refused_cursors():
         page = await archive.dead_letters.page(wanted, limit, cursor)
     answer = schemas.DeadLettersOut(
@@ -65,41 +64,41 @@ async def dead_letters(
     )
     if count:
         answer.total, _ = await archive.dead_letters.count(wanted)
-    return json_answer(answer, headers=next_link(request, page.next_cursor))
+    return json_response(answer, headers=next_link(request, page.next_cursor))
 
 
-@get("/patterns", opt=call("viewer", "producer", answer=schemas.PatternsOut, refuses=(HistoryUnavailable,)))
+@get("/patterns", opt=operation("viewer", "producer", answer=schemas.PatternsOut, refuses=(HistoryUnavailable,)))
 async def patterns(service: InjectedService) -> Response[bytes]:
     """What is dead now by type, reason and error, the most frequent first; what was never seen before is new."""
-    archive = recall.archive_of(service)
-    await archive.freshness.catch_up(SOON_SECONDS)
+    archive = task_lookup.archive_of(service)
+    await archive.freshness.wait_until_caught_up(SOON_SECONDS)
     found = await archive.dead_letters.patterns()
-    return json_answer(schemas.PatternsOut(patterns=[schemas.pattern_out(each) for each in found]))
+    return json_response(schemas.PatternsOut(patterns=[schemas.pattern_out(each) for each in found]))
 
 
 @post(
     "/{task_id:str}/replay",
     status_code=200,
-    opt=call(
+    opt=operation(
         "producer",
         body=schemas.RetryIn,
         needs_body=False,
         answer=schemas.RetryOut,
-        refuses=recall.REVIVAL,
-        links=leads_to("tasks_read", "tasks_cancel", task_id="/task_id"),
+        refuses=task_lookup.REQUEUE_ERRORS,
+        links=link_to("tasks_read", "tasks_cancel", task_id="/task_id"),
     ),
 )
 async def replay(request: Http, task_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Send one dead letter back to the queue."""
     asked = decode(await request.body() or b"{}", schemas.RetryIn)
     async with service.ordering(request, telemetry.REPLAY, task_id):
-        return json_answer(await recall.revive(service, service.engine.queue.replay, task_id, asked))
+        return json_response(await task_lookup.requeue(service, service.engine.queue.replay, task_id, asked))
 
 
 @post(
     "/replay",
     status_code=200,
-    opt=call(
+    opt=operation(
         "producer",
         body=schemas.ReplayIn,
         answer=schemas.ReplayedOut,
@@ -113,18 +112,18 @@ async def replay_all(request: Http, service: InjectedService) -> Response[bytes]
     called again.
     """
     asked = decode(await request.body(), schemas.ReplayIn)
-    archive, priorities = recall.archive_of(service), service.settings.queue.priorities
+    archive, priorities = task_lookup.archive_of(service), service.settings.queue.priorities
     if asked.new_priority is not None and asked.new_priority not in priorities:
         raise UnknownPriority(asked.new_priority, tuple(priorities))
     wanted = _filter(asked.filter)
-    terms = Terms(keeps_budgets=not asked.reset_retry_count, priority=asked.new_priority)
+    terms = ReplayOptions(keeps_budgets=not asked.reset_retry_count, priority=asked.new_priority)
     work = archive.replays.preview(wanted) if asked.dry_run else archive.replays.run(wanted, terms)
-    done = await while_present(request, service.gate, work)
+    done = await cancel_on_disconnect(request, service.authenticator, work)
     if not asked.dry_run:
-        note_about(request, {telemetry.MESSAGING_BATCH_COUNT: done.replayed})
+        timer_of(request, {telemetry.MESSAGING_BATCH_COUNT: done.replayed})
         told = f"{done.replayed} dead letters; {_in_words(asked.filter)}"
         await service.audit.note(request.user.name, "replay", asked.filter.task_type or "", told)
-    return json_answer(schemas.ReplayedOut(matched=done.matched, replayed=done.replayed, refused=done.refused))
+    return json_response(schemas.ReplayedOut(matched=done.matched, replayed=done.replayed, refused=done.refused))
 
 
 def _in_words(asked: schemas.ReplayFilterIn) -> str:

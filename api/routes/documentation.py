@@ -3,8 +3,8 @@
 from litestar import Response, Router, get
 
 from tideq.api.edge.responses import JSON
-from tideq.api.operations import PUBLIC, call
 from tideq.api.openapi.documentation import InjectedDocumentation
+from tideq.api.operations import PUBLIC, operation
 
 HTML, SCRIPT, STYLE = "text/html", "text/javascript", "text/css"
 POLICY = (
@@ -19,25 +19,25 @@ HEADERS = {
 }
 
 
-@get("/openapi.json", opt=call(PUBLIC, answer=None))
+@get("/openapi.json", opt=operation(PUBLIC, answer=None))
 async def openapi(documentation: InjectedDocumentation) -> Response[bytes]:
     """The OpenAPI document of this service as it is configured."""
     return _answer(documentation.json, JSON)
 
 
-@get("/docs", opt=call(PUBLIC, answer=None, media_type=HTML))
+@get("/docs", opt=operation(PUBLIC, answer=None, media_type=HTML))
 async def page(documentation: InjectedDocumentation) -> Response[bytes]:
     """The page: every call, and a form to try it."""
     return _answer(documentation.page, HTML)
 
 
-@get("/docs/page.js", opt=call(PUBLIC, answer=None, media_type=SCRIPT))
+@get("/docs/page.js", opt=operation(PUBLIC, answer=None, media_type=SCRIPT))
 async def script(documentation: InjectedDocumentation) -> Response[bytes]:
     """What the page needs to try a call."""
     return _answer(documentation.script, SCRIPT)
 
 
-@get("/docs/page.css", opt=call(PUBLIC, answer=None, media_type=STYLE))
+@get("/docs/page.css", opt=operation(PUBLIC, answer=None, media_type=STYLE))
 async def style(documentation: InjectedDocumentation) -> Response[bytes]:
     """How the page looks."""
     return _answer(documentation.style, STYLE)

@@ -8,11 +8,11 @@ from litestar.params import QueryParameter
 
 from tideq.api import schemas
 from tideq.api.edge.auth import Caller
-from tideq.api.operations import EVENT_ID, LAST_EVENT_ID, call
-from tideq.api.event_stream import EventFilter, EventStream, Listener
 from tideq.api.edge.problems import ServiceClosing, UnprocessableContent
+from tideq.api.event_stream import EventFilter, EventStream, EventStreamSession
+from tideq.api.operations import EVENT_ID, LAST_EVENT_ID, operation
 from tideq.api.service import InjectedService
-from tideq.queue_core.outbox.event_cursor import Places, parse_places
+from tideq.queue_core.outbox.event_cursor import EventCursor, parse_event_cursor
 from tideq.queue_core.states import TaskState
 
 Http = Request[Caller, Any, Any]
@@ -21,7 +21,7 @@ Texts = list[str] | None
 
 @get(
     "/",
-    opt=call(
+    opt=operation(
         "viewer",
         "producer",
         answer=(schemas.EventOut, schemas.GapOut),
@@ -57,18 +57,18 @@ async def events(
         raise ServiceClosing("draining")
     after = _places(request.headers.get("last-event-id") or last_event_id, len(service.outboxes))
     chosen = EventFilter(*map(_set, (task_id, status, task_type, priority, worker_id)))
-    listener = Listener(service.outboxes, service.outbox_reader, chosen.wants, after)
-    return EventStream(listener, service.meters, lambda: service.gate.watching(request.user))
+    listener = EventStreamSession(service.outboxes, service.outbox_reader, chosen.wants, after)
+    return EventStream(listener, service.meters, lambda: service.authenticator.watching(request.user))
 
 
 def _set(values: Iterable[str] | None) -> frozenset[str]:
     return frozenset(map(str, values or ()))
 
 
-def _places(written: str | None, count: int) -> Places | None:
+def _places(written: str | None, count: int) -> EventCursor | None:
     if not written:
         return None
-    if (places := parse_places(written, count)) is None:
+    if (places := parse_event_cursor(written, count)) is None:
         raise UnprocessableContent(f"last_event_id: {written[:40]!r} is no event id of ours")
     return places
 

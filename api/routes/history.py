@@ -10,16 +10,16 @@ from litestar import Request, Response, delete, get
 from litestar.params import QueryParameter
 
 from tideq.api import schemas
-from tideq.api.edge.responses import json_answer
 from tideq.api.edge.auth import Caller
-from tideq.api.operations import call, leads_to
+from tideq.api.edge.disconnect import cancel_on_disconnect
 from tideq.api.edge.paging import LINK, next_link
-from tideq.api.edge.disconnect import while_present
 from tideq.api.edge.problems import BadRequest
-from tideq.api.task_lookup import archive_of
+from tideq.api.edge.responses import json_response
+from tideq.api.operations import link_to, operation
 from tideq.api.schemas.base import NAME_PATTERN
 from tideq.api.service import InjectedService, Service
-from tideq.persistence.history import Archive
+from tideq.api.task_lookup import archive_of
+from tideq.persistence.history import History
 from tideq.persistence.read.cursors import CursorError
 from tideq.persistence.read.filters import TaskFilter
 from tideq.persistence.read.list import DEFAULT_LIMIT, MAX_LIMIT
@@ -42,13 +42,13 @@ SECONDS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 @get(
     "/",
-    opt=call(
+    opt=operation(
         "viewer",
         "producer",
         answer=schemas.TasksOut,
         refuses=(BadRequest, HistoryUnavailable),
         answer_headers=(LINK,),
-        links=leads_to("tasks_read", "tasks_retry", task_id="/tasks/0/task_id"),
+        links=link_to("tasks_read", "tasks_retry", task_id="/tasks/0/task_id"),
     ),
 )
 async def tasks(
@@ -105,16 +105,16 @@ async def tasks(
         created_below_ms=schemas.instant_ms(created_before) if created_before else None,
     )
     with contextlib.suppress(StoreUnavailable):
-        await archive.freshness.catch_up(SOON_SECONDS)
+        await archive.freshness.wait_until_caught_up(SOON_SECONDS)
     with refused_cursors():
         page = await archive.listing.page(wanted, limit, cursor)
     answer = schemas.TasksOut(tasks=[schemas.task_out(task) for task in page.tasks], next_cursor=page.next_cursor)
     if count:
         answer.total, answer.total_is_exact = await archive.listing.count(wanted)
-    return json_answer(answer, headers=next_link(request, page.next_cursor))
+    return json_response(answer, headers=next_link(request, page.next_cursor))
 
 
-@delete("/", status_code=200, opt=call(answer=schemas.DeletedOut, refuses=(BadRequest, HistoryUnavailable)))
+@delete("/", status_code=200, opt=operation(answer=schemas.DeletedOut, refuses=(BadRequest, HistoryUnavailable)))
 async def clean_up(
     request: Http,
     service: InjectedService,
@@ -142,10 +142,12 @@ async def clean_up(
     if live := LIVE.intersection(status or ()):
         raise BadRequest(f"{min(live)} tasks are not finished; cancel them first")
     ended_below_ms = await _instant(service, older_than)
-    deleted = await while_present(request, service.gate, archive.cleanup.run(ended_below_ms, status or (), task_type))
+    deleted = await cancel_on_disconnect(
+        request, service.authenticator, archive.cleanup.run(ended_below_ms, status or (), task_type)
+    )
     told = f"{deleted} tasks ({', '.join(status or ('finished',))}) older than {older_than}"
     await service.audit.note(request.user.name, "clean up", task_type or "", told)
-    return json_answer(schemas.DeletedOut(deleted=deleted))
+    return json_response(schemas.DeletedOut(deleted=deleted))
 
 
 @contextlib.contextmanager
@@ -171,7 +173,7 @@ def _tags(tags: list[str] | None) -> list[str]:
     return [tag_term(name, value) for name, _, value in (tag.partition(":") for tag in tags or ())]
 
 
-def _parameters(archive: Archive, task_type: str | None, parameters: list[str] | None) -> list[str]:
+def _parameters(archive: History, task_type: str | None, parameters: list[str] | None) -> list[str]:
     if not parameters:
         return []
     if task_type is None:

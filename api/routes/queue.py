@@ -8,10 +8,10 @@ from litestar import Request, Response, Router, get, post, put
 from litestar.params import QueryParameter
 
 from tideq.api import schemas
-from tideq.api.edge.responses import json_answer
 from tideq.api.edge.auth import Caller
-from tideq.api.operations import call
 from tideq.api.edge.body import decode
+from tideq.api.edge.responses import json_response
+from tideq.api.operations import operation
 from tideq.api.service import InjectedService
 from tideq.queue_core.controls import WHOLE_QUEUE, Control
 from tideq.queue_core.inspector import Stats
@@ -30,23 +30,25 @@ VISIBILITY_TIMEOUTS = ("assignment_timeouts", "execution_timeouts")
 RECOVERIES = (*VISIBILITY_TIMEOUTS, "health_probe_failures", "worker_losses", "retries", "dead_letters")
 
 
-@get("/stats", opt=call("viewer", "producer", answer=schemas.StatsOut))
+@get("/stats", opt=operation("viewer", "producer", answer=schemas.StatsOut))
 async def stats(service: InjectedService) -> Response[bytes]:
     """Depth, ages, workers, throughput and recoveries; costs the same whatever the depth."""
-    return json_answer(_stats_out(await service.engine.insight.stats(), service.settings.queue.priorities))
+    return json_response(_stats_out(await service.engine.insight.stats(), service.settings.queue.priorities))
 
 
-@get("/autoscale", opt=call("viewer", answer=schemas.BacklogOut))
+@get("/autoscale", opt=operation("viewer", answer=schemas.BacklogOut))
 async def autoscale(
     service: InjectedService, task_types: OfTypes = None, capabilities: WithCapabilities = None
 ) -> Response[bytes]:
     """How much there is to do, of everything or of what such a worker could take; costs the same whatever the depth."""
     backlog = await service.engine.insight.backlog(task_types or (), capabilities or ())
     told = schemas.BacklogOut(ready=backlog.ready, executing=backlog.held, backlog=backlog.ready + backlog.held)
-    return json_answer(told)
+    return json_response(told)
 
 
-@post("/pause", status_code=200, opt=call("admin", body=schemas.PauseIn, needs_body=False, answer=schemas.PauseOut))
+@post(
+    "/pause", status_code=200, opt=operation("admin", body=schemas.PauseIn, needs_body=False, answer=schemas.PauseOut)
+)
 async def pause(request: Http, service: InjectedService) -> Response[bytes]:
     """Hand out nothing more, of one type or at all."""
     asked = decode(await request.body() or b"{}", schemas.PauseIn)
@@ -55,26 +57,28 @@ async def pause(request: Http, service: InjectedService) -> Response[bytes]:
         asked.task_type, reason=asked.reason, by=request.user.name, resume_at_ms=resume_at_ms
     )
     await service.audit.note(request.user.name, "pause", asked.task_type or "", _pause_in_words(asked))
-    return json_answer(schemas.PauseOut(paused=True))
+    return json_response(schemas.PauseOut(paused=True))
 
 
-@post("/resume", status_code=200, opt=call("admin", body=schemas.ResumeIn, needs_body=False, answer=schemas.PauseOut))
+@post(
+    "/resume", status_code=200, opt=operation("admin", body=schemas.ResumeIn, needs_body=False, answer=schemas.PauseOut)
+)
 async def resume(request: Http, service: InjectedService) -> Response[bytes]:
     """Hand out again."""
     asked = decode(await request.body() or b"{}", schemas.ResumeIn)
     await service.engine.controls.resume(asked.task_type)
     await service.audit.note(request.user.name, "resume", asked.task_type or "")
-    return json_answer(schemas.PauseOut(paused=False))
+    return json_response(schemas.PauseOut(paused=False))
 
 
-@get("/limits", opt=call("viewer", answer=schemas.LimitsOut))
+@get("/limits", opt=operation("viewer", answer=schemas.LimitsOut))
 async def limits(service: InjectedService) -> Response[bytes]:
     """What is paused or limited now."""
     controls = (await service.engine.insight.stats()).controls
-    return json_answer(schemas.LimitsOut(limits=[_control_out(control) for control in controls.values()]))
+    return json_response(schemas.LimitsOut(limits=[_control_out(control) for control in controls.values()]))
 
 
-@put("/limits", opt=call("admin", body=schemas.LimitsIn, answer=schemas.LimitsOut))
+@put("/limits", opt=operation("admin", body=schemas.LimitsIn, answer=schemas.LimitsOut))
 async def limit(request: Http, service: InjectedService) -> Response[bytes]:
     """Set both limits of one type or of the whole queue."""
     asked = decode(await request.body(), schemas.LimitsIn)

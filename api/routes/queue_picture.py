@@ -6,30 +6,30 @@ from litestar import Response, Router, get
 from litestar.params import QueryParameter
 
 from tideq.api import schemas
-from tideq.api.edge.responses import json_answer
-from tideq.api.operations import call
+from tideq.api.edge.responses import json_response
+from tideq.api.operations import operation
 from tideq.api.service import InjectedService, Service
 from tideq.api.trends import trends_out
 from tideq.persistence.read.timings import Timing
-from tideq.queue_core.queue_picture import ZONES_MS, Picture, Shown, Stretch
 from tideq.queue_core.errors import HistoryUnavailable
 from tideq.queue_core.lanes import task_type_of
+from tideq.queue_core.queue_picture import ZONES_MS, LaneSlice, PicturedTask, QueuePicture
 from tideq.queue_core.score import shown_score
 
 HOUR_SECONDS = 3_600
 DAY_MS = 86_400_000
 
 
-@get("/tide", opt=call("viewer", answer=schemas.TideOut))
+@get("/tide", opt=operation("viewer", answer=schemas.TideOut))
 async def tide(service: InjectedService) -> Response[bytes]:
     """The one sorted set: the first tasks of each lane, and the hidden ones by when they return.
 
     Bounded whatever the depth: at most 24 lanes, 48 tasks of each, and 96 of each span of time.
     """
-    return json_answer(_tide_out(await service.tide.picture()))
+    return json_response(_tide_out(await service.tide.picture()))
 
 
-@get("/trends", opt=call("viewer", answer=schemas.TrendsOut))
+@get("/trends", opt=operation("viewer", answer=schemas.TrendsOut))
 async def trends(
     service: InjectedService,
     window_seconds: Annotated[
@@ -37,9 +37,9 @@ async def trends(
     ] = 900,
 ) -> Response[bytes]:
     """Results and errors over the last minutes, and how long tasks waited and ran."""
-    now_ms, tallies = await service.tide.tallies(window_seconds * 1000)
+    now_ms, tallies = await service.tide.outcomes(window_seconds * 1000)
     timings, lag_seconds = await _from_history(service, now_ms)
-    return json_answer(trends_out(now_ms, window_seconds, tallies, timings, lag_seconds))
+    return json_response(trends_out(now_ms, window_seconds, tallies, timings, lag_seconds))
 
 
 async def _from_history(service: Service, now_ms: int) -> tuple[list[Timing], float | None]:
@@ -53,7 +53,7 @@ async def _from_history(service: Service, now_ms: int) -> tuple[list[Timing], fl
         return [], None
 
 
-def _tide_out(picture: Picture) -> schemas.TideOut:
+def _tide_out(picture: QueuePicture) -> schemas.TideOut:
     zones = zip((*ZONES_MS, None), picture.zones, strict=True)
     return schemas.TideOut(
         now=schemas.rfc3339(picture.now_ms),
@@ -71,13 +71,13 @@ def _tide_out(picture: Picture) -> schemas.TideOut:
     )
 
 
-def _hidden_lanes(picture: Picture) -> list[int]:
+def _hidden_lanes(picture: QueuePicture) -> list[int]:
     """Lanes in which nothing is ready."""
     return sorted(set(picture.lane_names) - set(picture.lanes))
 
 
-def _lane_out(picture: Picture, lane: int) -> schemas.LaneOut:
-    signature, stretch = picture.lane_names[lane], picture.lanes.get(lane, Stretch(0, ()))
+def _lane_out(picture: QueuePicture, lane: int) -> schemas.LaneOut:
+    signature, stretch = picture.lane_names[lane], picture.lanes.get(lane, LaneSlice(0, ()))
     capabilities = signature.partition("|")[2]
     return schemas.LaneOut(
         lane=lane,
@@ -88,15 +88,15 @@ def _lane_out(picture: Picture, lane: int) -> schemas.LaneOut:
     )
 
 
-def _ready_out(task: Shown, now_ms: int) -> schemas.ShownTaskOut:
+def _ready_out(task: PicturedTask, now_ms: int) -> schemas.ShownTaskOut:
     return _shown_out(task, queue_score=shown_score(task.rank, now_ms), returns_at=None)
 
 
-def _hidden_out(task: Shown) -> schemas.ShownTaskOut:
+def _hidden_out(task: PicturedTask) -> schemas.ShownTaskOut:
     return _shown_out(task, queue_score=None, returns_at=schemas.rfc3339(task.score))
 
 
-def _shown_out(task: Shown, *, queue_score: float | None, returns_at: str | None) -> schemas.ShownTaskOut:
+def _shown_out(task: PicturedTask, *, queue_score: float | None, returns_at: str | None) -> schemas.ShownTaskOut:
     return schemas.ShownTaskOut(
         task_id=task.task_id,
         lane=task.lane,

@@ -6,20 +6,20 @@ from typing import Any
 from litestar import Request, Response, Router, get
 
 from tideq.api import schemas
-from tideq.api.edge.responses import json_answer
 from tideq.api.edge.auth import Caller
-from tideq.api.operations import call
+from tideq.api.edge.responses import json_response
+from tideq.api.operations import operation
 from tideq.api.service import InjectedService
 
 Http = Request[Caller, Any, Any]
 
 
-@get("/", opt=call("viewer", "producer", answer=schemas.WhoamiOut))
+@get("/", opt=operation("viewer", "producer", answer=schemas.WhoamiOut))
 async def whoami(request: Http, service: InjectedService) -> Response[bytes]:
     """The key's name and role, and how the service is set up."""
     settings, queue = service.settings, service.settings.queue
     levels = sorted(queue.priorities, key=lambda name: queue.priorities[name].offset_ms)
-    return json_answer(
+    return json_response(
         schemas.WhoamiOut(
             name=request.user.name,
             role=request.user.role,

@@ -7,10 +7,14 @@ import msgspec
 from litestar import Request, Response, Router, delete, get, post
 from litestar.params import FromPath, QueryParameter
 
-from tideq.api import task_lookup as recall
-from tideq.api import schemas
-from tideq.api.edge.responses import created, json_answer
+from tideq.api import schemas, task_lookup
 from tideq.api.edge.auth import Caller, require_client
+from tideq.api.edge.body import check_document, check_names_of_rows, decode, searchable_in
+from tideq.api.edge.disconnect import cancel_on_disconnect
+from tideq.api.edge.problems import RequestError, UnprocessableContent
+from tideq.api.edge.rate_limit_headers import rate_limit_headers
+from tideq.api.edge.responses import created, json_response
+from tideq.api.explanations import explanation_out, forgotten_out
 from tideq.api.operations import (
     ADMISSION,
     BATCH_KEY,
@@ -19,38 +23,31 @@ from tideq.api.operations import (
     MAX_BATCH_KEY_LENGTH,
     RATE_LIMIT,
     TRACE,
-    call,
-    leads_to,
+    link_to,
+    operation,
 )
-from tideq.api.explanations import explanation_out, forgotten_out
-from tideq.api.edge.body import check_document, check_names_of_rows, decode, searchable_in
-from tideq.api.edge.disconnect import while_present
-from tideq.api.edge.problems import RequestError, UnprocessableContent
-from tideq.api.edge.rate_limit_headers import rate_limit_headers
+from tideq.api.request_spans import SendSpan
 from tideq.api.routes import history
 from tideq.api.schemas.base import EMPTY_OBJECT
 from tideq.api.service import InjectedService, Service
 from tideq.api.settings import MAX_BULK_BODY_BYTES
-from tideq.api.request_spans import Sending
-from tideq.queue_core.telemetry import names as telemetry
-from tideq.queue_core.validation import MAX_KEY_LENGTH
 from tideq.queue_core.errors import HistoryUnavailable, TaskNotFound, WrongState
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import NewTask, TraceContext
+from tideq.queue_core.telemetry import names as telemetry
 from tideq.queue_core.telemetry.trace_context import is_traceparent
+from tideq.queue_core.validation import MAX_KEY_LENGTH
 
 Http = Request[Caller, Any, Any]
 
 
-TO_THE_TASK = leads_to(
-    *(f"tasks_{verb}" for verb in ("read", "wait", "explain", "cancel", "retry")), task_id="/task_id"
-)
-TO_THE_FIRST = leads_to("tasks_read", "tasks_explain", "tasks_cancel", task_id="/tasks/0/task_id")
+TO_THE_TASK = link_to(*(f"tasks_{verb}" for verb in ("read", "wait", "explain", "cancel", "retry")), task_id="/task_id")
+TO_THE_FIRST = link_to("tasks_read", "tasks_explain", "tasks_cancel", task_id="/tasks/0/task_id")
 
 
 @post(
     "/",
-    opt=call(
+    opt=operation(
         "producer",
         body=schemas.SubmitIn,
         answer=schemas.SubmittedOut,
@@ -68,10 +65,10 @@ async def submit(request: Http, service: InjectedService) -> Response[bytes]:
     task = _new_task(request, service, submission, sending.trace, _header_key(request))
     await service.durability.check({submission.durability})
     with sending:
-        answer = await recall.submit(service, task)
+        answer = await task_lookup.submit(service, task)
         sending.sent([answer.task_id])
-    found = await recall.known_tasks(service, [answer])
-    await service.durability.reach({submission.durability}, *found.still_in_store([answer]))
+    found = await task_lookup.known_tasks(service, [answer])
+    await service.durability.wait({submission.durability}, *found.still_in_store([answer]))
     known = found.get(answer.task_id)
     wait_seconds = await service.pace.estimate(known.lane_position if known else answer.lane_position)
     document = schemas.submitted_out(answer, known, wait_seconds, submission.durability)
@@ -81,7 +78,7 @@ async def submit(request: Http, service: InjectedService) -> Response[bytes]:
 @post(
     "/batch",
     request_max_body_size=MAX_BULK_BODY_BYTES,
-    opt=call(
+    opt=operation(
         "producer",
         body=schemas.BatchIn,
         answer=schemas.BatchOut,
@@ -118,10 +115,10 @@ async def submit_batch(request: Http, service: InjectedService) -> Response[byte
     levels = {task.durability for task in batch.tasks}
     await service.durability.check(levels)
     with sending:
-        answers = await recall.submit_many(service, tasks, wants_position=batch.wants_positions)
+        answers = await task_lookup.submit_many(service, tasks, wants_position=batch.wants_positions)
         sending.sent([answer.task_id for answer in answers])
-    known = await recall.known_tasks(service, answers)
-    await service.durability.reach(levels, *known.still_in_store(answers))
+    known = await task_lookup.known_tasks(service, answers)
+    await service.durability.wait(levels, *known.still_in_store(answers))
     rows = [
         schemas.submitted_out(answer, known.get(answer.task_id), None, asked.durability)
         for asked, answer in zip(batch.tasks, answers, strict=True)
@@ -135,7 +132,7 @@ async def submit_batch(request: Http, service: InjectedService) -> Response[byte
 
 @get(
     "/{task_id:str}",
-    opt=call(
+    opt=operation(
         "producer",
         "viewer",
         answer=(schemas.TaskOut, schemas.RecordedTaskOut),
@@ -150,17 +147,17 @@ async def read(
     ] = False,
 ) -> Response[bytes]:
     """A task as it is now, however long ago it ended."""
-    task = await recall.find(service, task_id)
+    task = await task_lookup.find(service, task_id)
     document = schemas.task_out(task, await service.pace.estimate(task.lane_position))
     if not include_history:
-        return json_answer(document)
-    way = await recall.archive_of(service).recall.way(task)
-    return json_answer(schemas.recorded_task_out(document, way))
+        return json_response(document)
+    way = await task_lookup.archive_of(service).expired.trail(task)
+    return json_response(schemas.recorded_task_out(document, way))
 
 
 @get(
     "/{task_id:str}/wait",
-    opt=call("producer", "viewer", answer=schemas.TaskOut, refuses=(TaskNotFound, HistoryUnavailable)),
+    opt=operation("producer", "viewer", answer=schemas.TaskOut, refuses=(TaskNotFound, HistoryUnavailable)),
 )
 async def wait(
     request: Http,
@@ -171,26 +168,28 @@ async def wait(
     ] = 30.0,
 ) -> Response[bytes]:
     """The task once it is finished, or as it is when the time is up."""
-    task = await while_present(request, service.gate, recall.wait(service, task_id, timeout_seconds))
-    return json_answer(schemas.task_out(task, await service.pace.estimate(task.lane_position)))
+    task = await cancel_on_disconnect(
+        request, service.authenticator, task_lookup.wait(service, task_id, timeout_seconds)
+    )
+    return json_response(schemas.task_out(task, await service.pace.estimate(task.lane_position)))
 
 
 @get(
     "/{task_id:str}/explain",
-    opt=call("producer", "viewer", answer=schemas.ExplanationOut, refuses=(TaskNotFound, HistoryUnavailable)),
+    opt=operation("producer", "viewer", answer=schemas.ExplanationOut, refuses=(TaskNotFound, HistoryUnavailable)),
 )
 async def explain(task_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Why the task is where it is."""
     try:
-        return json_answer(explanation_out(await service.engine.insight.explain(task_id)))
+        return json_response(explanation_out(await service.engine.insight.explain(task_id)))
     except TaskNotFound:
-        return json_answer(forgotten_out(await recall.find_forgotten(service, task_id)))
+        return json_response(forgotten_out(await task_lookup.find_forgotten(service, task_id)))
 
 
 @delete(
     "/{task_id:str}",
     status_code=200,
-    opt=call(
+    opt=operation(
         "producer",
         answer=(schemas.CancelOut, schemas.PurgedOut),
         refuses=(TaskNotFound, WrongState, HistoryUnavailable),
@@ -205,12 +204,12 @@ async def cancel(
 ) -> Response[bytes]:
     """Cancel a live task, or with `purge=true` remove a finished one."""
     if purge:
-        await recall.purge(service, task_id)
+        await task_lookup.purge(service, task_id)
         await service.audit.note(request.user.name, "purge", task_id)
-        return json_answer(schemas.PurgedOut(task_id=task_id))
+        return json_response(schemas.PurgedOut(task_id=task_id))
     async with service.ordering(request, telemetry.CANCEL, task_id):
-        was, worker = await recall.cancel(service, task_id)
-    return json_answer(
+        was, worker = await task_lookup.cancel(service, task_id)
+    return json_response(
         schemas.CancelOut(task_id=task_id, was_executing=was == TaskState.EXECUTING, worker_notified=bool(worker))
     )
 
@@ -218,12 +217,12 @@ async def cancel(
 @post(
     "/{task_id:str}/retry",
     status_code=200,
-    opt=call(
+    opt=operation(
         "producer",
         body=schemas.RetryIn,
         needs_body=False,
         answer=schemas.RetryOut,
-        refuses=recall.REVIVAL,
+        refuses=task_lookup.REQUEUE_ERRORS,
         links=TO_THE_TASK,
     ),
 )
@@ -231,7 +230,7 @@ async def retry(request: Http, task_id: FromPath[str], service: InjectedService)
     """Run a failed, dead or cancelled task again."""
     asked = decode(await request.body() or b"{}", schemas.RetryIn)
     async with service.ordering(request, telemetry.RETRY, task_id):
-        return json_answer(await recall.revive(service, service.engine.queue.retry, task_id, asked))
+        return json_response(await task_lookup.requeue(service, service.engine.queue.retry, task_id, asked))
 
 
 def _new_task(
@@ -273,8 +272,8 @@ def _places_of(key: str | None, tasks: Sequence[schemas.SubmitIn]) -> list[str |
     return [f"{key}/" if row == last else f"{key}/{row}" for row in range(len(tasks))]
 
 
-def _sending(request: Http, service: Service) -> Sending:
-    return Sending(service.tracing, request, _trace(request), service.settings.queue.queue_name)
+def _sending(request: Http, service: Service) -> SendSpan:
+    return SendSpan(service.tracing, request, _trace(request), service.settings.queue.queue_name)
 
 
 def _trace(request: Http) -> TraceContext:

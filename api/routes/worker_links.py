@@ -2,20 +2,20 @@
 
 from typing import Any
 
-from tideq.api.operations import leads_to
+from tideq.api.operations import link_to
 from tideq.queue_core.errors import StaleLease, TaskNotFound, WrongState
 
 NOT_HELD = (TaskNotFound, WrongState, StaleLease)
 AS_WORKER = "$request.path.worker_id"
-TO_THE_WORKER = leads_to(
+TO_THE_WORKER = link_to(
     *(f"worker_protocol_{verb}" for verb in ("poll", "heartbeat", "sync", "leave")), worker_id="/worker_id"
 )
-TO_THE_CLAIM = leads_to(
+TO_THE_CLAIM = link_to(
     *(f"worker_protocol_{verb}" for verb in ("start", "extend", "progress", "result")),
     worker_id=AS_WORKER,
     body={"task_id": "/tasks/0/task_id", "lease": "/tasks/0/lease"},
 )
-TO_THE_HELD = leads_to(
+TO_THE_HELD = link_to(
     *(f"worker_protocol_{verb}" for verb in ("extend", "progress", "result")),
     worker_id=AS_WORKER,
     body={"task_id": "$request.body#/task_id", "lease": "$request.body#/lease"},

@@ -12,13 +12,13 @@ from litestar import Request, Response, Router, delete, post
 from litestar.params import FromPath
 
 from tideq.api import schemas
-from tideq.api.edge.responses import created, encode, json_answer
 from tideq.api.edge.auth import Caller, check_worker
-from tideq.api.operations import call
-from tideq.api.edge.claim_response import Handover
 from tideq.api.edge.body import check_document, decode
-from tideq.api.edge.disconnect import while_present
+from tideq.api.edge.claim_response import ClaimResponse
+from tideq.api.edge.disconnect import cancel_on_disconnect
 from tideq.api.edge.problems import UnprocessableContent, problem_of
+from tideq.api.edge.responses import created, encode, json_response
+from tideq.api.operations import operation
 from tideq.api.routes.worker_links import (
     HOW_IT_ENDED,
     NOT_HELD,
@@ -30,10 +30,10 @@ from tideq.api.routes.worker_links import (
 from tideq.api.service import InjectedService, Service
 from tideq.api.settings import MAX_BULK_BODY_BYTES
 from tideq.api.worker_ids import make_worker_id
-from tideq.queue_core.attempts import Extension, Failure, Held, ProgressReport, Success
-from tideq.queue_core.scripts.replies import Outcome
+from tideq.queue_core.attempts import Extension, Failure, LeaseRef, ProgressReport, Success
 from tideq.queue_core.errors import PayloadTooLarge, UnknownWorker, WorkerExists
-from tideq.queue_core.task import Claim, Stop, Worker
+from tideq.queue_core.scripts.replies import Outcome
+from tideq.queue_core.task import Claim, Stop, WorkerDeclaration
 
 Http = Request[Caller, Any, Any]
 POLL_INTERVAL_MS = 1_000
@@ -44,7 +44,7 @@ FAILED = frozenset({"queued", "failed", "dead_letter"})
 
 @post(
     "/register",
-    opt=call(
+    opt=operation(
         "worker",
         body=schemas.RegisterIn,
         answer=schemas.RegisterOut,
@@ -55,7 +55,7 @@ FAILED = frozenset({"queued", "failed", "dead_letter"})
 async def register(request: Http, service: InjectedService) -> Response[bytes]:
     """Join the fleet. The id is new with every registration, so two processes never share one."""
     asked = decode(await request.body(), schemas.RegisterIn)
-    worker = Worker(
+    worker = WorkerDeclaration(
         worker_id=make_worker_id(asked.name, request.user.key_digest),
         task_types=None if asked.task_types is None else tuple(asked.task_types),
         capabilities=tuple(asked.capabilities),
@@ -81,7 +81,7 @@ async def register(request: Http, service: InjectedService) -> Response[bytes]:
 @post(
     "/{worker_id:str}/poll",
     status_code=200,
-    opt=call(
+    opt=operation(
         "worker",
         body=schemas.PollIn,
         answer=schemas.PollOut,
@@ -101,7 +101,7 @@ async def poll(request: Http, worker_id: FromPath[str], service: InjectedService
 @post(
     "/{worker_id:str}/start",
     status_code=200,
-    opt=call(
+    opt=operation(
         "worker",
         body=schemas.HeldIn,
         answer=schemas.AcknowledgedOut,
@@ -114,13 +114,13 @@ async def start(request: Http, worker_id: FromPath[str], service: InjectedServic
     """Say that a task has begun."""
     held = _held(decode(await request.body(), schemas.HeldIn))
     (outcome,) = await service.engine.attempts.start(worker_id, [held])
-    return json_answer(_deadline(outcome.unwrap()))
+    return json_response(_deadline(outcome.unwrap()))
 
 
 @post(
     "/{worker_id:str}/extend",
     status_code=200,
-    opt=call(
+    opt=operation(
         "worker",
         body=schemas.ExtendIn,
         answer=schemas.AcknowledgedOut,
@@ -134,13 +134,13 @@ async def extend(request: Http, worker_id: FromPath[str], service: InjectedServi
     (outcome,) = await service.engine.attempts.extend(
         worker_id, [_extension(decode(await request.body(), schemas.ExtendIn))]
     )
-    return json_answer(_deadline(outcome.unwrap()))
+    return json_response(_deadline(outcome.unwrap()))
 
 
 @post(
     "/{worker_id:str}/progress",
     status_code=200,
-    opt=call(
+    opt=operation(
         "worker",
         body=schemas.ProgressIn,
         answer=schemas.AcknowledgedOut,
@@ -154,13 +154,13 @@ async def progress(request: Http, worker_id: FromPath[str], service: InjectedSer
     report = decode(await request.body(), schemas.ProgressIn)
     (outcome,) = await service.engine.attempts.progress(worker_id, [_report(report)])
     outcome.unwrap()
-    return json_answer(schemas.AcknowledgedOut())
+    return json_response(schemas.AcknowledgedOut())
 
 
 @post(
     "/{worker_id:str}/result",
     status_code=200,
-    opt=call(
+    opt=operation(
         "worker",
         body=schemas.ResultIn,
         answer=schemas.AcknowledgedOut,
@@ -173,13 +173,13 @@ async def result(request: Http, worker_id: FromPath[str], service: InjectedServi
     """Deliver a result or an error."""
     settled = _settled(service, [decode(await request.body(), schemas.ResultIn)])
     (outcome,) = await _settle(service, worker_id, settled)
-    return json_answer(schemas.AcknowledgedOut(status=outcome.unwrap().details[0]))
+    return json_response(schemas.AcknowledgedOut(status=outcome.unwrap().details[0]))
 
 
 @post(
     "/{worker_id:str}/heartbeat",
     status_code=200,
-    opt=call(
+    opt=operation(
         "worker",
         body=schemas.HeartbeatIn,
         answer=schemas.HeartbeatOut,
@@ -195,7 +195,7 @@ async def heartbeat(request: Http, worker_id: FromPath[str], service: InjectedSe
     if len(health) > MAX_HEALTH_BYTES:
         raise UnprocessableContent(f"more than {MAX_HEALTH_BYTES} bytes of it", pointer="/health")
     beat = await service.engine.fleet.heartbeat(worker_id, health, word=asked.status, load=asked.current_load)
-    return json_answer(
+    return json_response(
         schemas.HeartbeatOut(
             should_drain=beat.should_drain,
             cancel=_task_ids(beat.stops),
@@ -208,7 +208,7 @@ async def heartbeat(request: Http, worker_id: FromPath[str], service: InjectedSe
     "/{worker_id:str}/sync",
     status_code=200,
     request_max_body_size=MAX_BULK_BODY_BYTES,
-    opt=call(
+    opt=operation(
         "worker",
         body=schemas.SyncIn,
         answer=schemas.SyncOut,
@@ -238,20 +238,24 @@ async def sync(request: Http, worker_id: FromPath[str], service: InjectedService
     if said.is_starts_alone:
         # Handlers wait for this. Whoever was given the tasks a moment ago was heard of then, and told what to stop.
         told = _told(service, await _apply(service, worker_id, said))
-        return json_answer(schemas.SyncOut(outcomes=told, tasks=[], cancel=[], should_drain=False))
+        return json_response(schemas.SyncOut(outcomes=told, tasks=[], cancel=[], should_drain=False))
     beating = service.engine.fleet.heartbeat(worker_id)
     outcomes, beat = await asyncio.gather(_apply(service, worker_id, said), beating)
     told, cancel = _told(service, outcomes), _task_ids(beat.stops)
     held_back = schemas.held_back_if_any(beat.held_back)
-    return json_answer(
+    return json_response(
         schemas.SyncOut(outcomes=told, tasks=[], cancel=cancel, should_drain=beat.should_drain, held_back=held_back)
     )
 
 
-@delete("/{worker_id:str}", status_code=200, opt=call("worker", answer=schemas.LeftOut, refuses=(UnknownWorker,)))
+@delete(
+    "/{worker_id:str}",
+    status_code=200,
+    opt=operation("worker", answer=schemas.DeregisteredOut, refuses=(UnknownWorker,)),
+)
 async def leave(worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Leave the fleet; what the worker holds goes back free of charge."""
-    return json_answer(schemas.LeftOut(released=await service.engine.fleet.dismiss(worker_id)))
+    return json_response(schemas.DeregisteredOut(released=await service.engine.fleet.remove(worker_id)))
 
 
 def _check_starting(asked: schemas.PollIn | schemas.SyncIn) -> None:
@@ -276,41 +280,45 @@ async def _poll(
         capabilities,
         starts=asked.start_claimed,
     )
-    return await while_present(request, service.gate, polling) if asked.wait_seconds else await polling
+    return await cancel_on_disconnect(request, service.authenticator, polling) if asked.wait_seconds else await polling
 
 
 def _hand_over(
-    service: Service, worker_id: str, asked: schemas.PollIn | schemas.SyncIn, claim: Claim, answer: schemas.Answer
+    service: Service,
+    worker_id: str,
+    asked: schemas.PollIn | schemas.SyncIn,
+    claim: Claim,
+    answer: schemas.ResponseSchema,
 ) -> Response[bytes]:
     """A caller that is gone by the time of the answer leaves nothing behind either."""
     if not claim.tasks:
-        return json_answer(answer)
-    return Handover(encode(answer), lambda: service.take_back(worker_id, asked.poll_id or "", claim))
+        return json_response(answer)
+    return ClaimResponse(encode(answer), lambda: service.undo_claim(worker_id, asked.poll_id or "", claim))
 
 
-class _Wish(msgspec.Struct, frozen=True):
+class _PollRequest(msgspec.Struct, frozen=True):
     """Of an error's details, what the service reads."""
 
     asked_for: bool = False
 
 
-class Said(NamedTuple):
+class WorkerReport(NamedTuple):
     """What a request has to tell, in the order its outcomes come."""
 
-    starts: list[Held]
+    starts: list[LeaseRef]
     reports: list[ProgressReport]
     extensions: list[Extension]
     settled: list[Success | Failure]
-    releases: list[Held]
+    releases: list[LeaseRef]
 
     @property
     def is_starts_alone(self) -> bool:
         return bool(self.starts) and not (self.reports or self.extensions or self.settled or self.releases)
 
 
-def _said(service: Service, asked: schemas.SyncIn) -> Said:
+def _said(service: Service, asked: schemas.SyncIn) -> WorkerReport:
     """Everything is read and checked before the first part is done: a refused request has done none of them."""
-    return Said(
+    return WorkerReport(
         [_held(each) for each in asked.starts],
         [_report(each) for each in asked.progress],
         [_extension(each) for each in asked.extends],
@@ -319,7 +327,7 @@ def _said(service: Service, asked: schemas.SyncIn) -> Said:
     )
 
 
-async def _apply(service: Service, worker_id: str, said: Said) -> list[Outcome]:
+async def _apply(service: Service, worker_id: str, said: WorkerReport) -> list[Outcome]:
     attempts, outcomes = service.engine.attempts, list[Outcome]()
     if said.starts:
         outcomes += await attempts.start(worker_id, said.starts)
@@ -349,8 +357,8 @@ async def _settle(service: Service, worker_id: str, settled: Sequence[Success | 
     return [next(completed if isinstance(each, Success) else failed) for each in settled]
 
 
-def _held(held: schemas.HeldIn) -> Held:
-    return Held(held.task_id, held.lease)
+def _held(held: schemas.HeldIn) -> LeaseRef:
+    return LeaseRef(held.task_id, held.lease)
 
 
 def _success(result: schemas.ResultIn) -> Success:
@@ -371,7 +379,7 @@ def _asks_again(details: bytes) -> bool:
     if b'"asked_for"' not in details:
         return False
     try:
-        return msgspec.json.decode(details, type=_Wish).asked_for
+        return msgspec.json.decode(details, type=_PollRequest).asked_for
     except msgspec.ValidationError:
         return False
 

@@ -8,14 +8,14 @@ from litestar import Request, Response, Router, get, post
 from litestar.params import FromPath, QueryParameter
 
 from tideq.api import schemas
-from tideq.api.edge.responses import json_answer
 from tideq.api.edge.auth import Caller
-from tideq.api.operations import call, leads_to
 from tideq.api.edge.paging import LINK, next_link
 from tideq.api.edge.problems import UnprocessableContent
+from tideq.api.edge.responses import json_response
+from tideq.api.operations import link_to, operation
 from tideq.api.service import InjectedService
-from tideq.queue_core.fleet import LISTED_TASKS, MAX_PAGE
 from tideq.queue_core.errors import UnknownWorker
+from tideq.queue_core.fleet import LISTED_TASKS, MAX_PAGE
 from tideq.queue_core.names import NAME
 
 Http = Request[Caller, Any, Any]
@@ -23,12 +23,12 @@ Http = Request[Caller, Any, Any]
 
 @get(
     "/",
-    opt=call(
+    opt=operation(
         "viewer",
         answer=schemas.WorkersOut,
         refuses=(UnprocessableContent,),
         answer_headers=(LINK,),
-        links=leads_to("workers_drain", "workers_worker", worker_id="/workers/0/worker_id"),
+        links=link_to("workers_drain", "workers_worker", worker_id="/workers/0/worker_id"),
     ),
 )
 async def workers(
@@ -49,24 +49,24 @@ async def workers(
     timeout_ms = service.settings.queue.leases.heartbeat_timeout_ms
     found = [schemas.worker_out(member, timeout_ms) for member in page.members]
     next_cursor = _cursor(page.next_after) if page.next_after else None
-    return json_answer(
+    return json_response(
         schemas.WorkersOut(workers=found, next_cursor=next_cursor), headers=next_link(request, next_cursor)
     )
 
 
-@get("/{worker_id:str}", opt=call("viewer", answer=schemas.WorkerOut, refuses=(UnknownWorker,)))
+@get("/{worker_id:str}", opt=operation("viewer", answer=schemas.WorkerOut, refuses=(UnknownWorker,)))
 async def worker(worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """One worker, also one that died within the hour, with all it holds."""
-    member = await service.engine.fleet.describe(worker_id)
-    return json_answer(schemas.worker_out(member, service.settings.queue.leases.heartbeat_timeout_ms))
+    member = await service.engine.fleet.get(worker_id)
+    return json_response(schemas.worker_out(member, service.settings.queue.leases.heartbeat_timeout_ms))
 
 
-@post("/{worker_id:str}/drain", status_code=200, opt=call(answer=schemas.DrainOut, refuses=(UnknownWorker,)))
+@post("/{worker_id:str}/drain", status_code=200, opt=operation(answer=schemas.DrainOut, refuses=(UnknownWorker,)))
 async def drain(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Give a worker nothing new. It is told with its next call, finishes what it holds and leaves."""
     await service.engine.fleet.drain(worker_id)
     await service.audit.note(request.user.name, "drain", worker_id)
-    return json_answer(schemas.DrainOut(worker_id=worker_id, status="draining"))
+    return json_response(schemas.DrainOut(worker_id=worker_id, status="draining"))
 
 
 def _cursor(worker_id: str) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 
 from tideq.api.edge.problems import Problem
-from tideq.api.schemas.base import NULL, Answer, AnyJson, Instant, Lease, Request, about
+from tideq.api.schemas.base import NULL, AnyJson, Instant, Lease, RequestSchema, ResponseSchema, about
 from tideq.api.schemas.held_back import HeldBackIfAny
 from tideq.api.schemas.workers import (
     STARTING_NEEDS_AN_ID,
@@ -20,7 +20,7 @@ from tideq.api.schemas.workers import (
 HeldId = Annotated[str, about("The task's id.", "0195546e-3c7a-7d21-9f04-00a1b2c3d4e5")]
 
 
-class HeldIn(Request, kw_only=True):
+class HeldIn(RequestSchema, kw_only=True):
     """A task and the proof of holding it."""
 
     task_id: HeldId
@@ -48,7 +48,7 @@ class ProgressIn(HeldIn, kw_only=True):
     ) = None
 
 
-class TaskErrorIn(Request, kw_only=True):
+class TaskErrorIn(RequestSchema, kw_only=True):
     """What went wrong."""
 
     message: Annotated[str, about("For people.", "upstream timed out")]
@@ -79,7 +79,7 @@ class ResultIn(HeldIn, kw_only=True):
     }
 
 
-class AcknowledgedOut(Answer, kw_only=True):
+class AcknowledgedOut(ResponseSchema, kw_only=True):
     """It was taken."""
 
     acknowledged: Annotated[bool, about("It was taken.", True)] = True
@@ -87,7 +87,7 @@ class AcknowledgedOut(Answer, kw_only=True):
     status: Annotated[str | None, about("The state a result led to.", None)] = None
 
 
-class SyncIn(Request, kw_only=True):
+class SyncIn(RequestSchema, kw_only=True):
     """Everything a worker has to say, and how much work it wants; each list is done in the order given."""
 
     starts: Annotated[list[HeldIn], msgspec.Meta(max_length=1000), about("Begun.")] = msgspec.field(
@@ -113,7 +113,7 @@ class SyncIn(Request, kw_only=True):
     also: ClassVar[dict[str, Any]] = STARTING_NEEDS_AN_ID
 
 
-class OutcomeOut(Answer, kw_only=True):
+class OutcomeOut(ResponseSchema, kw_only=True):
     """What became of one thing that was said."""
 
     task_id: HeldId
@@ -122,7 +122,7 @@ class OutcomeOut(Answer, kw_only=True):
     problem: Annotated[Problem, about("Why not.")] | msgspec.UnsetType = msgspec.UNSET
 
 
-class SyncOut(Answer, kw_only=True):
+class SyncOut(ResponseSchema, kw_only=True):
     """Outcomes in the order starts, progress, extends, results, releases; then as a poll answers."""
 
     outcomes: list[OutcomeOut]

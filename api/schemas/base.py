@@ -24,14 +24,14 @@ def about(description: str, *examples: Any, **schema: Any) -> msgspec.Meta:
     return msgspec.Meta(description=description, examples=list(examples) or None, extra_json_schema=schema or None)
 
 
-class Request(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class RequestSchema(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Unknown fields are an error: a typo must not silently leave a default in place."""
 
     also: ClassVar[dict[str, Any]] = {}
     """Rules between fields, as JSON Schema; whoever handles the request checks them."""
 
 
-class Answer(msgspec.Struct, kw_only=True):
+class ResponseSchema(msgspec.Struct, kw_only=True):
     """Every field is always there, except one that is `UNSET`."""
 
 

@@ -2,10 +2,10 @@
 
 from typing import Annotated, ClassVar
 
-from tideq.api.schemas.base import Answer, Instant, TaskId, TaskType, WorkerId, about
+from tideq.api.schemas.base import Instant, ResponseSchema, TaskId, TaskType, WorkerId, about
 
 
-class EventOut(Answer, kw_only=True):
+class EventOut(ResponseSchema, kw_only=True):
     """A transition: the `data` of one server-sent event."""
 
     task_id: TaskId
@@ -21,7 +21,7 @@ class EventOut(Answer, kw_only=True):
     event_name: ClassVar[str] = "transition"
 
 
-class GapOut(Answer, kw_only=True):
+class GapOut(ResponseSchema, kw_only=True):
     """The `data` of an event named gap: what lies between the last event and now is no longer kept."""
 
     detail: Annotated[str, about("What to do about it.", "events are missing here: read again what you show")]

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from tideq.api.schemas.base import Answer, Count, Instant, Raw, WorkerId, about
+from tideq.api.schemas.base import Count, Instant, Raw, ResponseSchema, WorkerId, about
 from tideq.api.schemas.held_back import WorkerHeldBack, held_back_out
 from tideq.api.schemas.times import maybe_rfc3339, rfc3339
 from tideq.queue_core.fleet import LISTED_TASKS, Member
@@ -18,7 +18,7 @@ REASONS: dict[str, str] = {
 }
 
 
-class WorkerOut(Answer, kw_only=True):
+class WorkerOut(ResponseSchema, kw_only=True):
     """One worker as it registered, and how it is."""
 
     worker_id: WorkerId
@@ -55,14 +55,14 @@ class WorkerOut(Answer, kw_only=True):
     ]
 
 
-class WorkersOut(Answer, kw_only=True):
+class WorkersOut(ResponseSchema, kw_only=True):
     """Workers in the order of their ids."""
 
     workers: list[WorkerOut]
     next_cursor: Annotated[str | None, about("Where the next page begins; null after the last.", None)]
 
 
-class DrainOut(Answer, kw_only=True):
+class DrainOut(ResponseSchema, kw_only=True):
     """The worker gets nothing new."""
 
     worker_id: WorkerId

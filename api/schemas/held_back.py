@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from tideq.api.schemas.base import Answer, Instant, about
+from tideq.api.schemas.base import Instant, ResponseSchema, about
 from tideq.api.schemas.times import maybe_rfc3339
 from tideq.queue_core.circuits import ALL_TYPES, HeldBack
 
@@ -13,7 +13,7 @@ OPEN = "most of its latest tasks of this type failed"
 ON_TRIAL = "its next tasks of this type decide"
 
 
-class HeldBackOut(Answer, kw_only=True):
+class HeldBackOut(ResponseSchema, kw_only=True):
     """One task type a worker is held back from."""
 
     task_type: Annotated[str | None, about("Null for all types together.", "resize")]

@@ -4,12 +4,23 @@ from typing import Annotated
 
 import msgspec
 
-from tideq.api.schemas.base import NULL, Answer, Count, Instant, Name, Priority, Raw, Request, WorkerId, about
+from tideq.api.schemas.base import (
+    NULL,
+    Count,
+    Instant,
+    Name,
+    Priority,
+    Raw,
+    RequestSchema,
+    ResponseSchema,
+    WorkerId,
+    about,
+)
 from tideq.api.schemas.tasks import TaskOut, task_out
 from tideq.api.schemas.times import InstantIn, rfc3339
 from tideq.persistence.dead_letters.list import DeadLetter, Pattern
+from tideq.persistence.read.expired_tasks import Trail
 from tideq.persistence.read.tasks import TransitionRow
-from tideq.persistence.read.expired_tasks import Way
 from tideq.queue_core.states import Reason, TaskState, reason_named, state_named
 
 NextCursor = Annotated[str | None, about("Where the next page begins; null after the last.", None)]
@@ -22,7 +33,7 @@ PatternName = Annotated[
 Retriable = Annotated[bool, about("Trying again may help, its worker said.", True)]
 
 
-class TransitionOut(Answer, kw_only=True):
+class TransitionOut(ResponseSchema, kw_only=True):
     """One step of a task's way."""
 
     state: Annotated[TaskState, about("Where it came to be.", "executing")]
@@ -41,7 +52,7 @@ class RecordedTaskOut(TaskOut, kw_only=True):
     history_lag_seconds: Annotated[float, about("0 where all of them are told; else how old the missing are.", 0.0)]
 
 
-class TasksOut(Answer, kw_only=True):
+class TasksOut(ResponseSchema, kw_only=True):
     """A page of tasks, newest first. It may be short and still have a next one."""
 
     tasks: list[TaskOut]
@@ -52,7 +63,7 @@ class TasksOut(Answer, kw_only=True):
     )
 
 
-class DeletedOut(Answer, kw_only=True):
+class DeletedOut(ResponseSchema, kw_only=True):
     """Finished tasks were removed."""
 
     deleted: Annotated[Count, about("How many.", 1200)]
@@ -67,7 +78,7 @@ class DeadLetterOut(TaskOut, kw_only=True):
     retriable: Retriable
 
 
-class DeadLettersOut(Answer, kw_only=True):
+class DeadLettersOut(ResponseSchema, kw_only=True):
     """A page of dead letters, the latest death first."""
 
     tasks: list[DeadLetterOut]
@@ -75,7 +86,7 @@ class DeadLettersOut(Answer, kw_only=True):
     total: Total = msgspec.UNSET
 
 
-class PatternOut(Answer, kw_only=True):
+class PatternOut(ResponseSchema, kw_only=True):
     """Tasks of one type that died alike."""
 
     pattern: PatternName
@@ -89,13 +100,13 @@ class PatternOut(Answer, kw_only=True):
     is_new: Annotated[bool, about("First seen within the last 24 hours.", False)]
 
 
-class PatternsOut(Answer, kw_only=True):
+class PatternsOut(ResponseSchema, kw_only=True):
     """The most frequent first, at most 1 000."""
 
     patterns: list[PatternOut]
 
 
-class ReplayFilterIn(Request, kw_only=True):
+class ReplayFilterIn(RequestSchema, kw_only=True):
     """All that is given must hold; nothing given is every dead letter."""
 
     task_type: Annotated[Name, about("Of this type.", "resize")] | None = None
@@ -104,7 +115,7 @@ class ReplayFilterIn(Request, kw_only=True):
     before: Annotated[InstantIn, about("Died before this instant.")] | None = None
 
 
-class ReplayIn(Request, kw_only=True):
+class ReplayIn(RequestSchema, kw_only=True):
     """Which dead letters to send back, and how."""
 
     filter: ReplayFilterIn
@@ -113,7 +124,7 @@ class ReplayIn(Request, kw_only=True):
     dry_run: Annotated[bool, about("Only tell how many match.", False)] = False
 
 
-class ReplayedOut(Answer, kw_only=True):
+class ReplayedOut(ResponseSchema, kw_only=True):
     """What matched, and what became of it."""
 
     matched: Annotated[Count, about("Dead letters that the filter matched.", 12)]
@@ -121,7 +132,7 @@ class ReplayedOut(Answer, kw_only=True):
     refused: Annotated[Count, about("Those that could not be taken: no lane was free, or the rank out of range.", 0)]
 
 
-def recorded_task_out(task: TaskOut, way: Way) -> RecordedTaskOut:
+def recorded_task_out(task: TaskOut, way: Trail) -> RecordedTaskOut:
     return RecordedTaskOut(
         **msgspec.structs.asdict(task),
         state_history=[_transition_out(each) for each in way.transitions],

@@ -2,12 +2,12 @@
 
 from typing import Annotated
 
-from tideq.api.schemas.base import Answer, Count, Instant, TaskId, TaskType, about
+from tideq.api.schemas.base import Count, Instant, ResponseSchema, TaskId, TaskType, about
 
 Percentile = Annotated[float | None, about("Seconds; null where none ended.", 1.4)]
 
 
-class ShownTaskOut(Answer, kw_only=True):
+class ShownTaskOut(ResponseSchema, kw_only=True):
     """One task of the picture."""
 
     task_id: TaskId
@@ -19,7 +19,7 @@ class ShownTaskOut(Answer, kw_only=True):
     returns_at: Annotated[Instant | None, about("Of a hidden one: until when it is.")]
 
 
-class LaneOut(Answer, kw_only=True):
+class LaneOut(ResponseSchema, kw_only=True):
     """One band of the set: ready tasks of one type that need the same capabilities, and the first of them."""
 
     lane: Annotated[int, about("Its number.", 0)]
@@ -29,7 +29,7 @@ class LaneOut(Answer, kw_only=True):
     first: list[ShownTaskOut]
 
 
-class ZoneOut(Answer, kw_only=True):
+class ZoneOut(ResponseSchema, kw_only=True):
     """Hidden tasks that return within a span of time, and the first of them."""
 
     until_seconds: Annotated[float | None, about("Where the span ends, from now on; null has no end.", 60.0)]
@@ -37,7 +37,7 @@ class ZoneOut(Answer, kw_only=True):
     first: list[ShownTaskOut]
 
 
-class TideOut(Answer, kw_only=True):
+class TideOut(ResponseSchema, kw_only=True):
     """The one sorted set."""
 
     now: Annotated[Instant, about("By the store's clock.")]
@@ -47,7 +47,7 @@ class TideOut(Answer, kw_only=True):
     zones: Annotated[list[ZoneOut], about("The soonest first.")]
 
 
-class TrendOut(Answer, kw_only=True):
+class TrendOut(ResponseSchema, kw_only=True):
     """One step of time."""
 
     at: Annotated[Instant, about("When it begins.")]
@@ -59,7 +59,7 @@ class TrendOut(Answer, kw_only=True):
     run_p95_seconds: Percentile
 
 
-class TrendsOut(Answer, kw_only=True):
+class TrendsOut(ResponseSchema, kw_only=True):
     """How it went lately. Waits and runs are those of the newest thousand completed tasks."""
 
     step_seconds: Annotated[int, about("How long a step is.", 10)]
@@ -67,7 +67,7 @@ class TrendsOut(Answer, kw_only=True):
     steps: list[TrendOut]
 
 
-class NoteOut(Answer, kw_only=True):
+class NoteOut(ResponseSchema, kw_only=True):
     """One thing somebody did."""
 
     at: Instant
@@ -77,13 +77,13 @@ class NoteOut(Answer, kw_only=True):
     details: Annotated[str, about("In words.", "upstream is down")]
 
 
-class AuditOut(Answer, kw_only=True):
+class AuditOut(ResponseSchema, kw_only=True):
     """The latest first."""
 
     notes: list[NoteOut]
 
 
-class WhoamiOut(Answer, kw_only=True):
+class WhoamiOut(ResponseSchema, kw_only=True):
     """Who asks, and what there is to know before asking more."""
 
     name: Annotated[str, about("The key's name.", "ops")]

@@ -4,14 +4,14 @@ from typing import Annotated
 
 import msgspec
 
-from tideq.api.schemas.base import Answer, CheckedName, Count, Instant, Request, about
+from tideq.api.schemas.base import CheckedName, Count, Instant, RequestSchema, ResponseSchema, about
 from tideq.api.schemas.times import InstantIn
 
 OneType = Annotated[CheckedName, about("One task type; left out or null, the whole queue.", "resize")]
 Age = Annotated[float, about("From when a task may run, to half a minute; 0 where nothing waits.", 12.5)]
 
 
-class PauseIn(Request, kw_only=True):
+class PauseIn(RequestSchema, kw_only=True):
     """What shall not be handed out, why, and until when."""
 
     task_type: OneType | None = None
@@ -19,19 +19,19 @@ class PauseIn(Request, kw_only=True):
     resume_at: Annotated[InstantIn, about("Resumes by itself then.", "2026-03-02T12:00:00Z")] | None = None
 
 
-class ResumeIn(Request, kw_only=True):
+class ResumeIn(RequestSchema, kw_only=True):
     """What shall be handed out again."""
 
     task_type: OneType | None = None
 
 
-class PauseOut(Answer, kw_only=True):
+class PauseOut(ResponseSchema, kw_only=True):
     """How it is now."""
 
     paused: Annotated[bool, about("Nothing is handed out.", True)]
 
 
-class LimitsIn(Request, kw_only=True):
+class LimitsIn(RequestSchema, kw_only=True):
     """Both limits at once: what is left out is no limit."""
 
     task_type: OneType | None = None
@@ -41,7 +41,7 @@ class LimitsIn(Request, kw_only=True):
     ) = None
 
 
-class LimitOut(Answer, kw_only=True):
+class LimitOut(ResponseSchema, kw_only=True):
     """What is in force for one type or, with a null type, for the whole queue."""
 
     task_type: Annotated[str | None, about("Null for the whole queue.", "resize")]
@@ -53,13 +53,13 @@ class LimitOut(Answer, kw_only=True):
     max_executing: Annotated[int | None, about("Most at once; null is no limit.", 50)]
 
 
-class LimitsOut(Answer, kw_only=True):
+class LimitsOut(ResponseSchema, kw_only=True):
     """One entry for everything that is paused or limited."""
 
     limits: list[LimitOut]
 
 
-class TotalsOut(Answer, kw_only=True):
+class TotalsOut(ResponseSchema, kw_only=True):
     """Tasks that ended, by how they ended last: less what was purged, and with what history's age pruning dropped."""
 
     completed: Annotated[Count, about("Tasks with a result.", 1_205)]
@@ -72,7 +72,7 @@ class TotalsOut(Answer, kw_only=True):
     ]
 
 
-class DepthOut(Answer, kw_only=True):
+class DepthOut(ResponseSchema, kw_only=True):
     """What waits, ready or hidden, and how much has ended."""
 
     total_depth: Annotated[Count, about("Tasks waiting.", 120)]
@@ -106,7 +106,7 @@ class DepthOut(Answer, kw_only=True):
     p95_age_seconds: Age
 
 
-class FleetOut(Answer, kw_only=True):
+class FleetOut(ResponseSchema, kw_only=True):
     """Workers by their state."""
 
     active: Annotated[Count, about("Taking work.", 4)]
@@ -121,7 +121,7 @@ class FleetOut(Answer, kw_only=True):
     ]
 
 
-class ThroughputOut(Answer, kw_only=True):
+class ThroughputOut(ResponseSchema, kw_only=True):
     """The last minute."""
 
     completed_last_minute: Annotated[Count, about("Results delivered.", 512)]
@@ -129,7 +129,7 @@ class ThroughputOut(Answer, kw_only=True):
     avg_task_duration_seconds: Annotated[float | None, about("From start to result; null where none came.", 0.84)]
 
 
-class RecoveryOut(Answer, kw_only=True):
+class RecoveryOut(ResponseSchema, kw_only=True):
     """What came back by itself."""
 
     assignment_timeouts_last_hour: Annotated[Count, about("Handed out and not started.")]
@@ -141,7 +141,7 @@ class RecoveryOut(Answer, kw_only=True):
     dead_letters_last_hour: Annotated[Count, about("Given up.")]
 
 
-class StatsOut(Answer, kw_only=True):
+class StatsOut(ResponseSchema, kw_only=True):
     """The queue at a glance."""
 
     queue: DepthOut
@@ -153,7 +153,7 @@ class StatsOut(Answer, kw_only=True):
     due: Annotated[Count, about("Hidden tasks whose time has come and that nobody has moved yet.")]
 
 
-class BacklogOut(Answer, kw_only=True):
+class BacklogOut(ResponseSchema, kw_only=True):
     """What an autoscaler goes by."""
 
     ready: Annotated[Count, about("Could be handed out now.", 120)]
@@ -161,14 +161,14 @@ class BacklogOut(Answer, kw_only=True):
     backlog: Annotated[Count, about("Both together; by `ready` alone busy workers would be ended.", 128)]
 
 
-class StaleDutyOut(Answer, kw_only=True):
+class StaleDutyOut(ResponseSchema, kw_only=True):
     """A background duty of this process that is not done; its log says why."""
 
     duty: Annotated[str, about("Which one: docs/runbook.md says what is missing meanwhile.", "sweep")]
     seconds: Annotated[float, about("Since it was last done.", 62.5)]
 
 
-class StaleElsewhereOut(Answer, kw_only=True):
+class StaleElsewhereOut(ResponseSchema, kw_only=True):
     """A background duty that another process should do, or that no process does since one that did is gone."""
 
     duty: Annotated[str, about("Which one.", "prune")]
@@ -176,7 +176,7 @@ class StaleElsewhereOut(Answer, kw_only=True):
     seconds: Annotated[float, about("Since it was last done, or since that process last said that it does it.", 62.5)]
 
 
-class ReadyOut(Answer, kw_only=True):
+class ReadyOut(ResponseSchema, kw_only=True):
     """The process takes work; what it does beside may fail all the same."""
 
     status: Annotated[str, about("In one word.", "ready", enum=["ready"])]
@@ -190,7 +190,7 @@ class ReadyOut(Answer, kw_only=True):
     ] = ()
 
 
-class HealthOut(Answer, kw_only=True):
+class HealthOut(ResponseSchema, kw_only=True):
     """The answer of a probe."""
 
     status: Annotated[str, about("In one word.", "alive", enum=["alive"])]

@@ -8,12 +8,12 @@ import msgspec
 from tideq.api.schemas.base import (
     EMPTY_OBJECT,
     UUID7_PATTERN,
-    Answer,
     CheckedName,
     Instant,
     JsonObject,
     Priority,
-    Request,
+    RequestSchema,
+    ResponseSchema,
     Seconds,
     TaskId,
     TaskType,
@@ -35,7 +35,7 @@ Tags = Annotated[
 ]
 
 
-class BackoffIn(Request, kw_only=True):
+class BackoffIn(RequestSchema, kw_only=True):
     """How long a failed task waits before it is tried again: `min(base · multiplier^n, cap)`, give or take a fifth."""
 
     base_seconds: Annotated[Seconds, about("Before the first retry.", 10)] = 10
@@ -46,7 +46,7 @@ class BackoffIn(Request, kw_only=True):
         return Backoff(to_ms(self.base_seconds), float(self.multiplier), to_ms(self.cap_seconds))
 
 
-class SubmitIn(Request, kw_only=True):
+class SubmitIn(RequestSchema, kw_only=True):
     """A task to be done. What is left out or null takes the priority's or the service's default."""
 
     task_type: TaskType
@@ -118,7 +118,7 @@ class SubmitIn(Request, kw_only=True):
         )
 
 
-class BatchIn(Request, kw_only=True):
+class BatchIn(RequestSchema, kw_only=True):
     """Tasks of one client, taken all or none."""
 
     tasks: Annotated[list[SubmitIn], msgspec.Meta(min_length=1, max_length=1000), about("In the order they rank.")]
@@ -140,7 +140,7 @@ class SubmittedStatus(StrEnum):
     GONE = "gone"
 
 
-class SubmittedOut(Answer, kw_only=True):
+class SubmittedOut(ResponseSchema, kw_only=True):
     """A task that was taken, or that its idempotency key or id already stood for."""
 
     task_id: TaskId
@@ -155,7 +155,7 @@ class SubmittedOut(Answer, kw_only=True):
     durability: Annotated[Durability, about("How safe it is.", "store")] = Durability.STORE
 
 
-class BatchOut(Answer, kw_only=True):
+class BatchOut(ResponseSchema, kw_only=True):
     """One entry a task, in the order they were given."""
 
     tasks: list[SubmittedOut]

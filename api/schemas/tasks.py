@@ -6,14 +6,14 @@ import msgspec
 
 from tideq.api.schemas.base import (
     NULL,
-    Answer,
     AnyJson,
     Count,
     Instant,
     JsonObject,
     Priority,
     Raw,
-    Request,
+    RequestSchema,
+    ResponseSchema,
     TaskId,
     TaskType,
     TraceId,
@@ -30,14 +30,14 @@ from tideq.queue_core.telemetry.trace_context import is_sampled, trace_id_of
 ERROR_EXAMPLE = {"message": "upstream timed out", "code": "TEMPORARY_UNAVAILABLE", "retriable": True, "details": None}
 
 
-class ProgressOut(Answer, kw_only=True):
+class ProgressOut(ResponseSchema, kw_only=True):
     """How far the worker said it is."""
 
     percent: Annotated[float, about("0 to 100.", 45.0)]
     message: Annotated[str, about("In the worker's words.", "12 of 27 pages")]
 
 
-class BackoffOut(Answer, kw_only=True):
+class BackoffOut(ResponseSchema, kw_only=True):
     """The task's own delays between retries."""
 
     base_seconds: Annotated[float, about("Before the first retry.", 10.0)]
@@ -45,7 +45,7 @@ class BackoffOut(Answer, kw_only=True):
     cap_seconds: Annotated[float, about("Never longer than this.", 21_600.0)]
 
 
-class TaskOut(Answer, kw_only=True):
+class TaskOut(ResponseSchema, kw_only=True):
     """A task as it is now."""
 
     task_id: TaskId
@@ -93,7 +93,7 @@ class TaskOut(Answer, kw_only=True):
     current_state_duration_seconds: Annotated[float, about("How long it has been where it is.", 4.2)]
 
 
-class CancelOut(Answer, kw_only=True):
+class CancelOut(ResponseSchema, kw_only=True):
     """The task was called off."""
 
     task_id: TaskId
@@ -102,21 +102,21 @@ class CancelOut(Answer, kw_only=True):
     worker_notified: Annotated[bool, about("Its worker is told to stop with its next poll or heartbeat.", True)]
 
 
-class PurgedOut(Answer, kw_only=True):
+class PurgedOut(ResponseSchema, kw_only=True):
     """The task was removed, finished as it was."""
 
     task_id: TaskId
     purged: Annotated[bool, about("It is gone.", True)] = True
 
 
-class RetryIn(Request, kw_only=True):
+class RetryIn(RequestSchema, kw_only=True):
     """How a task shall run again."""
 
     reset_retry_count: Annotated[bool, about("Begin with fresh budgets.", True)] = True
     new_priority: Annotated[Priority, msgspec.Meta(min_length=1), about("Another level than before.")] | None = None
 
 
-class RetryOut(Answer, kw_only=True):
+class RetryOut(ResponseSchema, kw_only=True):
     """The task waits again."""
 
     task_id: TaskId
@@ -124,7 +124,7 @@ class RetryOut(Answer, kw_only=True):
     version: Annotated[int, about("Counts its transitions.", 7)]
 
 
-class ExplanationOut(Answer, kw_only=True):
+class ExplanationOut(ResponseSchema, kw_only=True):
     """What stands between a task and its execution."""
 
     task_id: TaskId

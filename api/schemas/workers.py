@@ -6,14 +6,14 @@ import msgspec
 
 from tideq.api.schemas.base import (
     MAX_WAIT_SECONDS,
-    Answer,
     Count,
     Instant,
     JsonObject,
     Lease,
     Name,
     Raw,
-    Request,
+    RequestSchema,
+    ResponseSchema,
     ShortText,
     TaskId,
     TaskType,
@@ -50,7 +50,7 @@ CancelledIds = Annotated[list[TaskId], about("Tasks to stop working on.", [])]
 ShouldDrain = Annotated[bool, about("An operator wants it to finish what it holds and to leave.", False)]
 
 
-class RegisterIn(Request, kw_only=True):
+class RegisterIn(RequestSchema, kw_only=True):
     """What a worker can do."""
 
     task_types: (
@@ -66,7 +66,7 @@ class RegisterIn(Request, kw_only=True):
     ] = "worker"
 
 
-class RegisterOut(Answer, kw_only=True):
+class RegisterOut(ResponseSchema, kw_only=True):
     """The worker is one of the fleet."""
 
     worker_id: WorkerId
@@ -78,7 +78,7 @@ class RegisterOut(Answer, kw_only=True):
     ]
 
 
-class PollIn(Request, kw_only=True):
+class PollIn(RequestSchema, kw_only=True):
     """How much work, and for how long to wait for it."""
 
     available_capacity: Annotated[int, msgspec.Meta(ge=1, le=1000), about("Most tasks to be given.", 3)] = 1
@@ -90,7 +90,7 @@ class PollIn(Request, kw_only=True):
     also: ClassVar[dict[str, Any]] = STARTING_NEEDS_AN_ID
 
 
-class ClaimedOut(Answer, kw_only=True):
+class ClaimedOut(ResponseSchema, kw_only=True):
     """A task handed to the worker, which must start it before it becomes visible again, unless it is executing."""
 
     task_id: TaskId
@@ -119,7 +119,7 @@ class ClaimedOut(Answer, kw_only=True):
     baggage: Annotated[str, about("As it was submitted.", "tenant=c-118")] | msgspec.UnsetType = msgspec.UNSET
 
 
-class PollOut(Answer, kw_only=True):
+class PollOut(ResponseSchema, kw_only=True):
     """Work, if there was any in time, and what to stop."""
 
     tasks: list[ClaimedOut]
@@ -128,7 +128,7 @@ class PollOut(Answer, kw_only=True):
     held_back: HeldBackIfAny = msgspec.UNSET
 
 
-class HeartbeatIn(Request, kw_only=True):
+class HeartbeatIn(RequestSchema, kw_only=True):
     """How the worker is. What is left out stands as it was said last."""
 
     current_load: Annotated[int, msgspec.Meta(ge=0, le=1_000_000), about("Tasks it works on.", 3)] | None = None
@@ -149,7 +149,7 @@ class HeartbeatIn(Request, kw_only=True):
     ] = msgspec.field(default_factory=dict[str, float | int | str | bool | None])
 
 
-class HeartbeatOut(Answer, kw_only=True):
+class HeartbeatOut(ResponseSchema, kw_only=True):
     """The worker counts as alive; this is what it should know."""
 
     acknowledged: Annotated[bool, about("It was taken.", True)] = True
@@ -158,7 +158,7 @@ class HeartbeatOut(Answer, kw_only=True):
     held_back: HeldBackIfAny = msgspec.UNSET
 
 
-class LeftOut(Answer, kw_only=True):
+class DeregisteredOut(ResponseSchema, kw_only=True):
     """The worker is no longer of the fleet."""
 
     released: Annotated[Count, about("Tasks it held, handed back free of charge.", 2)]

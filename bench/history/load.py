@@ -12,12 +12,12 @@ import uvloop
 from bench.history.work import Done, Failures, Job, Lives, Steps, Waits, Where, Work
 from bench.lifecycle import PAYLOAD, RESULT, new_tasks
 from bench.server import NO_LIMITS
-from tideq.persistence.recovery.open_store import open_kept_store
+from tideq.persistence.recovery.open_store import open_store
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.attempts import Failure, Held, Success
+from tideq.queue_core.attempts import Failure, LeaseRef, Success
 from tideq.queue_core.engine import Engine
 from tideq.queue_core.settings import QueueSettings
-from tideq.queue_core.task import ClaimedTask, NewTask, Worker
+from tideq.queue_core.task import ClaimedTask, NewTask, WorkerDeclaration
 
 ERROR = b'{"message":"upstream image-store answered 503 after 3 attempts","code":"UPSTREAM"}'
 TAGS = {"env": "production", "customer": "c-1027"}
@@ -86,7 +86,7 @@ class Loading:
         return tasks
 
     async def _start(self, tasks: Sequence[ClaimedTask]) -> None:
-        await self._engine.attempts.start(self._worker_id, [Held(task.task_id, task.lease) for task in tasks])
+        await self._engine.attempts.start(self._worker_id, [LeaseRef(task.task_id, task.lease) for task in tasks])
 
     async def _complete(self, tasks: Sequence[ClaimedTask]) -> None:
         await self._engine.attempts.complete(
@@ -96,9 +96,9 @@ class Loading:
 
 async def main() -> None:
     job = msgspec.json.decode(sys.stdin.readline(), type=Job)
-    async with open_kept_store(job.where.redis_url, _queue(job.where), _history(job.where)) as store:
+    async with open_store(job.where.redis_url, _queue(job.where), _history(job.where)) as store:
         worker_id = f"bench-{os.getpid()}"
-        await store.engine.fleet.register(Worker(worker_id=worker_id, capacity=1_000))
+        await store.engine.fleet.register(WorkerDeclaration(worker_id=worker_id, capacity=1_000))
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         sys.stdin.readline()

@@ -17,8 +17,8 @@ from bench.history.population import CODES, WEEKS, WORKERS, Span, populate
 from bench.history.stores import Stores, cpu_us, history_stores
 from bench.server import Servers
 from tideq.persistence.read.filters import TaskFilter
-from tideq.persistence.read.tasks import History
-from tideq.persistence.read.list import Listing
+from tideq.persistence.read.list import TaskList
+from tideq.persistence.read.tasks import TaskReader
 from tideq.persistence.schema.partitions import id_at
 from tideq.persistence.terms import error_terms, parameter_term, tag_term
 
@@ -94,7 +94,7 @@ def rows_of(samples: dict[str, list[list[Pair]]]) -> tuple[tuple[str | Figure, .
 
 
 async def variants(stores: Stores, span: Span, times: int) -> dict[str, Callable[[], Awaitable[list[Pair]]]]:
-    history, listing, draw = History(stores.database), Listing(stores.database), random.Random(1)
+    history, listing, draw = TaskReader(stores.database), TaskList(stores.database), random.Random(1)
     known = [await _some_id(stores, draw, span) for _ in range(KNOWN_IDS)]
 
     async def find() -> None:

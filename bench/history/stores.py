@@ -11,7 +11,7 @@ from bench.figures import Findings
 from bench.server import NO_LIMITS, BenchServer, Servers
 from tideq.embedded import PostgresOptions
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
+from tideq.persistence.recovery.open_store import OpenStore, open_store
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
@@ -38,8 +38,8 @@ class Stores(NamedTuple):
     def history(self) -> HistorySettings:
         return HistorySettings(database_url=self.database_url)
 
-    def opened(self) -> contextlib.AbstractAsyncContextManager[KeptStore]:
-        return open_kept_store(self.server.url, self.queue, self.history)
+    def opened(self) -> contextlib.AbstractAsyncContextManager[OpenStore]:
+        return open_store(self.server.url, self.queue, self.history)
 
     async def rows(self, query: LiteralString, *parameters: object) -> list[tuple[Any, ...]]:
         async with self.database.session() as connection:

@@ -7,8 +7,8 @@ from typing import Any
 
 from bench.history.stores import Stores
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
-from tideq.queue_core.background import running
-from tideq.queue_core.outbox.consumer import Feed
+from tideq.queue_core.background import background_task
+from tideq.queue_core.outbox.consumer import OutboxConsumer
 from tideq.queue_core.scripts.keys import Keys
 
 LOOK_SECONDS = 0.02
@@ -20,7 +20,7 @@ class Watch:
     def __init__(self, stores: Stores) -> None:
         self._client: Any = stores.server.client
         self._outbox = Keys(stores.queue_name).key("outbox")
-        self._feed = Feed(self._client, self._client, Keys(stores.queue_name))
+        self._feed = OutboxConsumer(self._client, self._client, Keys(stores.queue_name))
         self._checkpoints = Checkpoints(stores.database, 0)
 
     async def checkpoint(self) -> Checkpoint:
@@ -50,7 +50,7 @@ class Watch:
                 await asyncio.sleep(BACKLOG_SECONDS)
                 await look()
 
-        async with running(look_on()):
+        async with background_task(look_on()):
             yield seen
             await look()
 

@@ -7,7 +7,7 @@ from tideq.persistence.database import WRITING, Database, statement
 SURGE_COUNT = 10
 
 
-class PatternNews(NamedTuple):
+class PatternAlert(NamedTuple):
     pattern: str
     task_type: str
     reason: str
@@ -26,8 +26,8 @@ class PatternWatch:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def news(self) -> list[PatternNews]:
+    async def news(self) -> list[PatternAlert]:
         """Each piece is handed out once, however many ask."""
         async with self._database.session(limits=WRITING) as connection:
             found = await connection.execute(statement("tell_patterns"), {"surge_count": SURGE_COUNT})
-            return [PatternNews(*row) for row in await found.fetchall()]
+            return [PatternAlert(*row) for row in await found.fetchall()]

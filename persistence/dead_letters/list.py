@@ -12,10 +12,10 @@ import msgspec
 from psycopg import sql
 
 from tideq.persistence.database import Connection, Database, statement
-from tideq.persistence.read.sql import composed
 from tideq.persistence.read.cursors import CursorError, make_cursor, read_cursor
 from tideq.persistence.read.filters import LAST_ID, LATEST_MS, timestamp_of
 from tideq.persistence.read.list import DEFAULT_LIMIT, MAX_PAGE_BYTES, PAGE_SIZES
+from tideq.persistence.read.sql import compose
 from tideq.persistence.read.task_rows import SMALL_BYTES, TaskRow, whole_rows
 from tideq.persistence.settings import DAY_MS
 from tideq.queue_core.task import Task
@@ -173,7 +173,7 @@ def _end_ms(wanted: DeadLetterFilter) -> int:
 def _written(query: str, path: str, limit: int, direction: LiteralString) -> LiteralString:
     columns = [sql.Identifier(path)] if path else []
     ordered = [*columns, sql.SQL("died_at"), sql.SQL("task_id")]
-    return composed(
+    return compose(
         query,
         within=sql.SQL(WITHIN).format(
             columns=sql.SQL("").join(sql.SQL("{}, ").format(column) for column in columns),

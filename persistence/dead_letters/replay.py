@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from tideq.persistence.database import Database
 from tideq.persistence.dead_letters.list import DeadLetterFilter, DeadLetters, Death
-from tideq.persistence.read.lag import Fresh
-from tideq.persistence.read.tasks import hold
+from tideq.persistence.read.lag import CatchUp
+from tideq.persistence.read.tasks import lock_tasks
+from tideq.queue_core.errors import HistoryUnavailable, QueueError, Refused, TaskNotFound, UnknownPriority, WrongState
 from tideq.queue_core.queue import KeptTask, Queue
 from tideq.queue_core.scripts.record import parse_record
-from tideq.queue_core.errors import HistoryUnavailable, QueueError, Refused, TaskNotFound, UnknownPriority, WrongState
 from tideq.queue_core.task import Task
 
 BATCH_SIZE = 100
@@ -27,36 +27,36 @@ class Replayed(NamedTuple):
     """Could not be taken back, for instance because no lane is free. The others came back to life some other way."""
 
 
-class Terms(NamedTuple):
+class ReplayOptions(NamedTuple):
     """How a task starts its new life."""
 
     keeps_budgets: bool = False
     priority: str | None = None
 
 
-AS_BEFORE = Terms()
+AS_BEFORE = ReplayOptions()
 
 
 class Replays:
-    def __init__(self, database: Database, dead_letters: DeadLetters, queue: Queue, freshness: Fresh) -> None:
+    def __init__(self, database: Database, dead_letters: DeadLetters, queue: Queue, freshness: CatchUp) -> None:
         self._database = database
         self._dead_letters = dead_letters
         self._queue = queue
         self._freshness = freshness
 
     async def preview(self, wanted: DeadLetterFilter) -> Replayed:
-        await self._freshness.catch_up(CATCH_UP_SECONDS)
+        await self._freshness.wait_until_caught_up(CATCH_UP_SECONDS)
         count, _ = await self._dead_letters.count(wanted)
         return Replayed(count, 0)
 
     async def run(
         self,
         wanted: DeadLetterFilter,
-        terms: Terms = AS_BEFORE,
+        terms: ReplayOptions = AS_BEFORE,
         on_progress: Callable[[int, int], None] = lambda done, matched: None,
     ) -> Replayed:
         """Those that match now, the earliest death first; who dies meanwhile is left for the next time."""
-        await self._freshness.catch_up(CATCH_UP_SECONDS)
+        await self._freshness.wait_until_caught_up(CATCH_UP_SECONDS)
         matched, last_ms = await self._dead_letters.count(wanted)
         replayed = refused = done = 0
         death: Death | None = None
@@ -71,21 +71,21 @@ class Replays:
             on_progress(done, max(matched, done))
         return Replayed(matched, replayed, refused)
 
-    async def _replay_batch(self, task_ids: Sequence[str], terms: Terms) -> list[QueueError | None]:
+    async def _replay_batch(self, task_ids: Sequence[str], terms: ReplayOptions) -> list[QueueError | None]:
         """What each was refused for, if it was. Their rows are held, so that no clean-up takes them away meanwhile.
 
         History must not still show what was purged in the store: reviving that from here would be a resurrection.
         """
-        if not await self._freshness.catch_up(CATCH_UP_SECONDS):
+        if not await self._freshness.wait_until_caught_up(CATCH_UP_SECONDS):
             raise HistoryUnavailable("history is behind the queue and cannot tell yet what is dead: try again")
         async with self._database.reading() as connection, connection.transaction():
-            kept = await hold(connection, task_ids)
+            kept = await lock_tasks(connection, task_ids)
             present = dict(zip(task_ids, await self._queue.read_many(task_ids), strict=True))
             # One after the other: they rank as submitted now, and so keep the order they died in.
             return [await self._replay(each, kept.get(each), present[each], terms) for each in task_ids]
 
     async def _replay(
-        self, task_id: str, kept: KeptTask | None, present: Task | None, terms: Terms
+        self, task_id: str, kept: KeptTask | None, present: Task | None, terms: ReplayOptions
     ) -> QueueError | None:
         if kept is None:
             return TaskNotFound(task_id)

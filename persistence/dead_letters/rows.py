@@ -8,7 +8,7 @@ from tideq.persistence.replication.changes import AGE_BUCKET, ENDED, Change, pri
 from tideq.persistence.terms import read_error
 
 
-class DeadLetter(NamedTuple):
+class DeadLetterRow(NamedTuple):
     task_id: str
     died_ms: int
     task_type: str
@@ -19,10 +19,10 @@ class DeadLetter(NamedTuple):
     retriable: bool
 
 
-def dead_letter(death: Change, task_type: str) -> DeadLetter:
+def dead_letter(death: Change, task_type: str) -> DeadLetterRow:
     error, reason, fields = read_error(death.body), death.reason.decode(), death.fields
     message = normalised(error.message) or reason
-    return DeadLetter(
+    return DeadLetterRow(
         task_id=death.task_id.decode(),
         died_ms=int(fields[ENDED] or death.now_ms),
         task_type=task_type,
@@ -34,8 +34,8 @@ def dead_letter(death: Change, task_type: str) -> DeadLetter:
     )
 
 
-def by_pattern(deaths: Sequence[DeadLetter]) -> list[tuple[str, str, str, str, int, int, int]]:
-    groups: dict[str, list[DeadLetter]] = {}
+def by_pattern(deaths: Sequence[DeadLetterRow]) -> list[tuple[str, str, str, str, int, int, int]]:
+    groups: dict[str, list[DeadLetterRow]] = {}
     for letter in deaths:
         groups.setdefault(letter.pattern, []).append(letter)
     return [

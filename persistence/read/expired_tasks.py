@@ -8,11 +8,11 @@ import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from typing import NamedTuple
 
-from tideq.persistence.read.lag import Fresh
-from tideq.persistence.read.tasks import History, TransitionRow
-from tideq.queue_core.outbox.consumer import Feed
-from tideq.queue_core.queue import KeptTask
+from tideq.persistence.read.lag import CatchUp
+from tideq.persistence.read.tasks import TaskReader, TransitionRow
 from tideq.queue_core.errors import HistoryUnavailable
+from tideq.queue_core.outbox.consumer import OutboxConsumer
+from tideq.queue_core.queue import KeptTask
 from tideq.queue_core.task import Task
 from tideq.queue_core.task_id import is_task_id
 
@@ -21,43 +21,43 @@ CATCH_UP_SECONDS = 2.0
 LOOK_AGAIN_SECONDS = 0.02
 
 
-class Way(NamedTuple):
+class Trail(NamedTuple):
     """A task's transitions, and how old the oldest is that history does not have yet."""
 
     transitions: list[TransitionRow]
     lag_ms: int
 
 
-class Recall:
-    def __init__(self, history: History, freshness: Fresh, feed: Feed) -> None:
+class ExpiredTasks:
+    def __init__(self, history: TaskReader, freshness: CatchUp, feed: OutboxConsumer) -> None:
         self._history = history
         self._freshness = freshness
         self._feed = feed
 
     async def find(self, task_id: str) -> Task | None:
-        await self._freshness.catch_up(SOON_SECONDS)
+        await self._freshness.wait_until_caught_up(SOON_SECONDS)
         return await self._history.find(task_id)
 
-    async def way(self, task: Task) -> Way:
+    async def trail(self, task: Task) -> Trail:
         """Waits a little until history knows what the task has been through."""
         deadline = asyncio.get_running_loop().time() + CATCH_UP_SECONDS
         while True:
             transitions = await self._history.transitions(task.task_id)
             if transitions and transitions[-1].version >= task.version:
-                return Way(transitions, 0)
+                return Trail(transitions, 0)
             if asyncio.get_running_loop().time() >= deadline:
                 last_ms = task.now_ms - task.state_since_ms
-                return Way(transitions, max(await self._freshness.lag_ms(task.now_ms), last_ms, 1))
+                return Trail(transitions, max(await self._freshness.lag_ms(task.now_ms), last_ms, 1))
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
     @contextlib.asynccontextmanager
     async def holding(self, task_id: str) -> AsyncGenerator[KeptTask | None]:
-        """What reviving it takes; see `History.holding`."""
+        """What reviving it takes; see `TaskReader.holding`."""
         await self._must_catch_up()
         async with self._history.holding(task_id) as kept:
             yield kept
 
-    async def forgotten(self, task_ids: Sequence[str]) -> dict[str, Task]:
+    async def find_expired(self, task_ids: Sequence[str]) -> dict[str, Task]:
         """Those of these tasks, whose ids their submitters chose and the store does not have, that were known once.
 
         The time inside an id says nothing: the clock it came from may be off. Nobody but history can tell that a task
@@ -75,5 +75,5 @@ class Recall:
         return {task_id.decode() for task_id in await self._feed.absent([each.encode() for each in task_ids])}
 
     async def _must_catch_up(self) -> None:
-        if not await self._freshness.catch_up(CATCH_UP_SECONDS):
+        if not await self._freshness.wait_until_caught_up(CATCH_UP_SECONDS):
             raise HistoryUnavailable("history is behind the queue and cannot tell yet: try again")

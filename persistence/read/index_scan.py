@@ -86,14 +86,14 @@ FOUND_OF_TERM: LiteralString = """(
 """Where a term is all that is asked for: it has as many tasks as rows, and they can be fetched in one go."""
 
 
-class Path(NamedTuple):
+class IndexScan(NamedTuple):
     """A way in, and the keys to follow."""
 
     name: str
     keys: tuple[str, ...] = ("",)
 
 
-class Way(NamedTuple):
+class IndexOrder(NamedTuple):
     """How a path is written: the columns of its index before the id, what they must equal, and where they are."""
 
     columns: tuple[LiteralString, ...] = ()
@@ -141,39 +141,39 @@ def condition(names: Sequence[str]) -> sql.Composable:
     return sql.SQL(" AND ").join([sql.SQL(CONDITIONS[name]) for name in names] or [sql.SQL("true")])
 
 
-WAYS: dict[str, Way] = {
-    "all": Way(),
-    "state": Way(("tasks.state",), ("{key}",), holds=frozenset({"states"})),
-    "type": Way(("tasks.task_type",), ("{key}",), holds=frozenset({"task_type"})),
-    "type_and_state": Way(
+WAYS: dict[str, IndexOrder] = {
+    "all": IndexOrder(),
+    "state": IndexOrder(("tasks.state",), ("{key}",), holds=frozenset({"states"})),
+    "type": IndexOrder(("tasks.task_type",), ("{key}",), holds=frozenset({"task_type"})),
+    "type_and_state": IndexOrder(
         ("tasks.task_type", "tasks.state"), ("%(task_type)s", "{key}"), holds=frozenset({"task_type", "states"})
     ),
-    "priority": Way(("tasks.priority",), ("{key}",), holds=frozenset({"priority"})),
-    "worker": Way(
+    "priority": IndexOrder(("tasks.priority",), ("{key}",), holds=frozenset({"priority"})),
+    "worker": IndexOrder(
         ("tasks.worker_id",), ("{key}",), also="AND tasks.worker_id IS NOT NULL", holds=frozenset({"worker_id"})
     ),
-    "trace": Way(source=OF_TRACE),
-    "term": Way(("task_terms.term",), ("{key}",), table="task_terms", join=TERM_JOIN, within=WITH_TERM),
+    "trace": IndexOrder(source=OF_TRACE),
+    "term": IndexOrder(("task_terms.term",), ("{key}",), table="task_terms", join=TERM_JOIN, within=WITH_TERM),
 }
 
 
-def paths(wanted: TaskFilter) -> list[Path]:
+def paths(wanted: TaskFilter) -> list[IndexScan]:
     """Every way in that the filter opens; a trace has so few tasks that no other need be looked at."""
     if wanted.trace_id is not None:
-        return [Path("trace", (wanted.trace_id,))]
-    found = [Path("term", (term,)) for term in dict.fromkeys(wanted.terms)]
+        return [IndexScan("trace", (wanted.trace_id,))]
+    found = [IndexScan("term", (term,)) for term in dict.fromkeys(wanted.terms)]
     if wanted.worker_id is not None:
-        found.append(Path("worker", (wanted.worker_id,)))
+        found.append(IndexScan("worker", (wanted.worker_id,)))
     found += _by_type_and_state(wanted)
     if wanted.priority is not None:
-        found.append(Path("priority", (wanted.priority,)))
-    return found or [Path("all")]
+        found.append(IndexScan("priority", (wanted.priority,)))
+    return found or [IndexScan("all")]
 
 
-def _by_type_and_state(wanted: TaskFilter) -> list[Path]:
+def _by_type_and_state(wanted: TaskFilter) -> list[IndexScan]:
     """A key for each state; all of them are as good as none."""
     states = tuple(dict.fromkeys(wanted.states))
     states = states if len(states) < len(TaskState) else ()
     if wanted.task_type is not None:
-        return [Path("type_and_state", states) if states else Path("type", (wanted.task_type,))]
-    return [Path("state", states)] if states else []
+        return [IndexScan("type_and_state", states) if states else IndexScan("type", (wanted.task_type,))]
+    return [IndexScan("state", states)] if states else []

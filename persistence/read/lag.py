@@ -6,44 +6,44 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
-from tideq.queue_core.outbox.consumer import FIRST_ID, Feed, entry_order
-from tideq.queue_core.scripts.runner import Scripts
 from tideq.queue_core.errors import StoreReplaced, Unavailable
+from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxConsumer, entry_order
+from tideq.queue_core.scripts.runner import Scripts
 
 LOOK_AGAIN_SECONDS = 0.005
 
 
-class Fresh(Protocol):
+class CatchUp(Protocol):
     """What those who read history want to know of it."""
 
-    async def catch_up(self, seconds: float, *, has_written: bool = False) -> bool: ...
+    async def wait_until_caught_up(self, seconds: float, *, has_written: bool = False) -> bool: ...
 
     async def lag_ms(self, now_ms: int) -> int: ...
 
 
-class FreshnessOfAll:
+class ReplicationLagOfAll:
     """Of all partitions: history has caught up when it has with each."""
 
-    def __init__(self, parts: Sequence["Freshness"]) -> None:
+    def __init__(self, parts: Sequence["ReplicationLag"]) -> None:
         self._parts = parts
 
-    async def catch_up(self, seconds: float, *, has_written: bool = False) -> bool:
+    async def wait_until_caught_up(self, seconds: float, *, has_written: bool = False) -> bool:
         """Only one of them has what was written: the others are hurried when they are seen to be behind."""
-        return all(await asyncio.gather(*(part.catch_up(seconds) for part in self._parts)))
+        return all(await asyncio.gather(*(part.wait_until_caught_up(seconds) for part in self._parts)))
 
     async def lag_ms(self, now_ms: int) -> int:
         return max(await asyncio.gather(*(part.lag_ms(now_ms) for part in self._parts)))
 
 
-class Freshness:
-    def __init__(self, checkpoints: Checkpoints, feed: Feed, scripts: Scripts) -> None:
+class ReplicationLag:
+    def __init__(self, checkpoints: Checkpoints, feed: OutboxConsumer, scripts: Scripts) -> None:
         self._checkpoints = checkpoints
         self._feed = feed
         self._scripts = scripts
         self._looking: asyncio.Task[Checkpoint | None] | None = None
         self._hurrying: asyncio.Task[None] | None = None
 
-    async def catch_up(self, seconds: float, *, has_written: bool = False) -> bool:
+    async def wait_until_caught_up(self, seconds: float, *, has_written: bool = False) -> bool:
         """Whether history has everything that had happened when this was asked, waiting for it if need be.
 
         Not if the store has entered another epoch meanwhile: what history had not heard of by then is lost. History is
@@ -73,7 +73,7 @@ class Freshness:
         """A store that cannot take the word has a replicator that lingers its time: later, and no less certain."""
         self._hurrying = None
         with contextlib.suppress(Unavailable):
-            await self._feed.hurry()
+            await self._feed.request_flush()
 
     async def lag_ms(self, now_ms: int) -> int:
         """How old the oldest transition is that history does not have yet."""

@@ -25,7 +25,7 @@ MAX_COUNT = 10_000
 SEARCH_SECONDS = 2.0
 
 
-class Page(NamedTuple):
+class TaskPage(NamedTuple):
     tasks: list[Task]
     next_cursor: str | None
 
@@ -36,11 +36,11 @@ class Count(NamedTuple):
     """Otherwise there are at least so many."""
 
 
-class Listing:
+class TaskList:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def page(self, wanted: TaskFilter, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page:
+    async def page(self, wanted: TaskFilter, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> TaskPage:
         """Raises CursorError for a cursor that is not of this list."""
         ids = _after(wanted, cursor)
         async with self._database.reading() as connection:
@@ -49,7 +49,7 @@ class Listing:
         if len(whole) < len(rows):
             rest = uuid.UUID(whole[-1].task_id)
         tasks = [task for row in whole if (task := row.task()) is not None]
-        return Page(tasks, make_cursor(wanted.scope(), rest.bytes) if rest else None)
+        return TaskPage(tasks, make_cursor(wanted.scope(), rest.bytes) if rest else None)
 
     async def count(self, wanted: TaskFilter) -> Count:
         """Exact if no more than ten thousand had to be looked at: history is never read from end to end for it."""

@@ -8,9 +8,9 @@ from typing import Any, LiteralString, NamedTuple, cast
 from psycopg import sql
 
 from tideq.persistence.database import Connection
-from tideq.persistence.read.sql import composed
 from tideq.persistence.read.filters import IdRange, TaskFilter
-from tideq.persistence.read.index_scan import CONDITIONS, WAYS, Path, condition, paths
+from tideq.persistence.read.index_scan import CONDITIONS, WAYS, IndexScan, condition, paths
+from tideq.persistence.read.sql import compose
 from tideq.persistence.schema.partitions import id_at, instant_of
 from tideq.persistence.settings import DAY_MS
 
@@ -33,7 +33,7 @@ REACH_OF_KEYS: LiteralString = """(
 
 class Search(NamedTuple):
     wanted: TaskFilter
-    path: Path
+    path: IndexScan
 
     async def ask(
         self, connection: Connection, query: str, ids: IdRange, limit: int, **more: Any
@@ -60,7 +60,7 @@ async def begin_search(connection: Connection, wanted: TaskFilter, ids: IdRange)
     return Search(wanted, ways[found.index(min(found))])
 
 
-def _keys(path: Path) -> dict[str, Any]:
+def _keys(path: IndexScan) -> dict[str, Any]:
     return {"key": path.keys[0], "keys": list(path.keys)}
 
 
@@ -92,14 +92,14 @@ def spans(ids: IdRange) -> Iterator[IdRange]:
 def _written(query: str, path: str, limit: int, names: tuple[str, ...], has_keys: bool) -> LiteralString:
     way, most = WAYS[path], sql.Literal(limit)
     found = way.found(names, most, has_keys=has_keys)
-    return composed(query, **way.parts(), wanted=condition(names), limit=most, found=found)
+    return compose(query, **way.parts(), wanted=condition(names), limit=most, found=found)
 
 
 @functools.cache
 def _comparison(ways: tuple[tuple[str, bool], ...]) -> LiteralString:
     """All paths in one statement: each takes its way name and whether it has several keys."""
     reaches = [_reach(number, *way) for number, way in enumerate(ways)]
-    return composed("compare_paths", reaches=sql.SQL(", ").join(reaches))
+    return compose("compare_paths", reaches=sql.SQL(", ").join(reaches))
 
 
 def _reach(number: int, name: str, has_keys: bool) -> sql.Composable:

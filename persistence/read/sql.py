@@ -7,7 +7,7 @@ from psycopg import sql
 from tideq.persistence.database import statement
 
 
-def composed(name: str, **parts: sql.Composable) -> LiteralString:
+def compose(name: str, **parts: sql.Composable) -> LiteralString:
     """One of the files under `queries/`, its parts filled in; without its comment, which names them too."""
     lines = [line for line in statement(name).splitlines() if not line.startswith("--")]
     query = sql.SQL(cast("LiteralString", "\n".join(lines)))

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 from tideq.persistence.checkpoints import Checkpoint
 from tideq.persistence.database import Database, statement
 from tideq.queue_core.engine import Engine
-from tideq.queue_core.outbox.consumer import FIRST_ID, Feed, written_ms
-from tideq.queue_core.scripts.runner import Scripts
 from tideq.queue_core.errors import HistoryUnavailable
+from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxConsumer, written_ms
+from tideq.queue_core.scripts.runner import Scripts
 
 MAX_SECONDS = 1.0
 
 
-class Standing(NamedTuple):
+class HistoryStatus(NamedTuple):
     is_up: bool
     epoch: int | None
     """None where nothing was ever replicated, or nobody knows."""
@@ -25,8 +25,8 @@ class Standing(NamedTuple):
     lag_ms: int | None
 
 
-class Watch:
-    def __init__(self, database: Database, feed: Feed, partition: int) -> None:
+class StatusReader:
+    def __init__(self, database: Database, feed: OutboxConsumer, partition: int) -> None:
         self._database = database
         self._feed = feed
         self._partition = partition
@@ -34,14 +34,14 @@ class Watch:
         self._seen: Checkpoint | None = None
         self._parked_count: int | None = None
 
-    async def standing(self, now_ms: int, epoch: str) -> Standing:
+    async def standing(self, now_ms: int, epoch: str) -> HistoryStatus:
         """`now_ms` and `epoch` are the store's: a history of another epoch has nothing of this one."""
         is_up = await self._look_in_time()
         seen = self._seen
         if seen is None and not is_up:
-            return Standing(is_up, None, None, None)
+            return HistoryStatus(is_up, None, None, None)
         lag_ms = await self._lag_ms(now_ms, seen.entry_id if seen and str(seen.epoch) == epoch else FIRST_ID)
-        return Standing(is_up, seen.epoch if seen else None, self._parked_count, lag_ms)
+        return HistoryStatus(is_up, seen.epoch if seen else None, self._parked_count, lag_ms)
 
     async def _look_in_time(self) -> bool:
         """A look that takes longer is left to itself, and the next one waits for it: to break it off the driver first
@@ -65,17 +65,17 @@ class Watch:
         return max(now_ms - written_ms(entries[0]), 0) if entries else 0
 
 
-class WatchOfAll(Watch):
+class StatusReaderOfAll(StatusReader):
     """Of all partitions: history lags as much as where it lags most, and is of the epoch it has come to everywhere."""
 
-    def __init__(self, database: Database, feed: Feed, parts: Sequence[tuple[Watch, Scripts]]) -> None:
+    def __init__(self, database: Database, feed: OutboxConsumer, parts: Sequence[tuple[StatusReader, Scripts]]) -> None:
         super().__init__(database, feed, 0)
         self._parts = parts
 
-    async def standing(self, now_ms: int, epoch: str) -> Standing:
+    async def standing(self, now_ms: int, epoch: str) -> HistoryStatus:
         """Each partition has an epoch of its own; the one that is given is the first's."""
         told = await asyncio.gather(*(watch.standing(now_ms, scripts.epoch) for watch, scripts in self._parts))
-        return Standing(
+        return HistoryStatus(
             is_up=all(each.is_up for each in told),
             epoch=_known(min, [each.epoch for each in told]),
             parked_count=_known(sum, [each.parked_count for each in told]),
@@ -88,9 +88,13 @@ def _known(merge: Callable[[list[int]], int], values: list[int | None]) -> int |
     return merge(known) if known else None
 
 
-def watch_of(database: Database, client: Any, engine: Engine) -> Watch:
+def status_reader_of(database: Database, client: Any, engine: Engine) -> StatusReader:
     parts = [
-        (Watch(database, Feed(client, client, part.keys), part.settings.partition), part.scripts)
+        (StatusReader(database, OutboxConsumer(client, client, part.keys), part.settings.partition), part.scripts)
         for part in engine.parts
     ]
-    return parts[0][0] if len(parts) == 1 else WatchOfAll(database, Feed(client, client, engine.keys), parts)
+    return (
+        parts[0][0]
+        if len(parts) == 1
+        else StatusReaderOfAll(database, OutboxConsumer(client, client, engine.keys), parts)
+    )

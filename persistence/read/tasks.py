@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from tideq.persistence.database import Connection, Database, statement, stay_in_transaction
 from tideq.persistence.read.task_rows import TaskRow
-from tideq.queue_core.queue import KeptTask
 from tideq.queue_core.errors import TaskUnreadable
+from tideq.queue_core.queue import KeptTask
 from tideq.queue_core.task import Task
 from tideq.queue_core.task_id import is_task_id
 
@@ -27,7 +27,7 @@ class TransitionRow(NamedTuple):
     error: str | None
 
 
-class History:
+class TaskReader:
     def __init__(self, database: Database) -> None:
         self._database = database
 
@@ -57,11 +57,11 @@ class History:
             yield None
             return
         async with self._database.reading() as connection, connection.transaction():
-            held = await hold(connection, [task_id])
+            held = await lock_tasks(connection, [task_id])
             yield held.get(task_id)
 
 
-async def hold(connection: Connection, task_ids: Sequence[str]) -> dict[str, KeptTask]:
+async def lock_tasks(connection: Connection, task_ids: Sequence[str]) -> dict[str, KeptTask]:
     """Until the end of the connection's transaction. Replication goes on: only removal waits."""
     await stay_in_transaction(connection)
     rows = await _fetch(connection, "hold_tasks", (list(task_ids),))

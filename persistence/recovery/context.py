@@ -2,16 +2,16 @@
 
 from typing import NamedTuple
 
-from tideq.persistence.partition_owner import Belonging
 from tideq.persistence.checkpoints import Checkpoints
 from tideq.persistence.database import Connection
-from tideq.queue_core.store.restore import Restoration
+from tideq.persistence.partition_owner import PartitionOwner
 from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.store.restore import StoreRestore
 
 
-class Ground(NamedTuple):
+class RecoveryContext(NamedTuple):
     connection: Connection
-    restoration: Restoration
+    restoration: StoreRestore
     checkpoints: Checkpoints
     settings: QueueSettings
-    belonging: Belonging
+    belonging: PartitionOwner

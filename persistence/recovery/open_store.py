@@ -15,18 +15,18 @@ import msgspec
 import structlog
 
 from tideq.persistence.database import Database, check_url, statement
-from tideq.persistence.recovery.store_guards import Custodians, custody_of
-from tideq.persistence.recovery.store_guard import Custodian
+from tideq.persistence.recovery.store_guard import StoreGuard
+from tideq.persistence.recovery.store_guards import StoreGuards, store_guards_of
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.duties import CUSTODY, Duties, Duty
-from tideq.queue_core.store.side_data import decode_number, read_format
+from tideq.queue_core.duties import STORE_CHECK, Duties, Duty
 from tideq.queue_core.engine import Engine, assemble_engine
-from tideq.queue_core.store.server_identity import StoreIdentity
-from tideq.queue_core.store.restore import SEAL
-from tideq.queue_core.store.connect import connect
-from tideq.queue_core.store.formats import check_formats
 from tideq.queue_core.errors import HistoryRefused, HistoryUnavailable, StoreRefused, StoreTooNew, Unavailable
 from tideq.queue_core.settings import QueueSettings, SettingsError
+from tideq.queue_core.store.connect import connect
+from tideq.queue_core.store.formats import check_formats
+from tideq.queue_core.store.restore import CLOSED
+from tideq.queue_core.store.server_identity import TrustedServers
+from tideq.queue_core.store.side_data import decode_number, read_format
 
 LONGEST_PAUSE_SECONDS = 1.0
 """Until a store is settled nobody works."""
@@ -35,28 +35,28 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class KeptStore:
+class OpenStore:
     client: Any
     engine: Engine
     database: Database | None
-    custodian: Custodian | Custodians | None
+    custodian: StoreGuard | StoreGuards | None
     plain_client: Any
     """Talks to any server that answers: for looking at what is not trusted yet."""
 
 
-def unconnected(queue: QueueSettings) -> KeptStore:
+def unguarded_client(queue: QueueSettings) -> OpenStore:
     """Without any server: enough to describe what a service on it would do."""
-    return KeptStore(None, assemble_engine(None, queue), None, None, None)
+    return OpenStore(None, assemble_engine(None, queue), None, None, None)
 
 
 @contextlib.asynccontextmanager
-async def open_kept_store(
+async def open_store(
     redis_url: str,
     queue: QueueSettings,
     history: HistorySettings,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     duties: Duties | None = None,
-) -> AsyncGenerator[KeptStore]:
+) -> AsyncGenerator[OpenStore]:
     """Closed where the store or history is away, until they are back; raises SettingsError for what waiting does not
     mend."""
     duties = duties or Duties()
@@ -76,8 +76,8 @@ async def _open_with_history(
     history: HistorySettings,
     on_progress: Callable[[int, int], None],
     duties: Duties,
-) -> AsyncGenerator[KeptStore]:
-    identity = StoreIdentity()
+) -> AsyncGenerator[OpenStore]:
+    identity = TrustedServers()
     client, plain = connect(redis_url, identity), connect(redis_url)
     engine = assemble_engine(client, queue)
     async with (
@@ -86,12 +86,12 @@ async def _open_with_history(
         Database(history.database_url, queue.queue_name) as database,
     ):
         await _refuse_later_formats(plain, engine, database)
-        custodian = custody_of(database, plain, queue, engine, identity, on_progress)
+        custodian = store_guards_of(database, plain, queue, engine, identity, on_progress)
         await _settle_or_stay_closed(custodian, identity)
         aligning = [] if await _align(engine) else [duties.start("alignment", partial(_align_later, engine))]
-        watching = duties.start(CUSTODY, custodian.watch, LONGEST_PAUSE_SECONDS)
+        watching = duties.start(STORE_CHECK, custodian.watch, LONGEST_PAUSE_SECONDS)
         try:
-            yield KeptStore(client, engine, database, custodian, plain)
+            yield OpenStore(client, engine, database, custodian, plain)
         finally:
             await duties.stop(watching, *aligning)
 
@@ -127,10 +127,10 @@ async def _align_later(engine: Engine, duty: Duty) -> None:
         await asyncio.Event().wait()
 
 
-async def _settle_or_stay_closed(custodian: Custodian | Custodians, identity: StoreIdentity) -> None:
+async def _settle_or_stay_closed(custodian: StoreGuard | StoreGuards, identity: TrustedServers) -> None:
     """Where nothing can be compared the service answers that it is closed, and opens as soon as it can."""
     try:
-        await custodian.settle()
+        await custodian.verify()
     except Unavailable as error:
         _tell_closed(error)
         identity.doubt.set()
@@ -147,7 +147,7 @@ def _tell_closed(error: Unavailable) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _open_without(redis_url: str, queue: QueueSettings, duties: Duties) -> AsyncGenerator[KeptStore]:
+async def _open_without(redis_url: str, queue: QueueSettings, duties: Duties) -> AsyncGenerator[OpenStore]:
     retention = msgspec.structs.replace(queue.retention, has_history=False)
     client = connect(redis_url)
     engine = assemble_engine(client, msgspec.structs.replace(queue, retention=retention))
@@ -161,9 +161,9 @@ async def _open_without(redis_url: str, queue: QueueSettings, duties: Duties) ->
         except Unavailable as error:
             _tell_closed(error)
             doubt.set()
-        watching = duties.start(CUSTODY, partial(_begin_anew_for_ever, engine, doubt), LONGEST_PAUSE_SECONDS)
+        watching = duties.start(STORE_CHECK, partial(_begin_anew_for_ever, engine, doubt), LONGEST_PAUSE_SECONDS)
         try:
-            yield KeptStore(client, engine, None, None, client)
+            yield OpenStore(client, engine, None, None, client)
         finally:
             await duties.stop(watching)
 
@@ -171,7 +171,7 @@ async def _open_without(redis_url: str, queue: QueueSettings, duties: Duties) ->
 async def _open(engine: Engine, epoch: str | None = None) -> str:
     """Raises SettingsError for a store that somebody left closed: what it holds is half of something."""
     found = await engine.queue.open(epoch)
-    if found.startswith(SEAL):
+    if found.startswith(CLOSED):
         engine.scripts.epoch = ""
         raise SettingsError(
             "DATABASE_URL is not set, and the store was left closed in the middle of a rebuild from history: only with "

@@ -16,17 +16,17 @@ from tideq.queue_core.task_id import is_task_id
 log = structlog.get_logger(__name__)
 
 
-class ParkedTask(NamedTuple):
+class ParkedSnapshot(NamedTuple):
     record: Record
     restored: RestoredTask
 
 
-async def parked_tasks(connection: Connection, partition: int) -> list[ParkedTask]:
+async def parked_tasks(connection: Connection, partition: int) -> list[ParkedSnapshot]:
     """Those that can be put back. Whoever cannot is told of: nobody knows any more what the task was to do."""
     found = await connection.execute(statement("parked_standings"), (partition,))
     rows = [row for row in await found.fetchall() if is_task_id(row[0])]
     definitions = await _definitions(connection, [task_id for task_id, _, definition in rows if definition is None])
-    tasks: list[ParkedTask] = []
+    tasks: list[ParkedSnapshot] = []
     for task_id, record, definition in rows:
         known = _readable(definition) if definition is not None else definitions.get(task_id)
         read = readable_record(record)
@@ -34,7 +34,7 @@ async def parked_tasks(connection: Connection, partition: int) -> list[ParkedTas
             log.error("a task with parked events cannot be put back", task_id=task_id)
         else:
             restored = RestoredTask(task_id, record, known.packed, known.definition.signature)
-            tasks.append(ParkedTask(read, restored))
+            tasks.append(ParkedSnapshot(read, restored))
     return tasks
 
 

@@ -13,17 +13,17 @@ from typing import Any, NamedTuple, TypeVar
 import structlog
 from psycopg import AsyncServerCursor
 
-from tideq.persistence.partition_owner import EVERYTHING, Belonging
 from tideq.persistence.checkpoints import Checkpoint
 from tideq.persistence.database import Connection, statement
 from tideq.persistence.definitions import kept, packed_record
-from tideq.persistence.recovery.context import Ground
+from tideq.persistence.partition_owner import EVERYTHING, PartitionOwner
+from tideq.persistence.recovery.context import RecoveryContext
 from tideq.persistence.recovery.parked import parked_tasks
-from tideq.queue_core.background import end
+from tideq.queue_core.background import cancel_and_wait
 from tideq.queue_core.outbox.consumer import FIRST_ID
 from tideq.queue_core.scripts.record import checked_record
-from tideq.queue_core.store.restore import KeptKey, Restoration, RestoredTask, StoreFacts
 from tideq.queue_core.settings import Retention
+from tideq.queue_core.store.restore import KeptKey, RestoredTask, StoreRestore, StoreStatus
 
 FETCH_COUNT = 500
 LIVE = ["queued", "assigned", "executing"]
@@ -49,7 +49,7 @@ class Plan(NamedTuple):
         return sum(self.live_by_state.values())
 
 
-class LeftOut(NamedTuple):
+class SkippedTask(NamedTuple):
     """A task whose row cannot be read, which history keeps for who can."""
 
     task_id: str
@@ -62,7 +62,7 @@ class Returning(NamedTuple):
 
     tasks: list[RestoredTask]
     failed_ids: list[str]
-    left_out: list[LeftOut]
+    left_out: list[SkippedTask]
 
     @property
     def row_count(self) -> int:
@@ -72,7 +72,7 @@ class Returning(NamedTuple):
 class Rebuild:
     """`drain` writes what the closed store has beyond a checkpoint; `on_progress` is told how many tasks are back."""
 
-    def __init__(self, ground: Ground, drain: Drain, on_progress: Progress) -> None:
+    def __init__(self, ground: RecoveryContext, drain: Drain, on_progress: Progress) -> None:
         self._connection, self._restoration, self._checkpoints, self._settings, self._belonging = ground
         self._drain = drain
         self._on_progress = on_progress
@@ -84,10 +84,10 @@ class Rebuild:
         ((dead, keys, parked),) = await self._rows("other_counts", (*spans, self._settings.partition))
         return Plan(live, dead, keys, parked)
 
-    async def run(self, facts: StoreFacts, checkpoint: Checkpoint) -> str:
+    async def run(self, facts: StoreStatus, checkpoint: Checkpoint) -> str:
         """Whatever the store has now is replaced; returns the epoch it is opened under."""
         epoch = max(checkpoint.epoch, int(facts.epoch) if facts.is_usable else 0) + 1
-        sealed = await self._restoration.seal(facts, checkpoint.now_ms)
+        sealed = await self._restoration.close(facts, checkpoint.now_ms)
         checkpoint = await self._drain(checkpoint)
         await self._checkpoints.enter_epoch(
             self._connection, Checkpoint(epoch, FIRST_ID, checkpoint.now_ms, checkpoint.event_count)
@@ -111,7 +111,7 @@ class Rebuild:
                     done += returning.row_count
                     self._on_progress(done, total)
             finally:
-                await end(reading)
+                await cancel_and_wait(reading)
 
     async def _put_parked(self) -> None:
         """After the others, because history has rows of some of them too, which are older."""
@@ -131,7 +131,7 @@ class Rebuild:
         await put_keys_and_dead_letters(self._connection, self._restoration, self._settings.retention, self._belonging)
         belongings = dict(await self._rows("belongings", (self._settings.partition,)))
         due_ms = await self._restoration.now_ms() + self._settings.leases.heartbeat_timeout_ms
-        await self._restoration.put_belongings(belongings, due_ms)
+        await self._restoration.put_side_data(belongings, due_ms)
 
     async def _rows(self, name: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         """Few, whatever the queue's size."""
@@ -150,9 +150,9 @@ async def rows_of(
 
 async def put_keys_and_dead_letters(
     connection: Connection,
-    restoration: Restoration,
+    restoration: StoreRestore,
     retention: Retention,
-    belonging: Belonging = EVERYTHING,
+    belonging: PartitionOwner = EVERYTHING,
     page_count: int = FETCH_COUNT,
 ) -> None:
     """Of several partitions each takes all keys that may be looked for there: one too many does no harm."""
@@ -167,12 +167,12 @@ async def put_keys_and_dead_letters(
             await restoration.put_dead_letters({task_id: died_ms for task_id, died_ms in dead if task_id in own})
 
 
-async def put_back(connection: Connection, restoration: Restoration, rows: Sequence[tuple[Any, ...]]) -> None:
+async def put_back(connection: Connection, restoration: StoreRestore, rows: Sequence[tuple[Any, ...]]) -> None:
     """Rows of `live_tasks` or `some_tasks`: tasks, and what their earlier attempts failed with."""
     await _put(connection, restoration, _returning(rows))
 
 
-async def _put(connection: Connection, restoration: Restoration, returning: Returning) -> None:
+async def _put(connection: Connection, restoration: StoreRestore, returning: Returning) -> None:
     if returning.left_out:
         columns = [list(column) for column in zip(*returning.left_out, strict=True)]
         await connection.execute(statement("park_tasks"), (restoration.partition, *columns))
@@ -201,7 +201,7 @@ def _returning(rows: Sequence[tuple[Any, ...]]) -> Returning:
             known = kept(task_type, parameters.encode(), attributes)
         except ValueError as error:
             log.error("task not restored: history keeps it, and parked it", task_id=task_id, problem=str(error))
-            returning.left_out.append(LeftOut(task_id, record, str(error)))
+            returning.left_out.append(SkippedTask(task_id, record, str(error)))
         else:
             returning.tasks.append(RestoredTask(task_id, record, known.packed, known.definition.signature))
     return returning

@@ -11,19 +11,19 @@ from typing import Any, NamedTuple
 
 from tideq.persistence.checkpoints import Checkpoint
 from tideq.persistence.database import statement
-from tideq.persistence.recovery.context import Ground
-from tideq.persistence.recovery.parked import ParkedTask, parked_tasks
+from tideq.persistence.recovery.context import RecoveryContext
+from tideq.persistence.recovery.parked import ParkedSnapshot, parked_tasks
 from tideq.persistence.recovery.rebuild import FETCH_COUNT, LIVE, put_back, put_keys_and_dead_letters, rows_of
-from tideq.persistence.tombstones import purged_lives
+from tideq.persistence.tombstones import purged_tasks
 from tideq.queue_core.outbox.consumer import FIRST_ID, entry_order
 from tideq.queue_core.scripts.replies import text
-from tideq.queue_core.store.restore import StoreFacts
+from tideq.queue_core.store.restore import StoreStatus
 
 PURGED = "purged"
 """Where a task is that history has nothing of but a tombstone."""
 
 
-class Standing(NamedTuple):
+class TaskVersion(NamedTuple):
     """Where a task is, according to one side."""
 
     state: str
@@ -32,12 +32,12 @@ class Standing(NamedTuple):
 
 class Difference(NamedTuple):
     task_id: str
-    in_store: Standing | None
-    in_history: Standing
+    in_store: TaskVersion | None
+    in_history: TaskVersion
 
 
 class Reconciliation:
-    def __init__(self, ground: Ground, goes_on: Callable[[], None], page_count: int = FETCH_COUNT) -> None:
+    def __init__(self, ground: RecoveryContext, goes_on: Callable[[], None], page_count: int = FETCH_COUNT) -> None:
         """`goes_on` is called after every part of the work."""
         self._page_count = page_count
         self._connection, self._restoration, self._checkpoints, self._settings, self._belonging = ground
@@ -53,11 +53,11 @@ class Reconciliation:
             yield difference
 
     async def run(
-        self, facts: StoreFacts, checkpoint: Checkpoint, on_difference: Callable[[Difference], None] = lambda _: None
+        self, facts: StoreStatus, checkpoint: Checkpoint, on_difference: Callable[[Difference], None] = lambda _: None
     ) -> str:
         """Mend every difference and open the store under a new epoch, which is returned."""
         epoch = max(checkpoint.epoch, int(facts.epoch)) + 1
-        sealed = await self._restoration.seal(facts, checkpoint.now_ms)
+        sealed = await self._restoration.close(facts, checkpoint.now_ms)
         entered = Checkpoint(epoch, _replicated(facts, checkpoint), checkpoint.now_ms, checkpoint.event_count)
         await self._checkpoints.enter_epoch(self._connection, entered)
         async with aclosing(self._batches()) as batches:
@@ -98,17 +98,17 @@ class Reconciliation:
 
     async def _purged(self, task_ids: Sequence[str]) -> list[Difference]:
         """Lives of tasks that the store has and that were purged; a later life of such an id comes back by itself."""
-        lives = await purged_lives(self._connection, task_ids)
+        lives = await purged_tasks(self._connection, task_ids)
         records = await self._restoration.records(list(lives)) if lives else {}
         return [
             Difference(
-                task_id, Standing(record.text("state"), record.number("version")), Standing(PURGED, life.version)
+                task_id, TaskVersion(record.text("state"), record.number("version")), TaskVersion(PURGED, life.version)
             )
             for task_id, life in lives.items()
             if (record := records.get(task_id)) and record.number("created_ms") <= life.created_ms
         ]
 
-    async def _parked(self) -> list[tuple[Difference, ParkedTask]]:
+    async def _parked(self) -> list[tuple[Difference, ParkedSnapshot]]:
         """Of tasks with parked events, those that the store has an older version of, or should have and has not."""
         tasks = await parked_tasks(self._connection, self._settings.partition)
         by_id = {task.restored.task_id: task for task in tasks}
@@ -131,13 +131,13 @@ class Reconciliation:
                 # Perhaps written by a later version, and then newer than what history has: it stays as it is.
                 continue
             record = records.get(task_id)
-            in_store = Standing(record.text("state"), record.number("version")) if record else None
+            in_store = TaskVersion(record.text("state"), record.number("version")) if record else None
             if in_store is None or in_store.version < version:
-                found.append(Difference(task_id, in_store, Standing(state, version)))
+                found.append(Difference(task_id, in_store, TaskVersion(state, version)))
         return found
 
 
-def _replicated(facts: StoreFacts, checkpoint: Checkpoint) -> str:
+def _replicated(facts: StoreStatus, checkpoint: Checkpoint) -> str:
     """Up to which entry of the stream history has everything: a sound store may be ahead of it."""
     if int(facts.epoch) > checkpoint.epoch:
         return FIRST_ID

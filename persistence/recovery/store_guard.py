@@ -14,20 +14,20 @@ from functools import partial
 import structlog
 from psycopg import errors
 
-from tideq.persistence.partition_owner import EVERYTHING, Belonging
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import MENDING, Connection, Database, limit
-from tideq.persistence.recovery.context import Ground
+from tideq.persistence.partition_owner import EVERYTHING, PartitionOwner
+from tideq.persistence.recovery.context import RecoveryContext
 from tideq.persistence.recovery.rebuild import Plan, Rebuild
 from tideq.persistence.recovery.reconcile import Difference, Reconciliation
-from tideq.persistence.replication.flush import drain, is_behind
+from tideq.persistence.replication.flush import flush_outbox, is_behind
 from tideq.queue_core.duties import Duty
-from tideq.queue_core.outbox.consumer import FIRST_ID, entry_order
-from tideq.queue_core.store.server_identity import StoreIdentity
-from tideq.queue_core.store.restore import Restoration, StoreFacts
-from tideq.queue_core.scripts.runner import Scripts
 from tideq.queue_core.errors import HistoryUnavailable
+from tideq.queue_core.outbox.consumer import FIRST_ID, entry_order
+from tideq.queue_core.scripts.runner import Scripts
 from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.store.restore import StoreRestore, StoreStatus
+from tideq.queue_core.store.server_identity import TrustedServers
 
 LOCK = 7_305_004
 FIRST_EPOCH = 1
@@ -39,7 +39,7 @@ STEP_SECONDS = 120.0
 log = structlog.get_logger(__name__)
 
 
-class Verdict(Enum):
+class StoreCheck(Enum):
     SOUND = "the store has everything history has"
     NEW = "neither has anything: a new install"
     ADOPT = "history is younger than the store, and learns from it"
@@ -48,31 +48,31 @@ class Verdict(Enum):
     TAKEN_OVER = "another server has taken over, and has everything history has"
 
 
-def judge(facts: StoreFacts, checkpoint: Checkpoint | None) -> Verdict:
+def compare(facts: StoreStatus, checkpoint: Checkpoint | None) -> StoreCheck:
     if checkpoint is None:
-        return Verdict.ADOPT if facts.is_usable else Verdict.NEW
+        return StoreCheck.ADOPT if facts.is_usable else StoreCheck.NEW
     if not facts.is_usable:
-        return Verdict.REBUILD
+        return StoreCheck.REBUILD
     epoch = int(facts.epoch)
     if epoch > checkpoint.epoch:
-        return Verdict.ADOPT
+        return StoreCheck.ADOPT
     if (epoch, *entry_order(facts.last_entry_id)) < checkpoint.order:
-        return Verdict.RECONCILE
-    return Verdict.TAKEN_OVER if facts.has_taken_over else Verdict.SOUND
+        return StoreCheck.RECONCILE
+    return StoreCheck.TAKEN_OVER if facts.has_taken_over else StoreCheck.SOUND
 
 
-class Custodian:
+class StoreGuard:
     """Keeps one process's scripts on the right epoch. `restoration` must come with a client that no identity guards."""
 
     def __init__(
         self,
         database: Database,
-        restoration: Restoration,
+        restoration: StoreRestore,
         settings: QueueSettings,
         scripts: Scripts,
-        identity: StoreIdentity,
+        identity: TrustedServers,
         on_progress: Callable[[int, int], None] = lambda done, total: None,
-        belonging: Belonging = EVERYTHING,
+        belonging: PartitionOwner = EVERYTHING,
     ) -> None:
         self.identity = identity
         self._belonging = belonging
@@ -86,20 +86,20 @@ class Custodian:
         scripts.on_replaced = identity.doubt.set
 
     @property
-    def is_in_doubt(self) -> bool:
+    def is_unverified(self) -> bool:
         """Whether nobody may use the store until it has been compared with history."""
         return self.identity.doubt.is_set()
 
-    async def settle(self) -> Verdict:
+    async def verify(self) -> StoreCheck:
         """Compare, mend where needed, and let this process in; raises while it cannot tell."""
-        await self._restoration.connect_anew()
+        await self._restoration.drop_idle_connections()
         try:
             async with self._in_time(), self._alone() as connection:
                 return await self._settle_with(connection)
         except HistoryUnavailable:
             if not await self._is_unchanged():
                 raise
-            return Verdict.SOUND
+            return StoreCheck.SOUND
 
     async def rebuild(self) -> str:
         """Empty the store and fill it from history, which first gets what only the store has; returns the new epoch."""
@@ -107,7 +107,7 @@ class Custodian:
             facts, checkpoint = await self._compared(connection)
             if checkpoint is None:
                 raise HistoryUnavailable("history has nothing to rebuild from")
-            if judge(facts, checkpoint) is Verdict.ADOPT:
+            if compare(facts, checkpoint) is StoreCheck.ADOPT:
                 checkpoint = Checkpoint(int(facts.epoch), FIRST_ID, 0, checkpoint.event_count)
                 await self._checkpoints.enter_epoch(connection, checkpoint)
             return await self._rebuild(connection).run(facts, checkpoint)
@@ -123,10 +123,10 @@ class Custodian:
             checkpoint = await self._checkpoints.read_with(connection)
         return checkpoint is not None and await is_behind(self._restoration.feed, checkpoint)
 
-    async def verdict(self) -> Verdict:
+    async def verdict(self) -> StoreCheck:
         """What `settle` would find, with nothing changed."""
         async with self._database.session() as connection:
-            return judge(*await self._compared(connection))
+            return compare(*await self._compared(connection))
 
     async def differences(self) -> AsyncGenerator[Difference]:
         async with self._database.session() as connection:
@@ -139,16 +139,16 @@ class Custodian:
             facts, checkpoint = await self._compared(connection)
             if checkpoint is None or not facts.is_usable:
                 raise HistoryUnavailable("there is nothing to compare: start the service, or run `tideq rebuild`")
-            return await self._mend(connection, Verdict.RECONCILE, facts, checkpoint)
+            return await self._mend(connection, StoreCheck.RECONCILE, facts, checkpoint)
 
     async def watch(self, duty: Duty) -> None:
         """For ever: whenever the store is in doubt, settle it. Until then it is closed."""
         while True:
-            if not self.is_in_doubt:
+            if not self.is_unverified:
                 duty.succeeded()
             with duty.waiting():
                 await self.identity.doubt.wait()
-            verdict = await self.settle()
+            verdict = await self.verify()
             log.warning("store settled", verdict=verdict.name, epoch=self._scripts.epoch)
 
     @contextlib.asynccontextmanager
@@ -188,41 +188,43 @@ class Custodian:
         if total:
             self._on_progress(done, total)
 
-    async def _settle_with(self, connection: Connection) -> Verdict:
+    async def _settle_with(self, connection: Connection) -> StoreCheck:
         facts, checkpoint = await self._compared(connection)
-        verdict = judge(facts, checkpoint)
-        if verdict is Verdict.NEW:
+        verdict = compare(facts, checkpoint)
+        if verdict is StoreCheck.NEW:
             log.info("a new install")
-        elif verdict is not Verdict.SOUND:
+        elif verdict is not StoreCheck.SOUND:
             log.warning("store is not what history expects", verdict=verdict.name, meaning=verdict.value)
         epoch = await self._mend(connection, verdict, facts, checkpoint or Checkpoint(0, FIRST_ID, 0, 0))
         await self._let_in(epoch, facts)
         return verdict
 
-    async def _compared(self, connection: Connection) -> tuple[StoreFacts, Checkpoint | None]:
+    async def _compared(self, connection: Connection) -> tuple[StoreStatus, Checkpoint | None]:
         """History first: replicators go on meanwhile, and a later checkpoint may lie beyond the store as it was."""
         checkpoint = await self._checkpoints.read_with(connection)
-        return await self._restoration.facts(), checkpoint
+        return await self._restoration.status(), checkpoint
 
-    async def _mend(self, connection: Connection, verdict: Verdict, facts: StoreFacts, checkpoint: Checkpoint) -> str:
+    async def _mend(
+        self, connection: Connection, verdict: StoreCheck, facts: StoreStatus, checkpoint: Checkpoint
+    ) -> str:
         self._goes_on()
-        if verdict is Verdict.REBUILD:
+        if verdict is StoreCheck.REBUILD:
             return await self._rebuild(connection).run(facts, checkpoint)
-        if verdict is Verdict.RECONCILE:
+        if verdict is StoreCheck.RECONCILE:
             return await self._reconciliation(connection).run(facts, checkpoint, _log_difference)
-        if verdict is Verdict.TAKEN_OVER:
+        if verdict is StoreCheck.TAKEN_OVER:
             return await self._take_over(connection, facts, checkpoint)
         epoch = facts.epoch if facts.is_usable else str(FIRST_EPOCH)
-        if verdict is Verdict.NEW and facts.epoch:
+        if verdict is StoreCheck.NEW and facts.epoch:
             # Sealed and left: what it holds is half of something. Without a seal it may hold keys, made beforehand.
-            facts = await self._restoration.seal(facts)
+            facts = await self._restoration.close(facts)
             await self._restoration.wipe()
-        if verdict is not Verdict.SOUND:
+        if verdict is not StoreCheck.SOUND:
             await self._checkpoints.enter_epoch(connection, Checkpoint(int(epoch), FIRST_ID, 0, checkpoint.event_count))
         await self._restoration.enter(facts, epoch)
         return epoch
 
-    async def _take_over(self, connection: Connection, facts: StoreFacts, checkpoint: Checkpoint) -> str:
+    async def _take_over(self, connection: Connection, facts: StoreStatus, checkpoint: Checkpoint) -> str:
         """The old server may still run, with processes that trust it: what they do there must not become history.
 
         So history is closed to them first, and then compared once more.
@@ -231,33 +233,33 @@ class Custodian:
         await self._checkpoints.close_epoch(connection, epoch)
         closed = await self._checkpoints.read_with(connection) or checkpoint
         if entry_order(facts.last_entry_id) < entry_order(closed.entry_id):
-            return await self._mend(connection, Verdict.RECONCILE, facts, closed)
+            return await self._mend(connection, StoreCheck.RECONCILE, facts, closed)
         await self._restoration.enter(facts, str(epoch), closed.now_ms, gives_workers_time=True)
         return str(epoch)
 
     def _rebuild(self, connection: Connection) -> Rebuild:
-        drained = partial(drain, self._database, self._restoration.feed, self._settings.partition)
+        drained = partial(flush_outbox, self._database, self._restoration.feed, self._settings.partition)
         return Rebuild(self._ground(connection), drained, self._goes_on)
 
     def _reconciliation(self, connection: Connection) -> Reconciliation:
         return Reconciliation(self._ground(connection), self._goes_on)
 
-    def _ground(self, connection: Connection) -> Ground:
-        return Ground(connection, self._restoration, self._checkpoints, self._settings, self._belonging)
+    def _ground(self, connection: Connection) -> RecoveryContext:
+        return RecoveryContext(connection, self._restoration, self._checkpoints, self._settings, self._belonging)
 
     async def _is_unchanged(self) -> bool:
         """History is away, but this very run of the server was found sound before: the queue goes on."""
-        facts = await self._restoration.facts()
+        facts = await self._restoration.status()
         if not facts.is_usable or facts.identity != facts.known_identity:
             return False
         await self._let_in(facts.epoch, facts)
         return True
 
-    async def _let_in(self, epoch: str, facts: StoreFacts) -> None:
+    async def _let_in(self, epoch: str, facts: StoreStatus) -> None:
         """To the server that was compared, and no other: connections to one that was trusted before are given up."""
         self._scripts.epoch = epoch
         self.identity.trust(facts.identity)
-        await self._scripts.connect_anew()
+        await self._scripts.drop_idle_connections()
 
 
 def _log_difference(difference: Difference) -> None:

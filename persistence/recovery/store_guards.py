@@ -10,43 +10,50 @@ from typing import Any
 
 import structlog
 
-from tideq.persistence.partition_owner import Belonging
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.store_guard import Custodian, Verdict
+from tideq.persistence.partition_owner import PartitionOwner
 from tideq.persistence.recovery.rebuild import Plan
 from tideq.persistence.recovery.reconcile import Difference
+from tideq.persistence.recovery.store_guard import StoreCheck, StoreGuard
 from tideq.queue_core.duties import Duty
 from tideq.queue_core.engine import Engine
-from tideq.queue_core.store.server_identity import StoreIdentity
-from tideq.queue_core.partitioning.routing import Routing
-from tideq.queue_core.store.restore import Restoration
-from tideq.queue_core.store.connect import identities_of, is_cluster, store_errors
 from tideq.queue_core.errors import QueueError, StoreUnavailable
+from tideq.queue_core.partitioning.routing import Routing
 from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.store.connect import identities_of, is_cluster, store_errors
+from tideq.queue_core.store.restore import StoreRestore
+from tideq.queue_core.store.server_identity import TrustedServers
 
 log = structlog.get_logger(__name__)
 OnProgress = Callable[[int, int], None]
-GRAVITY = (Verdict.REBUILD, Verdict.RECONCILE, Verdict.TAKEN_OVER, Verdict.ADOPT, Verdict.NEW, Verdict.SOUND)
+GRAVITY = (
+    StoreCheck.REBUILD,
+    StoreCheck.RECONCILE,
+    StoreCheck.TAKEN_OVER,
+    StoreCheck.ADOPT,
+    StoreCheck.NEW,
+    StoreCheck.SOUND,
+)
 """Of several verdicts the first of these speaks for all."""
 
 
-class Custodians:
+class StoreGuards:
     """`plain` is a client that no identity guards; `identity` guards the one that the engine uses."""
 
-    def __init__(self, parts: Sequence[Custodian], plain: Any, identity: StoreIdentity) -> None:
+    def __init__(self, parts: Sequence[StoreGuard], plain: Any, identity: TrustedServers) -> None:
         self._parts = parts
         self._plain = plain
         self.identity = identity
 
     @property
-    def is_in_doubt(self) -> bool:
+    def is_unverified(self) -> bool:
         return self.identity.doubt.is_set()
 
-    async def settle(self) -> Verdict:
+    async def verify(self) -> StoreCheck:
         """Raises where no partition can be settled; what is left over is tried again by `watch`."""
         with store_errors():
             found = await identities_of(self._plain)
-        verdicts = await asyncio.gather(*(part.settle() for part in self._parts), return_exceptions=True)
+        verdicts = await asyncio.gather(*(part.verify() for part in self._parts), return_exceptions=True)
         failures = [each for each in verdicts if isinstance(each, BaseException)]
         if len(failures) == len(verdicts) or any(not isinstance(each, QueueError) for each in failures):
             raise failures[0]
@@ -54,17 +61,17 @@ class Custodians:
         if failures:
             log.warning("partitions stay closed", count=len(failures), error=str(failures[0]))
             self.identity.doubt.set()
-        return _gravest([each for each in verdicts if isinstance(each, Verdict)])
+        return _gravest([each for each in verdicts if isinstance(each, StoreCheck)])
 
     async def watch(self, duty: Duty) -> None:
         """For ever: whenever a store is in doubt, settle it. What is not settled stays closed."""
         while True:
-            if not self.is_in_doubt:
+            if not self.is_unverified:
                 duty.succeeded()
             with duty.waiting():
                 await self.identity.doubt.wait()
-            verdict = await self.settle()
-            if self.is_in_doubt:
+            verdict = await self.verify()
+            if self.is_unverified:
                 raise StoreUnavailable("some partitions stay closed: they could not be compared with history")
             log.warning("store settled", verdict=verdict.name)
 
@@ -82,7 +89,7 @@ class Custodians:
         plans = [await part.plan() for part in self._parts]
         return plans[0]._replace(parked_count=sum(plan.parked_count for plan in plans))
 
-    async def verdict(self) -> Verdict:
+    async def verdict(self) -> StoreCheck:
         return _gravest([await part.verdict() for part in self._parts])
 
     async def is_behind(self) -> bool:
@@ -98,34 +105,34 @@ class Custodians:
                     yield each
 
 
-def custody_of(
+def store_guards_of(
     database: Database,
     plain: Any,
     queue: QueueSettings,
     engine: Engine,
-    identity: StoreIdentity,
+    identity: TrustedServers,
     on_progress: OnProgress = lambda done, total: None,
-) -> Custodian | Custodians:
+) -> StoreGuard | StoreGuards:
     """One server with one partition, or all partitions of all servers."""
     if len(engine.parts) == 1 and not is_cluster(plain):
-        return Custodian(database, Restoration(plain, queue), queue, engine.scripts, identity, on_progress)
-    restorations = [Restoration(plain, part.settings) for part in engine.parts]
+        return StoreGuard(database, StoreRestore(plain, queue), queue, engine.scripts, identity, on_progress)
+    restorations = [StoreRestore(plain, part.settings) for part in engine.parts]
     parts = [
-        Custodian(database, own, part.settings, part.scripts, StoreIdentity(), on_progress, belonging)
+        StoreGuard(database, own, part.settings, part.scripts, TrustedServers(), on_progress, belonging)
         for own, part, belonging in zip(restorations, engine.parts, _belongings(queue, restorations), strict=True)
     ]
     for part in engine.parts:
         part.scripts.on_replaced = identity.doubt.set
-    return Custodians(parts, plain, identity)
+    return StoreGuards(parts, plain, identity)
 
 
-def _belongings(queue: QueueSettings, restorations: Sequence[Restoration]) -> list[Belonging]:
+def _belongings(queue: QueueSettings, restorations: Sequence[StoreRestore]) -> list[PartitionOwner]:
     routing = Routing(queue.partitions)
     return [
-        Belonging(number, routing, {place: each for place, each in enumerate(restorations) if place != number})
+        PartitionOwner(number, routing, {place: each for place, each in enumerate(restorations) if place != number})
         for number in range(len(restorations))
     ]
 
 
-def _gravest(verdicts: Sequence[Verdict]) -> Verdict:
+def _gravest(verdicts: Sequence[StoreCheck]) -> StoreCheck:
     return min(verdicts, key=GRAVITY.index)

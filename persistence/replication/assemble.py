@@ -3,22 +3,22 @@
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 
-from tideq.persistence.recovery.open_store import KeptStore
+from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.replication.replicator import Replicator
-from tideq.persistence.replication.writer import Batch
-from tideq.queue_core.background import together
+from tideq.persistence.replication.writer import WriteBatch
+from tideq.queue_core.background import run_all
 from tideq.queue_core.duties import Duties
-from tideq.queue_core.outbox.consumer import Feed
-from tideq.queue_core.store.connect import connect_reader
+from tideq.queue_core.outbox.consumer import OutboxConsumer
 from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.store.connect import connect_reader
 
 
 @contextlib.asynccontextmanager
 async def replicator_on(
-    store: KeptStore,
+    store: OpenStore,
     redis_url: str,
     settings: QueueSettings,
-    on_batch: Callable[[Batch], None] = lambda _: None,
+    on_batch: Callable[[WriteBatch], None] = lambda _: None,
     linger_ms: int = 0,
 ) -> AsyncGenerator["Replicator | Replicators"]:
     if store.database is None:
@@ -29,7 +29,7 @@ async def replicator_on(
             Replicator(
                 store.database,
                 part,
-                Feed(store.client, listener, part.keys),
+                OutboxConsumer(store.client, listener, part.keys),
                 part.settings.partition,
                 on_batch,
                 linger_ms,
@@ -47,4 +47,4 @@ class Replicators:
 
     async def run_for_ever(self, duties: Duties | None = None) -> None:
         shared = duties or Duties()
-        await together(*(part.run_for_ever(shared) for part in self._parts))
+        await run_all(*(part.run_for_ever(shared) for part in self._parts))

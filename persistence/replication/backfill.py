@@ -11,13 +11,13 @@ from tideq.persistence.checkpoints import Checkpoint
 from tideq.persistence.database import Connection, statement
 from tideq.persistence.replication.changes import Change
 from tideq.persistence.replication.writer import Writer
-from tideq.queue_core.outbox.consumer import Feed, Gap
+from tideq.queue_core.outbox.consumer import OutboxConsumer, OutboxGap
 
 log = structlog.get_logger(__name__)
 
 
-class Learning:
-    def __init__(self, connection: Connection, writer: Writer, feed: Feed, checkpoint: Checkpoint) -> None:
+class Backfill:
+    def __init__(self, connection: Connection, writer: Writer, feed: OutboxConsumer, checkpoint: Checkpoint) -> None:
         self._connection = connection
         self._writer = writer
         self._feed = feed
@@ -33,7 +33,7 @@ class Learning:
             if gap := await self._feed.gap_after(self._checkpoint.entry_id):
                 await self._learn(known, gap)
 
-    async def _learn(self, task_ids: list[bytes], gap: Gap) -> None:
+    async def _learn(self, task_ids: list[bytes], gap: OutboxGap) -> None:
         versions, definitions = await self._versions(task_ids), await self._feed.definitions(task_ids)
         records, results = await self._feed.records(task_ids), await self._feed.results(task_ids)
         changes = [
@@ -44,7 +44,7 @@ class Learning:
         unknown = [
             each for each in changes if each.known_version > versions.get(each.task_id, 0) and _is_lost(each, gap)
         ]
-        await self._writer.learn(unknown, definitions)
+        await self._writer.backfill(unknown, definitions)
         log.warning("history learned tasks from the store", count=len(unknown))
 
     async def _versions(self, task_ids: list[bytes]) -> dict[bytes, int]:
@@ -52,5 +52,5 @@ class Learning:
         return {task_id.encode(): version for task_id, _, version in await found.fetchall()}
 
 
-def _is_lost(change: Change, gap: Gap) -> bool:
+def _is_lost(change: Change, gap: OutboxGap) -> bool:
     return gap.before_ms is None or (change.known_created_ms or 0) < gap.before_ms

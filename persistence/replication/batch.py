@@ -7,8 +7,8 @@ from typing import NamedTuple
 from tideq.persistence.checkpoints import Checkpoint, CheckpointMoved
 from tideq.persistence.replication.changes import Change, changes_in
 from tideq.persistence.replication.rows import PURGED, Rows
-from tideq.persistence.replication.writer import REFUSALS, Batch
-from tideq.queue_core.outbox.consumer import READ_COUNT, Entry, Feed, written_ms
+from tideq.persistence.replication.writer import REFUSALS, WriteBatch
+from tideq.queue_core.outbox.consumer import READ_COUNT, OutboxConsumer, OutboxEntry, written_ms
 
 MAX_EVENTS = 20_000
 """Of one batch. More would only wait longer for their commit."""
@@ -33,8 +33,8 @@ class Portion:
         self.most = min(self.most + self.most // 10 + 1, MAX_EVENTS)
 
 
-class Gathered(NamedTuple):
-    entries: Sequence[Entry]
+class ReadBatch(NamedTuple):
+    entries: Sequence[OutboxEntry]
     changes: Sequence[Change]
     definitions: dict[bytes, bytes]
     rows: Rows | None
@@ -42,27 +42,27 @@ class Gathered(NamedTuple):
     is_full: bool
     """More is in the stream, as far as anybody knows."""
 
-    def batch(self, before: Checkpoint) -> Batch:
+    def batch(self, before: Checkpoint) -> WriteBatch:
         newest = max((change.epoch for change in self.changes), default=before.epoch)
         if newest > before.epoch:
             raise CheckpointMoved(f"the stream is of epoch {newest}, history of {before.epoch}")
         last, count = self.entries[-1], before.event_count + len(self.changes)
         after = Checkpoint(before.epoch, last.entry_id, written_ms(last), count)
-        return Batch(self.changes, self.definitions, before, after, self.rows)
+        return WriteBatch(self.changes, self.definitions, before, after, self.rows)
 
     @property
     def latest(self) -> Iterable[Change]:
         return self.changes if self.rows is None else self.rows.latest.values()
 
 
-class Gathering:
+class BatchReader:
     """Entries becoming changes and rows, a little at a time: another batch is being written meanwhile."""
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
         self.rows: Rows | None = Rows()
 
-    async def add(self, entries: Iterable[Entry]) -> None:
+    async def add(self, entries: Iterable[OutboxEntry]) -> None:
         fresh: list[Change] = []
         for entry in entries:
             fresh += changes_in(entry)
@@ -86,11 +86,11 @@ class Gathering:
         return list(dict.fromkeys((*self.rows.born, *(death.task_id for death in self.rows.deaths))))
 
 
-async def gather(
-    feed: Feed, after: str, block_ms: int | None = None, linger: Linger | None = None, most: int = MAX_EVENTS
-) -> Gathered:
+async def read_batch(
+    feed: OutboxConsumer, after: str, block_ms: int | None = None, linger: Linger | None = None, most: int = MAX_EVENTS
+) -> ReadBatch:
     """Waits for a first entry, if told to, then takes all there are, up to a batch, and all that come meanwhile."""
-    entries, gathering = await feed.read(after, block_ms, min(READ_COUNT, most)), Gathering()
+    entries, gathering = await feed.read(after, block_ms, min(READ_COUNT, most)), BatchReader()
     await gathering.add(entries)
     more = entries
     while more and len(gathering.changes) < MAX_EVENTS and len(entries) < most:
@@ -106,7 +106,9 @@ async def gather(
     return await _with_definitions(feed, entries, gathering, is_full=is_full)
 
 
-async def _with_definitions(feed: Feed, entries: Sequence[Entry], gathering: Gathering, *, is_full: bool) -> Gathered:
+async def _with_definitions(
+    feed: OutboxConsumer, entries: Sequence[OutboxEntry], gathering: BatchReader, *, is_full: bool
+) -> ReadBatch:
     """A task the store no longer has was purged since: what it went through before is of no interest any more."""
     changes, rows, wanted = gathering.changes, gathering.rows, gathering.wanted()
     definitions = await feed.definitions(wanted)
@@ -118,4 +120,4 @@ async def _with_definitions(feed: Feed, entries: Sequence[Entry], gathering: Gat
             if each.task_id not in gone or not each.known_version or each.known_reason in (None, PURGED)
         ]
         rows = None
-    return Gathered(entries, changes, definitions, rows, is_full)
+    return ReadBatch(entries, changes, definitions, rows, is_full)

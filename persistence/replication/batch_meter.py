@@ -2,9 +2,9 @@
 
 import time
 
-from tideq.persistence.replication.writer import Batch
-from tideq.queue_core.telemetry.metrics import LONG_SECONDS
+from tideq.persistence.replication.writer import WriteBatch
 from tideq.queue_core.samples import Counters
+from tideq.queue_core.telemetry.metrics import LONG_SECONDS
 
 
 class BatchMeter:
@@ -14,7 +14,7 @@ class BatchMeter:
         counters.declare("tideq_replicated_events_total", ())
         self._delays = counters.distribution("tideq_replication_delay_seconds", (), LONG_SECONDS)
 
-    def note(self, batch: Batch) -> None:
+    def note(self, batch: WriteBatch) -> None:
         """By this machine's clock and the store's: as exact as they agree."""
         self._counters.add("tideq_replicated_batches_total")
         self._counters.add("tideq_replicated_events_total", amount=len(batch.changes))

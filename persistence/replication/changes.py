@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from tideq.queue_core.outbox.consumer import Entry, entry_order
+from tideq.queue_core.outbox.consumer import OutboxEntry, entry_order
 from tideq.queue_core.scripts.record import NAMES, without_number
 from tideq.queue_core.states import Reason
 
@@ -85,7 +85,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
         return without_number(self.packed).split(b"\0", index + 1)[index]
 
 
-def changes_in(entry: Entry) -> list[Change]:
+def changes_in(entry: OutboxEntry) -> list[Change]:
     """In the order they happened. Of an entry that cannot be read every event is one that cannot be."""
     entry_id, fields = entry
     try:

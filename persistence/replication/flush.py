@@ -5,17 +5,17 @@ Replicators may run meanwhile: who moves the checkpoint first has written the ba
 
 from tideq.persistence.checkpoints import Checkpoint, CheckpointMoved, Checkpoints
 from tideq.persistence.database import WRITING, Database
-from tideq.persistence.replication.batch import Portion, gather
-from tideq.persistence.replication.backfill import Learning
+from tideq.persistence.replication.backfill import Backfill
+from tideq.persistence.replication.batch import Portion, read_batch
 from tideq.persistence.replication.writer import BatchCancelled, Writer
-from tideq.queue_core.outbox.consumer import Feed
+from tideq.queue_core.outbox.consumer import OutboxConsumer
 
 
-async def is_behind(feed: Feed, checkpoint: Checkpoint) -> bool:
+async def is_behind(feed: OutboxConsumer, checkpoint: Checkpoint) -> bool:
     return bool(await feed.read(checkpoint.entry_id, count=1))
 
 
-async def drain(database: Database, feed: Feed, partition: int, checkpoint: Checkpoint) -> Checkpoint:
+async def flush_outbox(database: Database, feed: OutboxConsumer, partition: int, checkpoint: Checkpoint) -> Checkpoint:
     """Everything the stream has beyond the checkpoint; returns how far history is then.
 
     What history has all the same, because somebody was killed here before, is passed over.
@@ -27,8 +27,8 @@ async def drain(database: Database, feed: Feed, partition: int, checkpoint: Chec
     async with database.session(limits=WRITING) as connection:
         writer = Writer(connection, checkpoints, partition, feed.definitions)
         await writer.prepare()
-        await Learning(connection, writer, feed, checkpoint).run()
-        while (gathered := await gather(feed, checkpoint.entry_id, most=portion.most)).entries:
+        await Backfill(connection, writer, feed, checkpoint).run()
+        while (gathered := await read_batch(feed, checkpoint.entry_id, most=portion.most)).entries:
             try:
                 batch = gathered.batch(checkpoint)
                 await writer.write(batch)

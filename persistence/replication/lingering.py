@@ -7,15 +7,15 @@ waiting: they say so, and whoever lingers goes on at once.
 
 import asyncio
 
-from tideq.queue_core.outbox.consumer import Feed
+from tideq.queue_core.outbox.consumer import OutboxConsumer
 
 MAX_WAIT_MS = 1_000
 """Of one read: in a cluster its connection takes a longer silence for a server that is gone."""
 
 
-async def linger_over(feed: Feed, linger_ms: int) -> None:
+async def linger_over(feed: OutboxConsumer, linger_ms: int) -> None:
     now = asyncio.get_running_loop().time
     until = now() + linger_ms / 1000
     while (left_ms := round((until - now()) * 1000)) > 0:
-        if await feed.is_hurried(min(left_ms, MAX_WAIT_MS)):
+        if await feed.flush_requested(min(left_ms, MAX_WAIT_MS)):
             return

@@ -15,7 +15,7 @@ from tideq.persistence.replication.changes import Change
 from tideq.persistence.replication.rows import finished_in
 from tideq.persistence.replication.writer import Writer
 from tideq.queue_core.engine import Engine
-from tideq.queue_core.outbox.consumer import FIRST_ID, Feed, entry_order
+from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxConsumer, entry_order
 from tideq.queue_core.queue import Queue
 
 MAX_LISTED = 10_000
@@ -34,7 +34,7 @@ class ParkedTask(NamedTuple):
 
 
 class Parking:
-    def __init__(self, database: Database, queue: Queue, feed: Feed, partition: int) -> None:
+    def __init__(self, database: Database, queue: Queue, feed: OutboxConsumer, partition: int) -> None:
         self._database = database
         self._queue = queue
         self._feed = feed
@@ -67,7 +67,7 @@ class Parking:
             writer = await self._writer(connection)
             async with connection.transaction():
                 changes, definitions = await self._take(connection, task_id)
-                await writer.learn([_without_body(change) for change in changes[-1:]], definitions)
+                await writer.backfill([_without_body(change) for change in changes[-1:]], definitions)
         for change in changes:
             log.warning("history gave an event up", task_id=task_id, version=change.known_version)
         await self._let_go(changes)
@@ -116,7 +116,7 @@ class ParkingOfAll:
 def parking_of(database: Database, client: Any, engine: Engine) -> ParkingOfAll:
     return ParkingOfAll(
         [
-            Parking(database, part.queue, Feed(client, client, part.keys), part.settings.partition)
+            Parking(database, part.queue, OutboxConsumer(client, client, part.keys), part.settings.partition)
             for part in engine.parts
         ]
     )

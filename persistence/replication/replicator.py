@@ -13,17 +13,17 @@ import structlog
 
 from tideq.persistence.checkpoints import Checkpoint, CheckpointMoved, Checkpoints
 from tideq.persistence.database import WAITING, WRITING, Connection, Database, limit, statement
+from tideq.persistence.replication.backfill import Backfill
+from tideq.persistence.replication.batch import Portion, ReadBatch, read_batch
 from tideq.persistence.replication.changes import Change, changes_in
-from tideq.persistence.replication.batch import Gathered, Portion, gather
-from tideq.persistence.replication.backfill import Learning
 from tideq.persistence.replication.lingering import linger_over
 from tideq.persistence.replication.rows import finished_in
-from tideq.persistence.replication.writer import Batch, BatchCancelled, Writer
-from tideq.queue_core.background import end
+from tideq.persistence.replication.writer import BatchCancelled, WriteBatch, Writer
+from tideq.queue_core.background import cancel_and_wait
 from tideq.queue_core.duties import Duties, Duty
-from tideq.queue_core.store.side_data import read_belongings
 from tideq.queue_core.engine import Engine
-from tideq.queue_core.outbox.consumer import FIRST_ID, Entry, Feed
+from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxConsumer, OutboxEntry
+from tideq.queue_core.store.side_data import read_side_data
 
 LOCK = 7_305_003
 BLOCK_MS = 1_000
@@ -41,9 +41,9 @@ class Replicator:
         self,
         database: Database,
         engine: Engine,
-        feed: Feed,
+        feed: OutboxConsumer,
         partition: int = 0,
-        on_batch: Callable[[Batch], None] = lambda _: None,
+        on_batch: Callable[[WriteBatch], None] = lambda _: None,
         linger_ms: int = 0,
     ) -> None:
         self._database = database
@@ -61,7 +61,7 @@ class Replicator:
 
     async def run_for_ever(self, duties: Duties | None = None) -> None:
         """Whatever fails is tried again from the checkpoint: the stream keeps what history does not have."""
-        await (duties or Duties()).keep("replication", self._replicate)
+        await (duties or Duties()).add("replication", self._replicate)
 
     async def _replicate(self, duty: Duty) -> None:
         while True:
@@ -83,9 +83,9 @@ class Replicator:
         if checkpoint is None:
             raise CheckpointMoved("there is no checkpoint yet")
         await self._give_way_to(checkpoint)
-        await self._feed.listen_anew()
+        await self._feed.drop_idle_connections()
         await self._acknowledge_again(checkpoint, writer)
-        await Learning(connection, writer, self._feed, checkpoint).run()
+        await Backfill(connection, writer, self._feed, checkpoint).run()
         await self._work(connection, writer, checkpoint, duty)
 
     async def _give_way_to(self, checkpoint: Checkpoint) -> None:
@@ -94,8 +94,8 @@ class Replicator:
         Asked anew, whoever is the store by now tells this process if it has missed something.
         """
         if self._scripts.epoch != str(checkpoint.epoch):
-            await self._scripts.connect_anew()
-            await read_belongings(self._scripts)
+            await self._scripts.drop_idle_connections()
+            await read_side_data(self._scripts)
             raise CheckpointMoved(f"history is of epoch {checkpoint.epoch}, the store of {self._scripts.epoch}")
 
     async def _work(self, connection: Connection, writer: Writer, checkpoint: Checkpoint, duty: Duty) -> None:
@@ -126,9 +126,9 @@ class Replicator:
                     copied_at = asyncio.get_running_loop().time()
                 duty.succeeded()
         finally:
-            await end(gathering, telling)
+            await cancel_and_wait(gathering, telling)
 
-    async def _write(self, writer: Writer, batch: Batch, entry_count: int) -> None:
+    async def _write(self, writer: Writer, batch: WriteBatch, entry_count: int) -> None:
         """One that the database cancels is too large for it now: tried again as it is it would be cancelled again."""
         try:
             await writer.write(batch)
@@ -137,14 +137,14 @@ class Replicator:
             raise
         self._portion.taken()
 
-    def _gathering(self, after: str) -> asyncio.Task[Gathered]:
-        return asyncio.create_task(gather(self._feed, after, BLOCK_MS, self._linger, self._portion.most))
+    def _gathering(self, after: str) -> asyncio.Task[ReadBatch]:
+        return asyncio.create_task(read_batch(self._feed, after, BLOCK_MS, self._linger, self._portion.most))
 
-    async def _tell(self, batch: Batch, gathered: Gathered, writer: Writer) -> None:
+    async def _tell(self, batch: WriteBatch, gathered: ReadBatch, writer: Writer) -> None:
         await self._acknowledge(gathered.entries, gathered.latest, writer)
         self._on_batch(batch)
 
-    async def _acknowledge(self, entries: Sequence[Entry], changes: Iterable[Change], writer: Writer) -> None:
+    async def _acknowledge(self, entries: Sequence[OutboxEntry], changes: Iterable[Change], writer: Writer) -> None:
         """Tasks with parked events stay in the store, which is then the only one to know all of them."""
         self._kept.extend(entry.entry_id for entry in entries)
         first_kept = self._kept[0] if len(self._kept) == KEPT_ENTRIES else FIRST_ID
@@ -162,7 +162,7 @@ class Replicator:
         await self._acknowledge(entries, changes, writer)
 
     async def _copy_belongings(self, connection: Connection) -> None:
-        present = await read_belongings(self._scripts)
+        present = await read_side_data(self._scripts)
         for name, content in present.items():
             if self._copied.get(name) != content:
                 await connection.execute(statement("copy_belongings"), (self._partition, name, content))

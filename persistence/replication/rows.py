@@ -7,6 +7,7 @@ keeping up. What is new goes in by COPY, which takes a seventh of what INSERT do
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import LiteralString, NamedTuple
 
+from tideq.persistence.dead_letters.rows import DeadLetterRow, dead_letter
 from tideq.persistence.definitions import NOTHING, attributes_text, is_plain, unpack
 from tideq.persistence.replication.changes import (
     AGE_BUCKET,
@@ -34,7 +35,6 @@ from tideq.persistence.replication.copying import (
     text_field,
     uuid_field,
 )
-from tideq.persistence.dead_letters.rows import DeadLetter, dead_letter
 from tideq.persistence.terms import definition_terms, error_terms, read_error
 from tideq.queue_core.scripts.record import without_number
 from tideq.queue_core.states import Reason, TaskState
@@ -61,14 +61,14 @@ TERMINAL = {state.encode() for state in (TaskState.COMPLETED, TaskState.FAILED, 
 BIRTH, DEATH, REVIVAL, PURGE = 1, 2, 4, 8
 """What an event means beyond its row, as flags: it may mean several things."""
 
-Look = tuple[bytes, bytes, bytes, bytes, bytes]
+RowKey = tuple[bytes, bytes, bytes, bytes, bytes]
 """State, version, attempt, worker and reason: what most events of a batch share with many others."""
 
-TaskLook = tuple[str, int, bytes, bytes, bytes, bytes, bytes]
+TaskRowKey = tuple[str, int, bytes, bytes, bytes, bytes, bytes]
 """Type, epoch, state, version, reason, worker and age bucket: the same of a task."""
 
 
-class Kind(NamedTuple):
+class RowTemplate(NamedTuple):
     """What events of one look have in common: their fields, and the sum of their effects."""
 
     fields: bytes
@@ -92,8 +92,8 @@ class Rows:
         self.revived: set[bytes] = set()
         self.deaths: list[Change] = []
         self._ids: dict[bytes, bytes] = {}
-        self._kinds: dict[Look, Kind] = {}
-        self._shared: dict[TaskLook, bytes] = {}
+        self._kinds: dict[RowKey, RowTemplate] = {}
+        self._shared: dict[TaskRowKey, bytes] = {}
         self._instants: dict[bytes, bytes] = {}
 
     def add(self, changes: Iterable[Change]) -> "Rows":
@@ -108,7 +108,7 @@ class Rows:
                 packed = without_number(packed)
             state, version, _, _, _, _, attempt, _, worker, reason, _ = packed.split(b"\0", REASON + 1)
             look = (state, version, attempt, worker, reason)
-            fields, effects = kinds.get(look) or self._meet(look)
+            fields, effects = kinds.get(look) or self._template_for(look)
             if effects:
                 self._take_effect(effects, change)
                 if effects == PURGE:
@@ -119,7 +119,7 @@ class Rows:
             events[task_id] = b"".join((events.get(task_id, b""), EVENT_START, raw_id, moment, fields, error))
         return self
 
-    def know(self, changes: Iterable[Change]) -> "Rows":
+    def add_snapshot(self, changes: Iterable[Change]) -> "Rows":
         """Tasks as they are, without the events that led there."""
         for change in changes:
             self.latest[change.task_id] = change
@@ -128,11 +128,11 @@ class Rows:
                 self.deaths.append(change)
         return self
 
-    def _meet(self, look: Look) -> Kind:
+    def _template_for(self, look: RowKey) -> RowTemplate:
         state, version, attempt, worker, reason = look
         number, texts = integer_field(int(version)), text_field(state) + text_field(reason or SUBMITTED)
         fields = number + texts + integer_field(int(attempt)) + (text_field(worker) if worker else NULL)
-        self._kinds[look] = kind = Kind(fields, _effects(state, version, reason))
+        self._kinds[look] = kind = RowTemplate(fields, _effects(state, version, reason))
         return kind
 
     def _take_effect(self, effects: int, change: Change) -> None:
@@ -216,7 +216,7 @@ class Rows:
         errors = map(read_error, self.errors.get(task_id, ()))
         return [term for error in errors for term in error_terms(f"{error.message} {error.code}")]
 
-    def dead_letters(self, task_types: Mapping[bytes, str]) -> list[DeadLetter]:
+    def dead_letters(self, task_types: Mapping[bytes, str]) -> list[DeadLetterRow]:
         return [dead_letter(death, task_types[death.task_id]) for death in self.deaths]
 
     def is_dead(self, task_id: str) -> bool:
@@ -255,7 +255,7 @@ class Rows:
             )
         )
 
-    def _share(self, look: TaskLook) -> bytes:
+    def _share(self, look: TaskRowKey) -> bytes:
         task_type, epoch, state, version, reason, worker, age_bucket = look
         texts = (state, reason or SUBMITTED, task_type.encode(), priority_of(age_bucket))
         numbers = integer_field(epoch) + integer_field(int(version))

@@ -13,13 +13,13 @@ import structlog
 
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Connection, statement
+from tideq.persistence.dead_letters.rows import by_pattern
 from tideq.persistence.definitions import unpack
 from tideq.persistence.replication.changes import CREATED, Change
 from tideq.persistence.replication.copying import END, SIGNATURE
-from tideq.persistence.dead_letters.rows import by_pattern
 from tideq.persistence.replication.rows import EVENT_COLUMNS, PURGED, TASK_COLUMNS, MissingDefinition, Rows
 from tideq.persistence.schema.partitions import TABLES, remove_from
-from tideq.persistence.tombstones import PurgedLife, Tombstone, add_tombstones, purged_lives
+from tideq.persistence.tombstones import PurgedTask, Tombstone, add_tombstones, purged_tasks
 from tideq.queue_core.errors import HistoryUnavailable
 from tideq.queue_core.task_id import is_task_id
 
@@ -49,7 +49,7 @@ class BatchCancelled(HistoryUnavailable):
     """The database gave it up: a smaller one may fit into its time."""
 
 
-class Batch(NamedTuple):
+class WriteBatch(NamedTuple):
     changes: Sequence[Change]
     definitions: Mapping[bytes, bytes]
     before: Checkpoint
@@ -80,13 +80,13 @@ class Writer:
         )
         self.parked = {task_id.encode() for (task_id,) in await found.fetchall()}
 
-    async def write(self, batch: Batch) -> None:
+    async def write(self, batch: WriteBatch) -> None:
         try:
             await self._write(batch)
         except psycopg.errors.QueryCanceled as error:
             raise BatchCancelled(f"a batch of {len(batch.changes)} events was cancelled: {error}") from error
 
-    async def _write(self, batch: Batch) -> None:
+    async def _write(self, batch: WriteBatch) -> None:
         async with self._connection.transaction():
             await self._checkpoints.move(self._connection, batch.before, batch.after)
             batch = await self._without_purged(batch)
@@ -99,7 +99,7 @@ class Writer:
             else:
                 await self._write_or_halve(batch.changes, batch.definitions, batch.rows)
 
-    async def _without_purged(self, batch: Batch) -> Batch:
+    async def _without_purged(self, batch: WriteBatch) -> WriteBatch:
         """An entry of an older epoch may tell what an old primary did with a task after it was purged elsewhere.
 
         Entries are in the order of their epochs, so the first speaks for all.
@@ -113,7 +113,7 @@ class Writer:
     async def _purged(self, changes: Iterable[Change]) -> set[bytes]:
         """Tasks that these changes tell of a purged life of."""
         by_id = {change.task_name: change for change in changes}
-        known = await purged_lives(self._connection, [task_id for task_id in by_id if is_task_id(task_id)])
+        known = await purged_tasks(self._connection, [task_id for task_id in by_id if is_task_id(task_id)])
         return {by_id[each].task_id for each, life in known.items() if _is_of(by_id[each], life)}
 
     async def write_again(self, changes: Sequence[Change], definitions: Mapping[bytes, bytes]) -> None:
@@ -161,13 +161,13 @@ class Writer:
                 await self._park(change, definitions, "an earlier event of this task is parked")
         await self._write_or_halve(later, definitions)
 
-    async def learn(self, changes: Sequence[Change], definitions: Mapping[bytes, bytes]) -> None:
+    async def backfill(self, changes: Sequence[Change], definitions: Mapping[bytes, bytes]) -> None:
         """Tasks as they are, without the events that led there. Those that will not go in are told, and left out."""
         if not changes:
             return
         try:
             async with self._connection.transaction():
-                rows = Rows().know(changes)
+                rows = Rows().add_snapshot(changes)
                 await self._change(rows)
                 await self._add_terms(rows.known_terms(definitions))
                 if rows.deaths:
@@ -177,8 +177,8 @@ class Writer:
                 log.error("history cannot hold a task", task_id=changes[0].task_name, problem=str(error))
                 return
             middle = len(changes) // 2
-            await self.learn(changes[:middle], definitions)
-            await self.learn(changes[middle:], definitions)
+            await self.backfill(changes[:middle], definitions)
+            await self.backfill(changes[middle:], definitions)
 
     async def _add_terms(self, terms: Sequence[tuple[str, str]]) -> None:
         if terms:
@@ -277,7 +277,7 @@ class Writer:
             await sink.write(END)
 
 
-def _is_of(change: Change, life: PurgedLife) -> bool:
+def _is_of(change: Change, life: PurgedTask) -> bool:
     created_ms = change.known_created_ms
     return created_ms is not None and created_ms <= life.created_ms
 

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from tideq.persistence.database import Connection
-from tideq.queue_core.store.clock import server_now_ms
 from tideq.queue_core.engine import Engine
 from tideq.queue_core.errors import HistoryUnavailable
+from tideq.queue_core.store.clock import server_now_ms
 
 MAX_DIFFERENCE_MS = 3_600_000
 

@@ -14,7 +14,7 @@ from psycopg import errors, sql
 
 from tideq.persistence.database import MIGRATING, WRITING, Connection, Database, UnsuitableDatabase
 from tideq.queue_core.errors import HistoryUnavailable
-from tideq.queue_core.log_once import Repeats
+from tideq.queue_core.log_once import LogOnce
 
 LOCK = 7_305_001
 """Of PostgreSQL's advisory locks, which share one space of numbers with the application's."""
@@ -38,7 +38,7 @@ class MigrationError(RuntimeError):
     """The database is not what the migrations made of it."""
 
 
-def known_migrations() -> list[Migration]:
+def shipped_migrations() -> list[Migration]:
     folder = resources.files("tideq.persistence") / "migrations"
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
     return [_migration(file) for file in files]
@@ -67,7 +67,7 @@ async def missing_migrations(database: Database, *, allow_newer: bool = False) -
 
 async def missing_when_migrated(database: Database, seconds: float, *, allow_newer: bool = False) -> list[Migration]:
     """Wait for somebody else to migrate; what is still missing when the time is up."""
-    deadline, told = asyncio.get_running_loop().time() + seconds, Repeats(TELL_AGAIN_SECONDS)
+    deadline, told = asyncio.get_running_loop().time() + seconds, LogOnce(TELL_AGAIN_SECONDS)
     while True:
         try:
             missing = await missing_migrations(database, allow_newer=allow_newer)
@@ -84,7 +84,7 @@ async def missing_when_migrated(database: Database, seconds: float, *, allow_new
 
 async def migrate_when_reachable(database: Database, seconds: float, *, allow_newer: bool = False) -> list[Migration]:
     """Wait for a database that is still starting; the last refusal is raised when the time is up."""
-    deadline, told = asyncio.get_running_loop().time() + seconds, Repeats(TELL_AGAIN_SECONDS)
+    deadline, told = asyncio.get_running_loop().time() + seconds, LogOnce(TELL_AGAIN_SECONDS)
     while True:
         try:
             return await migrate(database, allow_newer=allow_newer)
@@ -97,8 +97,8 @@ async def migrate_when_reachable(database: Database, seconds: float, *, allow_ne
             await asyncio.sleep(RETRY_SECONDS)
 
 
-def tell_waiting(error: HistoryUnavailable, told: Repeats) -> None:
-    if told.is_news(str(error)):
+def tell_waiting(error: HistoryUnavailable, told: LogOnce) -> None:
+    if told.is_new(str(error)):
         log.warning("waiting for the database", error=str(error))
 
 
@@ -119,7 +119,7 @@ async def _applied(connection: Connection) -> dict[int, str]:
 
 
 def _missing(applied: dict[int, str], *, allow_newer: bool) -> list[Migration]:
-    known = known_migrations()
+    known = shipped_migrations()
     for migration in known:
         if applied.get(migration.number, migration.digest) != migration.digest:
             raise MigrationError(f"migration {migration.number:04} {migration.name} was changed after it was applied")

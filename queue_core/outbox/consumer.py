@@ -6,11 +6,11 @@ Watching live is `outbox.py`'s business. Entries stay until `Queue.acknowledge` 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from tideq.queue_core.errors import StoreRefused
 from tideq.queue_core.scripts.keys import Keys
-from tideq.queue_core.store.reconnecting import connect_anew
 from tideq.queue_core.scripts.replies import text
 from tideq.queue_core.store.connect import store_errors
-from tideq.queue_core.errors import StoreRefused
+from tideq.queue_core.store.reconnecting import drop_idle_connections
 from tideq.queue_core.task_id import is_task_id
 
 FIRST_ID = "0-0"
@@ -22,24 +22,24 @@ INSTANT_LENGTH = 16
 """No instant has as many digits."""
 
 
-class Entry(NamedTuple):
+class OutboxEntry(NamedTuple):
     entry_id: str
     fields: Mapping[bytes, bytes]
 
 
-def written_ms(entry: Entry) -> int:
+def written_ms(entry: OutboxEntry) -> int:
     """By the store's clock; of an entry that does not say it, as the stream numbered it."""
     told = entry.fields.get(b"now_ms", b"")
     return int(told) if told.isdigit() and len(told) < INSTANT_LENGTH else entry_order(entry.entry_id)[0]
 
 
-class Gap(NamedTuple):
+class OutboxGap(NamedTuple):
     """Entries that are gone. Those from this instant on, by the store's clock, are all there; None for not one."""
 
     before_ms: int | None
 
 
-class Feed:
+class OutboxConsumer:
     """`listener` may block for as long as a read takes; commands go to `client`."""
 
     def __init__(self, client: Any, listener: Any, keys: Keys) -> None:
@@ -52,23 +52,23 @@ class Feed:
         self._records = keys.key("records")
         self._results = keys.key("results")
 
-    async def listen_anew(self) -> None:
+    async def drop_idle_connections(self) -> None:
         self._last_haste = FIRST_ID
-        await connect_anew(self._listener)
+        await drop_idle_connections(self._listener)
 
-    async def read(self, after: str, block_ms: int | None = None, count: int = READ_COUNT) -> list[Entry]:
+    async def read(self, after: str, block_ms: int | None = None, count: int = READ_COUNT) -> list[OutboxEntry]:
         """The next entries, waiting for the first if told to."""
         with store_errors():
             reader = self._client if block_ms is None else self._listener
             answer = await reader.xread({self._stream: after}, count=count, block=block_ms)
-        return [Entry(text(entry_id), fields) for _, entries in answer or () for entry_id, fields in entries]
+        return [OutboxEntry(text(entry_id), fields) for _, entries in answer or () for entry_id, fields in entries]
 
-    async def hurry(self) -> None:
+    async def request_flush(self) -> None:
         """Whoever lingers over this stream, or is about to, is told that somebody waits for what is in it."""
         with store_errors():
             await self._client.xadd(self._haste, {b"": b""}, maxlen=1, approximate=False)
 
-    async def is_hurried(self, wait_ms: int) -> bool:
+    async def flush_requested(self, wait_ms: int) -> bool:
         """Whether anybody was in a hurry since the last time, or is before this much time is over."""
         with store_errors():
             answer = await self._listener.xread({self._haste: self._last_haste}, block=wait_ms)
@@ -76,11 +76,11 @@ class Feed:
             self._last_haste = text(entries[-1][0])
         return bool(answer)
 
-    async def read_up_to(self, last: str) -> list[Entry]:
+    async def read_up_to(self, last: str) -> list[OutboxEntry]:
         """What is still there although history has it: the entries up to and including this one."""
         with store_errors():
             entries = await self._client.xrange(self._stream, max=last)
-        return [Entry(text(entry_id), fields) for entry_id, fields in entries]
+        return [OutboxEntry(text(entry_id), fields) for entry_id, fields in entries]
 
     async def definitions(self, task_ids: Sequence[bytes]) -> dict[bytes, bytes]:
         """Of those tasks that the store still has."""
@@ -109,7 +109,7 @@ class Feed:
     async def results(self, task_ids: Sequence[bytes]) -> list[bytes | None]:
         return await self._fields(self._results, task_ids)
 
-    async def gap_after(self, entry_id: str) -> Gap | None:
+    async def gap_after(self, entry_id: str) -> OutboxGap | None:
         """What was trimmed away behind this entry, before anybody could have read it."""
         with store_errors():
             if not await self._client.exists(self._stream):
@@ -119,9 +119,9 @@ class Feed:
         if stream["entries-added"] == stream["length"] or entry_order(text(last)) <= entry_order(entry_id):
             return None
         if first is None:
-            return Gap(None)
+            return OutboxGap(None)
         return (
-            Gap(written_ms(Entry(text(first[0]), first[1])))
+            OutboxGap(written_ms(OutboxEntry(text(first[0]), first[1])))
             if entry_order(text(first[0])) > entry_order(entry_id)
             else None
         )

@@ -8,38 +8,38 @@ from typing import NamedTuple
 
 from tideq.queue_core.outbox.stream import BEGINNING, POSITION, Position, parse_position
 
-PLACES = rf"{POSITION.pattern}(,{POSITION.pattern})*"
+CURSOR_FORM = rf"{POSITION.pattern}(,{POSITION.pattern})*"
 
 
-class Places(NamedTuple):
+class EventCursor(NamedTuple):
     positions: tuple[Position, ...]
 
     @property
     def is_beginning(self) -> bool:
         return all(position == BEGINNING for position in self.positions)
 
-    def moved(self, partition: int, position: Position) -> "Places":
-        return Places((*self.positions[:partition], position, *self.positions[partition + 1 :]))
+    def moved(self, partition: int, position: Position) -> "EventCursor":
+        return EventCursor((*self.positions[:partition], position, *self.positions[partition + 1 :]))
 
-    def later(self, other: "Places") -> "Places":
-        return Places(tuple(map(max, self.positions, other.positions)))
+    def later(self, other: "EventCursor") -> "EventCursor":
+        return EventCursor(tuple(map(max, self.positions, other.positions)))
 
     def __str__(self) -> str:
         return ",".join(map(str, self.positions))
 
 
-def beginning(count: int) -> Places:
-    return Places((BEGINNING,) * count)
+def beginning(count: int) -> EventCursor:
+    return EventCursor((BEGINNING,) * count)
 
 
-def parse_places(written: str, count: int) -> Places | None:
+def parse_event_cursor(written: str, count: int) -> EventCursor | None:
     """Of partitions that came since nothing was read yet; those only other processes know of are left to them."""
     positions = [parse_position(part) for part in written.split(",")]
     found = [position for position in positions if position is not None]
     if len(found) < len(positions):
         return None
-    return Places((*found, *beginning(count - len(found)).positions)[:count])
+    return EventCursor((*found, *beginning(count - len(found)).positions)[:count])
 
 
-def joined(positions: Sequence[Position]) -> Places:
-    return Places(tuple(positions))
+def joined(positions: Sequence[Position]) -> EventCursor:
+    return EventCursor(tuple(positions))

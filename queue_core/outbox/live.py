@@ -12,8 +12,8 @@ from collections.abc import Callable, Generator
 import structlog
 
 from tideq.queue_core.duties import Duties, Duty
-from tideq.queue_core.outbox.stream import BEGINNING, Event, Outbox, Position, end_of
-from tideq.queue_core.outbox.event_cursor import Places
+from tideq.queue_core.outbox.event_cursor import EventCursor
+from tideq.queue_core.outbox.stream import BEGINNING, Event, OutboxStream, Position, end_of
 
 BLOCK_MS = 2_000
 """Less than a command may take: the reader uses the same connections."""
@@ -61,10 +61,10 @@ class Subscription:
         return events
 
 
-class OutboxReader:
+class LiveEvents:
     """Use as an async context manager; leaving it ends every subscription."""
 
-    def __init__(self, outbox: Outbox, duties: Duties | None = None) -> None:
+    def __init__(self, outbox: OutboxStream, duties: Duties | None = None) -> None:
         self._duties = duties or Duties()
         self.newest: Position = BEGINNING
         """What every subscription was offered at least."""
@@ -77,7 +77,7 @@ class OutboxReader:
         self._started = asyncio.Event()
         self._job: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> "OutboxReader":
+    async def __aenter__(self) -> "LiveEvents":
         self._job = self._duties.start("live events", self._read_for_ever)
         return self
 
@@ -98,8 +98,8 @@ class OutboxReader:
         await self._started.wait()
 
     @property
-    def places(self) -> Places:
-        return Places((self.newest,))
+    def places(self) -> EventCursor:
+        return EventCursor((self.newest,))
 
     @contextlib.contextmanager
     def subscribe(self, wants: Callable[[Event], bool], max_waiting: int = 1_000) -> Generator[Subscription]:

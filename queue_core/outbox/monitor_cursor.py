@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
-from tideq.queue_core.outbox.consumer import FIRST_ID, Entry, last_entry_id
-from tideq.queue_core.scripts.keys import Keys
+from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxEntry, last_entry_id
 from tideq.queue_core.polls.lane_names import LaneNames
+from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.scripts.replies import accepted, number, text
 from tideq.queue_core.scripts.runner import Scripts
 from tideq.queue_core.store.connect import store_errors
@@ -24,8 +24,8 @@ READ_COUNT = 200
 log = structlog.get_logger(__name__)
 
 
-class Stretch(NamedTuple):
-    entries: list[Entry]
+class StreamSlice(NamedTuple):
+    entries: list[OutboxEntry]
     has_gap: bool
     """Entries between the place and these were trimmed before anyone read them."""
 
@@ -68,7 +68,7 @@ class Defined(msgspec.Struct, array_like=True, gc=False):
 decode_defined = msgspec.msgpack.Decoder(Defined).decode
 
 
-class JournalStore:
+class MonitorCursor:
     def __init__(self, client: Any, scripts: Scripts, keys: Keys) -> None:
         self._client = client
         self._scripts = scripts
@@ -85,14 +85,14 @@ class JournalStore:
     async def newest(self) -> str:
         return await last_entry_id(self._client, self._stream)
 
-    async def read(self, position: str) -> Stretch:
+    async def read(self, position: str) -> StreamSlice:
         """From the place on. Its own entry comes first as long as it is kept: so a gap is noticed without asking."""
         with store_errors():
             found = await self._client.xrange(self._stream, position, count=READ_COUNT + 1)
-        entries = [Entry(text(entry_id), fields) for entry_id, fields in found]
+        entries = [OutboxEntry(text(entry_id), fields) for entry_id, fields in found]
         if entries and entries[0].entry_id == position:
-            return Stretch(entries[1:], has_gap=False)
-        return Stretch(entries, has_gap=bool(entries) and position != FIRST_ID)
+            return StreamSlice(entries[1:], has_gap=False)
+        return StreamSlice(entries, has_gap=bool(entries) and position != FIRST_ID)
 
     async def move(self, expected: str, position: str, hidden: Sequence[Hidden] = ()) -> list[int | None] | None:
         """What was asked about hidden tasks, row by row; None where another reader has moved on from there."""

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
-from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.polls.lane_names import LaneNames
+from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.scripts.record import Record, parse_record
 from tideq.queue_core.scripts.replies import shown, text
 from tideq.queue_core.store.connect import store_errors
@@ -96,7 +96,7 @@ def parse_entry(
         yield Event(place._replace(number=number), now_ms, epoch, task_id, task_type, record, partition)
 
 
-class Page(NamedTuple):
+class EventPage(NamedTuple):
     events: list[Event]
     end: Position
     """Where the next page begins; where this one began if nothing follows."""
@@ -105,7 +105,7 @@ class Page(NamedTuple):
 Entries = list[tuple[str, Mapping[bytes, bytes]]]
 
 
-class Outbox:
+class OutboxStream:
     """The stream of one partition, to be looked into at any place."""
 
     def __init__(self, client: Any, keys: Keys, partition: int = 0) -> None:
@@ -126,26 +126,26 @@ class Outbox:
         with store_errors():
             return bool(await self._client.xrange(self._stream, position.entry_id, position.entry_id))
 
-    async def page_after(self, position: Position) -> Page | None:
+    async def page_after(self, position: Position) -> EventPage | None:
         """The next few events, beginning within an entry where that is the place; None where the place is gone."""
         with store_errors():
             entries = _texts(await self._client.xrange(self._stream, position.entry_id, count=PAGE_ENTRIES))
         if not entries or entries[0][0] != position.entry_id:
             return None
         events = [event for event in await self.parse(entries) if event.position > position]
-        return Page(events, end_of(entries[-1][0]))
+        return EventPage(events, end_of(entries[-1][0]))
 
-    async def first_page(self) -> Page | None:
+    async def first_page(self) -> EventPage | None:
         """From the first entry there ever was; None where the stream no longer has it."""
         with store_errors():
             entries = _texts(await self._client.xrange(self._stream, count=PAGE_ENTRIES))
         if not entries:
-            return Page([], BEGINNING)
+            return EventPage([], BEGINNING)
         with store_errors():
             stream = await self._client.xinfo_stream(self._stream)
         if stream["entries-added"] != stream["length"]:
             return None
-        return Page(await self.parse(entries), end_of(entries[-1][0]))
+        return EventPage(await self.parse(entries), end_of(entries[-1][0]))
 
     async def read_after(self, position: Position, count: int, block_ms: int) -> Entries:
         """The next entries as they are, waiting for the first."""

@@ -15,13 +15,13 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from tideq.queue_core.partitioning.partition_health import Health
+from tideq.queue_core.errors import QueueFull, Refused, StoreUnavailable, Unavailable
 from tideq.queue_core.partitioning.ledger import Grant, Ledger, Uses
+from tideq.queue_core.partitioning.partition_health import PartitionHealth
 from tideq.queue_core.polls.poll import Use
 from tideq.queue_core.queue import Admission, Queue
-from tideq.queue_core.errors import QueueFull, Refused, StoreUnavailable, Unavailable
 from tideq.queue_core.settings import Admission as Limits
-from tideq.queue_core.task import Bucket, NewTask
+from tideq.queue_core.task import NewTask, RateLimitState
 
 QUEUED = "#queued"
 """The ledger's name for the depth: no task type can have it."""
@@ -44,20 +44,20 @@ class Room(NamedTuple):
     uses: Uses
 
 
-class Look(NamedTuple):
+class DepthReading(NamedTuple):
     now_ms: int | None
     """The ledger's instant; `None` where it is away."""
     uses: Uses
 
 
-class Entry:
+class AdmissionEntry:
     """One submission on its way in."""
 
     def __init__(self, count: int, client_id: str) -> None:
         self.count = count
         self.client_id = client_id
         self.refusal: Refused | None = None
-        self.bucket: Bucket | None = None
+        self.bucket: RateLimitState | None = None
         self.room: Room | None = None
         self.is_let_in = False
 
@@ -72,7 +72,7 @@ class Admissions:
     def __init__(
         self,
         parts: Sequence[Queue],
-        health: Health,
+        health: PartitionHealth,
         ledger: Ledger,
         limits: Limits,
         urgency_of: Callable[[str | None], int],
@@ -83,10 +83,10 @@ class Admissions:
         self._urgency_of = urgency_of
         self._depth = Depth(parts, health, ledger)
 
-    async def enter(self, tasks: Sequence[NewTask]) -> Entry:
+    async def enter(self, tasks: Sequence[NewTask]) -> AdmissionEntry:
         """To be left again, unless nobody knows what became of it."""
         limits, client_id = self._limits, tasks[0].client_id
-        entry = Entry(len(tasks), client_id)
+        entry = AdmissionEntry(len(tasks), client_id)
         try:
             if limits.client_rate_per_second:
                 entry.bucket = await self._spend(client_id, entry.count)
@@ -97,14 +97,14 @@ class Admissions:
             entry.refusal = refusal
         return entry
 
-    def abandon(self, entry: Entry) -> None:
+    def abandon(self, entry: AdmissionEntry) -> None:
         """Nobody knows what became of it: what it holds runs out by itself, or is spent."""
         if entry.is_let_in:
             self._depth.settle(entry.count)
 
     async def leave(
-        self, entry: Entry, new_count: int = 0, partition: int = 0, counted: int | None = None
-    ) -> Bucket | None:
+        self, entry: AdmissionEntry, new_count: int = 0, partition: int = 0, counted: int | None = None
+    ) -> RateLimitState | None:
         """What of it was new, and where it was written; returns the client's bucket as it is then."""
         if entry.room is not None:
             takes = {} if counted is None else {QUEUED: {partition: counted}}
@@ -114,7 +114,7 @@ class Admissions:
             entry.bucket = await self._spend(entry.client_id, new_count - entry.count)
         return entry.bucket
 
-    async def _spend(self, client_id: str, count: int) -> Bucket:
+    async def _spend(self, client_id: str, count: int) -> RateLimitState:
         home = zlib.crc32(client_id.encode()) % len(self._parts)
         limits = self._limits
         return await self._parts[home].spend(client_id, count, limits.client_rate_per_second, limits.client_burst)
@@ -128,7 +128,7 @@ class Admissions:
 
 
 class Depth:
-    def __init__(self, parts: Sequence[Queue], health: Health, ledger: Ledger) -> None:
+    def __init__(self, parts: Sequence[Queue], health: PartitionHealth, ledger: Ledger) -> None:
         self._parts = parts
         self._health = health
         self._ledger = ledger
@@ -174,13 +174,13 @@ class Depth:
             with contextlib.suppress(Unavailable):
                 self._total = (await self._ledger.look(look.uses, look.now_ms))[QUEUED].running
 
-    async def _look(self, limit: int) -> Look:
+    async def _look(self, limit: int) -> DepthReading:
         began, under_way = time.monotonic(), self._under_way
-        told = await self._health.ask_some(lambda each: self._parts[each].depth())
+        told = await self._health.call_some(lambda each: self._parts[each].depth())
         self._queued.update({partition: queued for partition, (_, queued, _) in told.items()})
         self._seen_at, self._since, self._total = began, under_way, sum(self._queued.values())
         uses = {each: [Use(QUEUED, "-", str(limit), queued, taken, 0)] for each, (_, queued, taken) in told.items()}
-        return Look(told[0][0] if 0 in told else None, uses)
+        return DepthReading(told[0][0] if 0 in told else None, uses)
 
     async def _reserve_near(self, count: int, stages: Sequence[Stage]) -> Room:
         least, depth = min(stages, key=lambda stage: stage.limit), 0

@@ -9,16 +9,16 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tideq.queue_core.circuits import HeldBack
-from tideq.queue_core.partitioning.partition_health import Health
-from tideq.queue_core.polls.poll import Peek, Standing
+from tideq.queue_core.partitioning.partition_health import PartitionHealth
+from tideq.queue_core.polls.poll import CircuitResults, Peek
 from tideq.queue_core.queue import Queue
 from tideq.queue_core.settings import Circuit
 
-Standings = Mapping[int, Standing]
+ResultsByPartition = Mapping[int, CircuitResults]
 """Of one task type, by partition."""
 
 
-class Verdict(NamedTuple):
+class CircuitVerdict(NamedTuple):
     left: dict[str, int]
     """How many tasks a worker may be given now, of each type that is held back."""
     held_back: tuple[HeldBack, ...]
@@ -29,7 +29,7 @@ class Verdict(NamedTuple):
         return " ".join(f"{scope} share {count}" for scope, count in chosen.items())
 
 
-CLOSED = Verdict({}, ())
+CLOSED = CircuitVerdict({}, ())
 
 
 class Decision(NamedTuple):
@@ -38,15 +38,15 @@ class Decision(NamedTuple):
     until_ms: int = 0
 
 
-class Circuits:
-    def __init__(self, parts: Sequence[Queue], health: Health, settings: Circuit) -> None:
+class CircuitTotals:
+    def __init__(self, parts: Sequence[Queue], health: PartitionHealth, settings: Circuit) -> None:
         self._parts = parts
         self._health = health
         self._settings = settings
 
-    async def verdict(self, worker_id: str, peeks: Mapping[int, Peek]) -> Verdict:
+    async def verdict(self, worker_id: str, peeks: Mapping[int, Peek]) -> CircuitVerdict:
         """Costs nothing where no circuit is open and nothing failed lately."""
-        by_type: dict[str, dict[int, Standing]] = {}
+        by_type: dict[str, dict[int, CircuitResults]] = {}
         for partition, peek in peeks.items():
             for standing in peek.standings:
                 by_type.setdefault(standing.task_type, {})[partition] = standing
@@ -65,11 +65,11 @@ class Circuits:
         closed = {each.task_type for each in decisions if each.kind == "closed"}
         on_trial = self._trials_left({each: by_type[each] for each in by_type.keys() - open_until.keys() - closed})
         held_back = [*(HeldBack(*each) for each in open_until.items()), *(HeldBack(each, None) for each in on_trial)]
-        return Verdict(
+        return CircuitVerdict(
             dict.fromkeys(open_until, 0) | on_trial, tuple(sorted(held_back, key=lambda each: each.task_type))
         )
 
-    def _closed(self, by_type: Mapping[str, Standings]) -> list[Decision]:
+    def _closed(self, by_type: Mapping[str, ResultsByPartition]) -> list[Decision]:
         """Those whose trials ended well."""
         return [
             Decision(task_type, "closed")
@@ -78,14 +78,14 @@ class Circuits:
             and sum(each.amount for each in _on_trial(standings)) >= self._settings.trials
         ]
 
-    def _trials_left(self, by_type: Mapping[str, Standings]) -> dict[str, int]:
+    def _trials_left(self, by_type: Mapping[str, ResultsByPartition]) -> dict[str, int]:
         left: dict[str, int] = {}
         for task_type, standings in by_type.items():
             if trials := _on_trial(standings):
                 left[task_type] = max(self._settings.trials - sum(each.amount + each.held for each in trials), 0)
         return left
 
-    async def _broken(self, worker_id: str, by_type: Mapping[str, Standings], now_ms: int) -> list[Decision]:
+    async def _broken(self, worker_id: str, by_type: Mapping[str, ResultsByPartition], now_ms: int) -> list[Decision]:
         """Closed circuits that are to open. Partitions without a failure are asked only where the others would do."""
         found: list[Decision] = []
         for task_type, standings in by_type.items():
@@ -93,14 +93,14 @@ class Circuits:
                 continue
             good, bad = sum(each.good for each in standings.values()), sum(each.bad for each in standings.values())
             if self._is_broken(good, bad):
-                others = [each for each in self._health.well if each not in standings]
+                others = [each for each in self._health.up if each not in standings]
                 counts = await self._results(others, worker_id, task_type)
                 if self._is_broken(good + sum(each[0] for each in counts), bad + sum(each[1] for each in counts)):
                     found.append(Decision(task_type, "open", now_ms + self._settings.open_ms))
         return found
 
     async def _results(self, partitions: Sequence[int], worker_id: str, task_type: str) -> list[tuple[int, int]]:
-        told = await self._health.ask(partitions, lambda each: self._parts[each].results(worker_id, [task_type]))
+        told = await self._health.call(partitions, lambda each: self._parts[each].results(worker_id, [task_type]))
         return [each[0] for each in told.values() if not isinstance(each, Exception)]
 
     def _is_broken(self, good: int, bad: int) -> bool:
@@ -108,11 +108,11 @@ class Circuits:
 
     async def _write(self, worker_id: str, decisions: Sequence[Decision]) -> None:
         """One that is away or does not know the worker learns it from the next claim that finds it so."""
-        first = min(self._health.well, default=0)
-        await self._health.ask(
-            self._health.well, lambda each: self._parts[each].decide(worker_id, decisions, counts=each == first)
+        first = min(self._health.up, default=0)
+        await self._health.call(
+            self._health.up, lambda each: self._parts[each].set_circuits(worker_id, decisions, counts=each == first)
         )
 
 
-def _on_trial(standings: Standings) -> list[Standing]:
+def _on_trial(standings: ResultsByPartition) -> list[CircuitResults]:
     return [each for each in standings.values() if each.kind == "trial"]

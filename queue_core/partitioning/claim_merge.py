@@ -17,16 +17,16 @@ import msgspec
 
 from tideq.queue_core.circuits import HeldBack
 from tideq.queue_core.controls import WHOLE_QUEUE
-from tideq.queue_core.partitioning.circuit_totals import CLOSED, Circuits, Verdict
-from tideq.queue_core.partitioning.partitioned_fleet import most_urgent
+from tideq.queue_core.errors import Unavailable
+from tideq.queue_core.partitioning.circuit_totals import CLOSED, CircuitTotals, CircuitVerdict
 from tideq.queue_core.partitioning.heads import Found, Share, best_of, depth_for, scopes_of, shares, within
-from tideq.queue_core.partitioning.partition_health import Health
 from tideq.queue_core.partitioning.ledger import PERMIT_MS, Grant, Ledger, Uses, written
-from tideq.queue_core.partitioning.worker_sync import Membership
-from tideq.queue_core.partitioning.sampling import Sampling
+from tideq.queue_core.partitioning.partition_health import PartitionHealth
+from tideq.queue_core.partitioning.partitioned_fleet import most_urgent
+from tideq.queue_core.partitioning.sampling import PartitionSampler
+from tideq.queue_core.partitioning.worker_sync import WorkerSync
 from tideq.queue_core.polls.poll import Peek, Poll
 from tideq.queue_core.queue import MAX_CLAIM_BYTES, Queue
-from tideq.queue_core.errors import Unavailable
 from tideq.queue_core.task import Claim, ClaimedTask, Stop
 
 MAX_ROUNDS = 4
@@ -44,15 +44,15 @@ class Taken(NamedTuple):
     held_back: tuple[HeldBack, ...] = ()
 
 
-class Claiming:
+class ClaimMerger:
     def __init__(
         self,
         parts: Sequence[Queue],
-        health: Health,
-        membership: Membership,
-        sampling: Sampling,
+        health: PartitionHealth,
+        membership: WorkerSync,
+        sampling: PartitionSampler,
         ledger: Ledger,
-        circuits: Circuits,
+        circuits: CircuitTotals,
     ) -> None:
         self._parts = parts
         self._health = health
@@ -75,7 +75,7 @@ class Claiming:
 
     async def _look(self, poll: Poll, wanted: int) -> dict[int, Peek]:
         """A poll that may be repeated looks everywhere: what it was given before may lie anywhere."""
-        every = sorted([*self._health.well, *self._health.rested()])
+        every = sorted([*self._health.up, *self._health.retryable()])
         chosen = every if poll.poll_id else self._sampling.choose(every, poll.worker_id)
         peeks = await self._peek(poll, wanted, chosen or range(len(self._parts)))
         has_too_few = sum(len(peek.heads) for peek in peeks.values()) < wanted
@@ -86,10 +86,10 @@ class Claiming:
 
     async def _peek(self, poll: Poll, wanted: int, partitions: Sequence[int], left: str = "") -> dict[int, Peek]:
         depth = depth_for(wanted, len(self._parts))
-        answers = await self._health.ask(partitions, lambda each: self._parts[each].peek(poll, depth, left))
+        answers = await self._health.call(partitions, lambda each: self._parts[each].peek(poll, depth, left))
         peeks = {each: told for each, told in answers.items() if isinstance(told, Peek)}
         failures = {each: told for each, told in answers.items() if isinstance(told, Exception)}
-        joined = await self._membership.mend(poll.worker_id, failures, has_friends=bool(peeks))
+        joined = await self._membership.register_missing(poll.worker_id, failures, has_friends=bool(peeks))
         if joined:
             peeks |= await self._peek(poll, wanted, joined)
         return peeks
@@ -137,7 +137,7 @@ class Claiming:
         chosen: Sequence[Share],
         answer: int,
         grant: Grant,
-        verdict: Verdict,
+        verdict: CircuitVerdict,
         room: int,
     ) -> list[Claim]:
         by_partition = {share.partition: share for share in chosen}
@@ -179,7 +179,7 @@ class Claiming:
 
     async def _claims(self, partitions: Sequence[int], call: Callable[[int], Awaitable[Claim]]) -> list[Claim]:
         """What one could not give is left there; tasks it gave without saying so come back when their time is up."""
-        answers = await self._health.ask(partitions, call)
+        answers = await self._health.call(partitions, call)
         failures = [each for each in answers.values() if isinstance(each, Exception)]
         for error in failures:
             if not isinstance(error, Unavailable):

@@ -11,10 +11,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
+from tideq.queue_core.errors import KeyPending, QueueError, StoreUnavailable, Unavailable
 from tideq.queue_core.partitioning.partition_health import is_untouched
 from tideq.queue_core.queue import Admission, Queue, Written
 from tideq.queue_core.submission import Prepared
-from tideq.queue_core.errors import KeyPending, QueueError, StoreUnavailable, Unavailable
 from tideq.queue_core.task import NewTask, Submitted
 
 WAIT_SECONDS = 2.0
@@ -28,7 +28,7 @@ Rows = Mapping[int, list[int]]
 """By partition, which tasks of the batch have their keys there."""
 
 
-class Pointing:
+class KeyReservation:
     def __init__(self, parts: Sequence[Queue]) -> None:
         self._parts = parts
 
@@ -96,7 +96,7 @@ class Pointing:
             numbers = by_home[home]
             rows = [(prepared[number].task_id, prepared[number].idempotency) for number in numbers]
             now_ms, told = await self.settling(
-                home, lambda home=home, rows=rows: self._parts[home].point(partition, rows)
+                home, lambda home=home, rows=rows: self._parts[home].reserve_keys(partition, rows)
             )
             known |= {number: task_id for number, task_id in zip(numbers, told, strict=True) if task_id}
             taken[home] = [number for number in numbers if number not in known]
@@ -126,7 +126,7 @@ class Pointing:
 
         async def confirm(home: int, numbers: Sequence[int]) -> None:
             rows = [(prepared[each].task_id, prepared[each].idempotency.partition(" ")[0]) for each in numbers]
-            await self._parts[home].confirm(rows, is_written=is_written)
+            await self._parts[home].settle_keys(rows, is_written=is_written)
 
         told = await asyncio.gather(
             *(confirm(home, numbers) for home, numbers in taken.items() if numbers), return_exceptions=True
@@ -137,9 +137,9 @@ class Pointing:
 
     async def _settle_met(self, home: int, met: KeyPending) -> bool:
         """The partition that was pointed to has the key itself, once the batch was written there."""
-        (is_written,) = await self._parts[met.partition].known([(met.name, "")])
+        (is_written,) = await self._parts[met.partition].find_existing([(met.name, "")])
         if is_written or met.is_overdue:
-            await self._parts[home].confirm([(met.key_task_id, met.name)], is_written=is_written)
+            await self._parts[home].settle_keys([(met.key_task_id, met.name)], is_written=is_written)
         return is_written or met.is_overdue
 
 

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tideq.queue_core.controls import WHOLE_QUEUE
-from tideq.queue_core.polls.poll import Use
-from tideq.queue_core.scripts.replies import accepted, instant, number
-from tideq.queue_core.scripts.runner import Scripts
-from tideq.queue_core.polls.ready_lanes import Survey
 from tideq.queue_core.errors import Unavailable
 from tideq.queue_core.lanes import task_type_of
+from tideq.queue_core.polls.poll import Use
+from tideq.queue_core.polls.ready_lanes import ReadyScan
+from tideq.queue_core.scripts.replies import accepted, instant, number
+from tideq.queue_core.scripts.runner import Scripts
 
 Uses = Mapping[int, Sequence[Use]]
 """By partition."""
@@ -76,7 +76,7 @@ class Ledger:
             permits = dict.fromkeys(_by_scope(uses), NOTHING)
         return Grant(grant_id if any(each.granted for each in permits.values()) else "", permits)
 
-    async def within(self, surveys: Mapping[int, Survey]) -> list[Survey]:
+    async def within(self, surveys: Mapping[int, ReadyScan]) -> list[ReadyScan]:
         """The same surveys without what limits hold back: nobody is woken for that before a limit lets out more."""
         uses = {partition: survey.uses for partition, survey in surveys.items()}
         if not any(uses.values()):
@@ -137,7 +137,7 @@ class Ledger:
         return permits
 
 
-def _within(survey: Survey, permits: Mapping[str, Permit], left: dict[str, int]) -> Survey:
+def _within(survey: ReadyScan, permits: Mapping[str, Permit], left: dict[str, int]) -> ReadyScan:
     """Uses up what is left."""
     ready, instants = list[tuple[str, int]](), [survey.next_at_ms]
     for signature, count in survey.ready:

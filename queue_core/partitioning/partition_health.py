@@ -13,21 +13,21 @@ REST_SECONDS = 1.0
 T = TypeVar("T")
 
 
-class Health:
+class PartitionHealth:
     def __init__(self, count: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._count = count
         self._clock = clock
         self._away_until: dict[int, float] = {}
 
     @property
-    def well(self) -> list[int]:
+    def up(self) -> list[int]:
         """Those that answered when they were last asked."""
         return [partition for partition in range(self._count) if partition not in self._away_until]
 
-    def is_well(self, partition: int) -> bool:
+    def is_up(self, partition: int) -> bool:
         return partition not in self._away_until
 
-    def rested(self) -> list[int]:
+    def retryable(self) -> list[int]:
         """Those that did not, and may be tried again; whoever asks is the one to try."""
         now = self._clock()
         found = [partition for partition, until in self._away_until.items() if until <= now]
@@ -41,7 +41,7 @@ class Health:
         elif partition in self._away_until:
             del self._away_until[partition]
 
-    async def ask(self, partitions: Sequence[int], call: Callable[[int], Awaitable[T]]) -> dict[int, T | Exception]:
+    async def call(self, partitions: Sequence[int], call: Callable[[int], Awaitable[T]]) -> dict[int, T | Exception]:
         """All at once; of each what it told or what went wrong."""
         told = await asyncio.gather(*map(call, partitions), return_exceptions=True)
         answers: dict[int, T | Exception] = {}
@@ -52,10 +52,10 @@ class Health:
             answers[partition] = each
         return answers
 
-    async def ask_some(self, call: Callable[[int], Awaitable[T]]) -> dict[int, T]:
+    async def call_some(self, call: Callable[[int], Awaitable[T]]) -> dict[int, T]:
         """All that can be had of those that are well or rested; if there is none, why."""
-        partitions = sorted([*self.well, *self.rested()]) or list(range(self._count))
-        answers = await self.ask(partitions, call)
+        partitions = sorted([*self.up, *self.retryable()]) or list(range(self._count))
+        answers = await self.call(partitions, call)
         failures = [each for each in answers.values() if isinstance(each, Exception)]
         for error in failures:
             if not isinstance(error, Unavailable):

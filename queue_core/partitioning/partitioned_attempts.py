@@ -9,15 +9,15 @@ import contextlib
 from collections.abc import Sequence
 
 from tideq.queue_core.attempts import Attempts, Failure, counts_against_worker
-from tideq.queue_core.validation import check_batch
-from tideq.queue_core.partitioning.partition_health import Health
-from tideq.queue_core.partitioning.routing import Routing, seek
+from tideq.queue_core.errors import TaskNotFound, Unavailable
+from tideq.queue_core.partitioning.partition_health import PartitionHealth
+from tideq.queue_core.partitioning.routing import Routing, by_task_id
 from tideq.queue_core.partitioning.sampling import MAX_LOOKS, home_of
 from tideq.queue_core.queue import Queue
 from tideq.queue_core.scripts.replies import Outcome
 from tideq.queue_core.scripts.runner import Scripts
-from tideq.queue_core.errors import TaskNotFound, Unavailable
 from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.validation import check_batch
 
 Row = tuple[str | int | float | bytes, ...]
 
@@ -28,7 +28,7 @@ class PartitionedAttempts(Attempts):
         parts: Sequence[Attempts],
         queues: Sequence[Queue],
         routing: Routing,
-        health: Health,
+        health: PartitionHealth,
         scripts: Scripts,
         settings: QueueSettings,
     ) -> None:
@@ -49,7 +49,7 @@ class PartitionedAttempts(Attempts):
         """A home that is away makes the circuit open later: claims come upon the failures by chance."""
         home = home_of(worker_id, len(self._queues))
         with contextlib.suppress(Unavailable):
-            await self._queues[home].suspect(worker_id)
+            await self._queues[home].mark_suspect(worker_id)
 
     async def say(self, verb: str, worker_id: str, rows: Sequence[Row]) -> list[Outcome]:
         """A partition that is away costs its own rows only: the others are told what became of theirs."""
@@ -57,14 +57,14 @@ class PartitionedAttempts(Attempts):
 
         async def say_there(part: Attempts, some: list[Row]) -> list[Outcome]:
             try:
-                return await part.say(verb, worker_id, some)
+                return await part.call(verb, worker_id, some)
             except Unavailable as error:
                 self._health.note(self._parts.index(part), error)
                 if len(some) == len(rows):
                     raise
                 return [Outcome(str(row[0]), error=error) for row in some]
 
-        return await seek(self._routing, self._parts, rows, lambda row: str(row[0]), say_there, is_missing)
+        return await by_task_id(self._routing, self._parts, rows, lambda row: str(row[0]), say_there, is_missing)
 
 
 def is_missing(outcome: Outcome) -> bool:

@@ -3,26 +3,26 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tideq.queue_core.outbox.consumer import Feed
+from tideq.queue_core.outbox.consumer import OutboxConsumer
+from tideq.queue_core.partitioning.routing import Routing, by_task_id
 from tideq.queue_core.scripts.keys import Keys
-from tideq.queue_core.partitioning.routing import Routing, seek
 
 
-class PartitionedFeed(Feed):
+class PartitionedConsumer(OutboxConsumer):
     """Reading entries is each partition's own: see `parts`."""
 
     def __init__(self, client: Any, keys: Sequence[Keys], routing: Routing) -> None:
         super().__init__(client, client, keys[0])
-        self.parts = [Feed(client, client, each) for each in keys]
+        self.parts = [OutboxConsumer(client, client, each) for each in keys]
         self._routing = routing
 
     async def absent(self, task_ids: Sequence[bytes]) -> set[bytes]:
         if not task_ids:
             return set()
 
-        async def has(part: Feed, some: list[bytes]) -> list[bool]:
+        async def has(part: OutboxConsumer, some: list[bytes]) -> list[bool]:
             gone = await part.absent(some)
             return [task_id not in gone for task_id in some]
 
-        found = await seek(self._routing, self.parts, task_ids, bytes.decode, has, lambda is_here: not is_here)
+        found = await by_task_id(self._routing, self.parts, task_ids, bytes.decode, has, lambda is_here: not is_here)
         return {task_id for task_id, is_here in zip(task_ids, found, strict=True) if not is_here}

@@ -6,11 +6,11 @@ from typing import TypeVar
 import msgspec
 
 from tideq.queue_core.circuits import merged_circuits
-from tideq.queue_core.fleet import Fleet, FleetPage, Heartbeat, Member, Word
-from tideq.queue_core.partitioning.partition_health import Health
-from tideq.queue_core.partitioning.worker_sync import Membership
 from tideq.queue_core.errors import Unavailable, UnknownWorker
-from tideq.queue_core.task import Worker
+from tideq.queue_core.fleet import Fleet, FleetPage, Heartbeat, Member, Word
+from tideq.queue_core.partitioning.partition_health import PartitionHealth
+from tideq.queue_core.partitioning.worker_sync import WorkerSync
+from tideq.queue_core.task import WorkerDeclaration
 
 T = TypeVar("T")
 URGENCY = ("leaving", "draining", "unhealthy", "active", "dead")
@@ -18,31 +18,31 @@ URGENCY = ("leaving", "draining", "unhealthy", "active", "dead")
 
 
 class PartitionedFleet(Fleet):
-    def __init__(self, parts: Sequence[Fleet], health: Health, membership: Membership) -> None:
+    def __init__(self, parts: Sequence[Fleet], health: PartitionHealth, membership: WorkerSync) -> None:
         super().__init__(parts[0].scripts)
         self._parts = parts
         self._health = health
         self._membership = membership
 
-    async def register(self, worker: Worker) -> None:
+    async def register(self, worker: WorkerDeclaration) -> None:
         """Where it can; a partition that is away learns of it from the others later."""
-        await self._health.ask_some(lambda each: self._parts[each].register(worker))
+        await self._health.call_some(lambda each: self._parts[each].register(worker))
 
     async def describe(self, worker_id: str) -> Member:
-        partitions = self._health.well or range(len(self._parts))
-        told = await self._health.ask(partitions, lambda each: self._parts[each].describe(worker_id))
+        partitions = self._health.up or range(len(self._parts))
+        told = await self._health.call(partitions, lambda each: self._parts[each].get(worker_id))
         return merged_member(_known(told.values(), worker_id))
 
     async def heartbeat(
         self, worker_id: str, health: bytes = b"", *, word: Word | None = None, load: int | None = None
     ) -> Heartbeat:
-        partitions = sorted([*self._health.well, *self._health.rested()]) or range(len(self._parts))
-        told = await self._health.ask(
+        partitions = sorted([*self._health.up, *self._health.retryable()]) or range(len(self._parts))
+        told = await self._health.call(
             partitions, lambda each: self._parts[each].heartbeat(worker_id, health, word=word, load=load)
         )
         failures = {each: error for each, error in told.items() if isinstance(error, Exception)}
         beats = [beat for beat in told.values() if isinstance(beat, Heartbeat)]
-        await self._membership.mend(worker_id, failures, has_friends=bool(beats))
+        await self._membership.register_missing(worker_id, failures, has_friends=bool(beats))
         return Heartbeat(
             now_ms=max(beat.now_ms for beat in beats),
             should_drain=any(beat.should_drain for beat in beats),
@@ -55,7 +55,7 @@ class PartitionedFleet(Fleet):
     ) -> FleetPage:
         """Statuses are those over all partitions, so no partition can pick by them alone."""
         self.check_page(statuses, limit)
-        told = await self._health.ask_some(
+        told = await self._health.call_some(
             lambda each: self._parts[each].members(after=after, limit=limit, most_tasks=most_tasks)
         )
         pages = list(told.values())
@@ -74,13 +74,13 @@ class PartitionedFleet(Fleet):
     async def dismiss(self, worker_id: str) -> int:
         """First it drains everywhere, so that no poll of its own brings it back meanwhile."""
         await self.judge(worker_id, "draining")
-        told = await self._health.ask(self._health.well, lambda each: self._parts[each].dismiss(worker_id))
+        told = await self._health.call(self._health.up, lambda each: self._parts[each].remove(worker_id))
         return sum(_known(told.values(), worker_id))
 
     async def judge(self, worker_id: str, verdict: Word | None, probe_failures: int | None = None) -> str:
-        partitions = self._health.well or range(len(self._parts))
-        told = await self._health.ask(
-            partitions, lambda each: self._parts[each].judge(worker_id, verdict, probe_failures)
+        partitions = self._health.up or range(len(self._parts))
+        told = await self._health.call(
+            partitions, lambda each: self._parts[each].set_state(worker_id, verdict, probe_failures)
         )
         return most_urgent(_known(told.values(), worker_id))
 

@@ -10,29 +10,29 @@ from typing import TypeVar
 import msgspec
 
 from tideq.queue_core.controls import Limits
-from tideq.queue_core.inspector import Backlog, Explanation, Insight, Server, Stats, WorkerCounts
-from tideq.queue_core.partitioning.partition_health import Health
+from tideq.queue_core.errors import TaskNotFound
+from tideq.queue_core.inspector import Backlog, Explanation, Inspector, ServingWorker, Stats, WorkerCounts
+from tideq.queue_core.lanes import task_type_of
 from tideq.queue_core.partitioning.ledger import Ledger, Permit
+from tideq.queue_core.partitioning.partition_health import PartitionHealth
 from tideq.queue_core.partitioning.routing import Routing
 from tideq.queue_core.queue import Queue
 from tideq.queue_core.scripts.runner import Scripts
-from tideq.queue_core.errors import TaskNotFound
-from tideq.queue_core.lanes import task_type_of
 
 K = TypeVar("K")
 NO_LIMITS = Limits()
 ABOUT_WORKERS = ("workers_lost", "health_probe_failures", "probe_failed", "unhealthy_by_itself")
 
 
-class PartitionedInsight(Insight):
+class PartitionedInspector(Inspector):
     """A snapshot speaks of one partition: take it of each."""
 
     def __init__(
         self,
-        parts: Sequence[Insight],
+        parts: Sequence[Inspector],
         queues: Sequence[Queue],
         routing: Routing,
-        health: Health,
+        health: PartitionHealth,
         ledger: Ledger,
         scripts: Scripts,
     ) -> None:
@@ -44,14 +44,14 @@ class PartitionedInsight(Insight):
         self._health = health
 
     async def stats(self) -> Stats:
-        return merged_stats(list((await self._health.ask_some(lambda each: self._parts[each].stats())).values()))
+        return merged_stats(list((await self._health.call_some(lambda each: self._parts[each].stats())).values()))
 
     async def backlog(self, task_types: Sequence[str] = (), capabilities: Sequence[str] = ()) -> Backlog:
-        told = await self._health.ask_some(lambda each: self._parts[each].backlog(task_types, capabilities))
+        told = await self._health.call_some(lambda each: self._parts[each].backlog(task_types, capabilities))
         return Backlog(sum(each.ready for each in told.values()), sum(each.held for each in told.values()))
 
     async def unreadable(self, limit: int = 1_000) -> list[str]:
-        told = await self._health.ask_some(lambda each: self._parts[each].unreadable(limit))
+        told = await self._health.call_some(lambda each: self._parts[each].unreadable(limit))
         return [task_id for ids in told.values() for task_id in ids][:limit]
 
     async def explain(self, task_id: str) -> Explanation:
@@ -59,8 +59,8 @@ class PartitionedInsight(Insight):
         found = await self._with_trials(home, await self._with_limits(found))
         if found.lane_position is None or found.global_position is None:
             return found
-        others = [each for each in self._health.well if each != home]
-        told = await self._health.ask(others, lambda each: self._parts[each].ahead(task_id, found.rank, found.lane))
+        others = [each for each in self._health.up if each != home]
+        told = await self._health.call(others, lambda each: self._parts[each].ahead(task_id, found.rank, found.lane))
         ahead = [each for each in told.values() if not isinstance(each, Exception)]
         return msgspec.structs.replace(
             found,
@@ -73,8 +73,8 @@ class PartitionedInsight(Insight):
         on_trial = [each.worker_id for each in found.servers if each.trials_left is not None]
         if not on_trial:
             return found
-        task_type, others = task_type_of(found.lane), [each for each in self._health.well if each != home]
-        told = await self._health.ask(others, lambda each: self._parts[each].trials(task_type, on_trial))
+        task_type, others = task_type_of(found.lane), [each for each in self._health.up if each != home]
+        told = await self._health.call(others, lambda each: self._parts[each].trials(task_type, on_trial))
         standings = [
             dict(zip(on_trial, each, strict=True)) for each in told.values() if not isinstance(each, Exception)
         ]
@@ -89,7 +89,7 @@ class PartitionedInsight(Insight):
         """What the whole queue's limits let out now; pauses were told by the task's own partition."""
         if found.queue_control.limits == NO_LIMITS and found.type_control.limits == NO_LIMITS:
             return found
-        told = await self._health.ask_some(lambda each: self._queues[each].usage())
+        told = await self._health.call_some(lambda each: self._queues[each].usage())
         uses = {partition: each for partition, (_, each) in told.items()}
         permits = await self._ledger.look(uses, told[0][0] if 0 in told else 0)
         own = [permits[each.scope] for each in (found.queue_control, found.type_control) if each.scope in permits]
@@ -116,7 +116,7 @@ class PartitionedInsight(Insight):
         raise TaskNotFound(task_id)
 
 
-def _with_standings(server: Server, standings: Sequence[tuple[int | None, int] | None]) -> Server:
+def _with_standings(server: ServingWorker, standings: Sequence[tuple[int | None, int] | None]) -> ServingWorker:
     """With how its trials stand in the other partitions."""
     if server.trials_left is None:
         return server

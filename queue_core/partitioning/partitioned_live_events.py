@@ -5,17 +5,17 @@ import contextlib
 from collections.abc import Callable, Generator, Sequence
 
 from tideq.queue_core.duties import Duties
-from tideq.queue_core.outbox.stream import Event, Outbox
-from tideq.queue_core.outbox.live import OutboxReader, Subscription
-from tideq.queue_core.outbox.event_cursor import Places, joined
+from tideq.queue_core.outbox.event_cursor import EventCursor, joined
+from tideq.queue_core.outbox.live import LiveEvents, Subscription
+from tideq.queue_core.outbox.stream import Event, OutboxStream
 
 
-class PartitionedOutboxReader(OutboxReader):
-    def __init__(self, outboxes: Sequence[Outbox], duties: Duties) -> None:
+class PartitionedLiveEvents(LiveEvents):
+    def __init__(self, outboxes: Sequence[OutboxStream], duties: Duties) -> None:
         super().__init__(outboxes[0], duties)
-        self._readers = [OutboxReader(outbox, duties) for outbox in outboxes]
+        self._readers = [LiveEvents(outbox, duties) for outbox in outboxes]
 
-    async def __aenter__(self) -> "PartitionedOutboxReader":
+    async def __aenter__(self) -> "PartitionedLiveEvents":
         await asyncio.gather(*(reader.__aenter__() for reader in self._readers))
         return self
 
@@ -30,7 +30,7 @@ class PartitionedOutboxReader(OutboxReader):
         await asyncio.gather(*(reader.reading() for reader in self._readers))
 
     @property
-    def places(self) -> Places:
+    def places(self) -> EventCursor:
         return joined([reader.newest for reader in self._readers])
 
     @contextlib.contextmanager
@@ -42,5 +42,5 @@ class PartitionedOutboxReader(OutboxReader):
             yield subscription
 
 
-def outbox_reader(outboxes: Sequence[Outbox], duties: Duties) -> OutboxReader:
-    return OutboxReader(outboxes[0], duties) if len(outboxes) == 1 else PartitionedOutboxReader(outboxes, duties)
+def live_events_of(outboxes: Sequence[OutboxStream], duties: Duties) -> LiveEvents:
+    return LiveEvents(outboxes[0], duties) if len(outboxes) == 1 else PartitionedLiveEvents(outboxes, duties)

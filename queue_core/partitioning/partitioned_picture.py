@@ -5,31 +5,40 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from tideq.queue_core.partitioning.partition_health import Health
-from tideq.queue_core.scripts.runner import Scripts
-from tideq.queue_core.queue_picture import MAX_HIDDEN, MAX_LANES, MAX_READY, Picture, Shown, Stretch, Tally, Tide
+from tideq.queue_core.partitioning.partition_health import PartitionHealth
+from tideq.queue_core.queue_picture import (
+    MAX_HIDDEN,
+    MAX_LANES,
+    MAX_READY,
+    LaneSlice,
+    Outcomes,
+    PicturedTask,
+    QueuePicture,
+    QueuePictures,
+)
 from tideq.queue_core.score import ready_score
+from tideq.queue_core.scripts.runner import Scripts
 
 
-class PartitionedTide(Tide):
-    def __init__(self, parts: Sequence[Tide], scripts: Scripts) -> None:
+class PartitionedPictures(QueuePictures):
+    def __init__(self, parts: Sequence[QueuePictures], scripts: Scripts) -> None:
         super().__init__(scripts)
         self._parts = parts
-        self._health = Health(len(parts))
+        self._health = PartitionHealth(len(parts))
 
-    async def picture(self) -> Picture:
-        return merged_picture(list((await self._health.ask_some(lambda each: self._parts[each].picture())).values()))
+    async def picture(self) -> QueuePicture:
+        return merged_picture(list((await self._health.call_some(lambda each: self._parts[each].picture())).values()))
 
-    async def tallies(self, since_ms: int) -> tuple[int, list[Tally]]:
-        told = list((await self._health.ask_some(lambda each: self._parts[each].tallies(since_ms))).values())
-        by_instant: dict[int, list[Tally]] = {}
+    async def tallies(self, since_ms: int) -> tuple[int, list[Outcomes]]:
+        told = list((await self._health.call_some(lambda each: self._parts[each].outcomes(since_ms))).values())
+        by_instant: dict[int, list[Outcomes]] = {}
         for tally in (tally for _, tallies in told for tally in tallies):
             by_instant.setdefault(tally.at_ms, []).append(tally)
         return max(now_ms for now_ms, _ in told), [_added(by_instant[at]) for at in sorted(by_instant)]
 
 
-def _added(tallies: Sequence[Tally]) -> Tally:
-    return Tally(
+def _added(tallies: Sequence[Outcomes]) -> Outcomes:
+    return Outcomes(
         at_ms=tallies[0].at_ms,
         completed=sum(each.completed for each in tallies),
         failed=sum(each.failed for each in tallies),
@@ -37,18 +46,18 @@ def _added(tallies: Sequence[Tally]) -> Tally:
     )
 
 
-def merged_picture(pictures: Sequence[Picture]) -> Picture:
+def merged_picture(pictures: Sequence[QueuePicture]) -> QueuePicture:
     """Lanes have numbers of their own in each partition: here they are numbered anew, by signature."""
     signatures = sorted({name for picture in pictures for name in picture.lane_names.values()})
     numbers = {signature: number for number, signature in enumerate(signatures)}
-    by_lane: dict[int, list[Stretch]] = {}
+    by_lane: dict[int, list[LaneSlice]] = {}
     for picture in pictures:
         for lane, stretch in picture.lanes.items():
             by_lane.setdefault(numbers[picture.lane_names[lane]], []).append(_renumbered(stretch, picture, numbers))
     lanes = {lane: _merged(stretches, MAX_READY, _by_rank) for lane, stretches in by_lane.items()}
     first = sorted(lanes, key=lambda lane: [task.rank for task in lanes[lane].first[:1]] or [float("inf")])
     zones = zip(*([_renumbered(zone, picture, numbers) for zone in picture.zones] for picture in pictures), strict=True)
-    return Picture(
+    return QueuePicture(
         now_ms=max(picture.now_ms for picture in pictures),
         ready_count=sum(picture.ready_count for picture in pictures),
         lane_count=max(len(lanes), *(picture.lane_count for picture in pictures)),
@@ -58,28 +67,30 @@ def merged_picture(pictures: Sequence[Picture]) -> Picture:
     )
 
 
-def _renumbered(stretch: Stretch, picture: Picture, numbers: dict[str, int]) -> Stretch:
-    return Stretch(stretch.count, tuple(_moved(task, numbers[picture.lane_names[task.lane]]) for task in stretch.first))
+def _renumbered(stretch: LaneSlice, picture: QueuePicture, numbers: dict[str, int]) -> LaneSlice:
+    return LaneSlice(
+        stretch.count, tuple(_moved(task, numbers[picture.lane_names[task.lane]]) for task in stretch.first)
+    )
 
 
-def _moved(task: Shown, lane: int) -> Shown:
+def _moved(task: PicturedTask, lane: int) -> PicturedTask:
     score = task.score if task.score > 0 else ready_score(lane, task.rank)
     return msgspec.structs.replace(task, lane=lane, score=score)
 
 
-def _merged(stretches: Sequence[Stretch], most: int, key: Callable[[Shown], tuple[int, str]]) -> Stretch:
+def _merged(stretches: Sequence[LaneSlice], most: int, key: Callable[[PicturedTask], tuple[int, str]]) -> LaneSlice:
     first = list(heapq.merge(*(stretch.first for stretch in stretches), key=key))[:most]
-    return Stretch(sum(stretch.count for stretch in stretches), tuple(first))
+    return LaneSlice(sum(stretch.count for stretch in stretches), tuple(first))
 
 
-def _by_rank(task: Shown) -> tuple[int, str]:
+def _by_rank(task: PicturedTask) -> tuple[int, str]:
     return task.rank, task.task_id
 
 
-def _by_score(task: Shown) -> tuple[int, str]:
+def _by_score(task: PicturedTask) -> tuple[int, str]:
     return task.score, task.task_id
 
 
-def tide_of(scripts: Sequence[Scripts]) -> Tide:
-    parts = [Tide(each) for each in scripts]
-    return parts[0] if len(parts) == 1 else PartitionedTide(parts, scripts[0])
+def pictures_of(scripts: Sequence[Scripts]) -> QueuePictures:
+    parts = [QueuePictures(each) for each in scripts]
+    return parts[0] if len(parts) == 1 else PartitionedPictures(parts, scripts[0])

@@ -9,23 +9,23 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tideq.queue_core.validation import check_batch
+from tideq.queue_core.errors import InvalidTask, TaskNotFound
 from tideq.queue_core.partitioning.admission import Admissions
-from tideq.queue_core.partitioning.partitioned_attempts import is_missing
-from tideq.queue_core.partitioning.claim_merge import Claiming
-from tideq.queue_core.partitioning.partitioned_controls import PartitionedControls
-from tideq.queue_core.partitioning.partition_health import Health
+from tideq.queue_core.partitioning.claim_merge import ClaimMerger
 from tideq.queue_core.partitioning.ledger import Ledger
-from tideq.queue_core.partitioning.submit_router import Placing
-from tideq.queue_core.partitioning.routing import Routing, seek, spread
+from tideq.queue_core.partitioning.partition_health import PartitionHealth
+from tideq.queue_core.partitioning.partitioned_attempts import is_missing
+from tideq.queue_core.partitioning.partitioned_controls import PartitionedControls
+from tideq.queue_core.partitioning.routing import Routing, by_partition, by_task_id
+from tideq.queue_core.partitioning.submit_router import SubmitRouter
 from tideq.queue_core.polls.poll import make_poll
 from tideq.queue_core.queue import SWEEP_LIMIT, Queue, Removed
 from tideq.queue_core.scripts.replies import Outcome
 from tideq.queue_core.scripts.runner import Scripts
-from tideq.queue_core.errors import InvalidTask, TaskNotFound
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.states import Reason
 from tideq.queue_core.task import Claim, NewTask, Submitted, Task
+from tideq.queue_core.validation import check_batch
 
 T = TypeVar("T", Submitted, Task)
 
@@ -35,8 +35,8 @@ class PartitionedQueue(Queue):
         self,
         parts: Sequence[Queue],
         routing: Routing,
-        health: Health,
-        claiming: Claiming,
+        health: PartitionHealth,
+        claiming: ClaimMerger,
         controls: PartitionedControls,
         ledger: Ledger,
         scripts: Scripts,
@@ -47,7 +47,7 @@ class PartitionedQueue(Queue):
         self._routing = routing
         self._health = health
         urgency_of = self._submissions.urgency_of
-        self._placing = Placing(
+        self._placing = SubmitRouter(
             parts, routing, health, Admissions(parts, health, ledger, settings.admission, urgency_of)
         )
         self._claiming = claiming
@@ -86,7 +86,7 @@ class PartitionedQueue(Queue):
     async def withdraw(self, worker_id: str, poll_id: str, answer: int, *, starts: bool = False) -> int:
         if answer == 0:
             return 0
-        told = await self._health.ask_some(lambda each: self._parts[each].withdraw(worker_id, poll_id, answer))
+        told = await self._health.call_some(lambda each: self._parts[each].undo_claim(worker_id, poll_id, answer))
         return sum(told.values())
 
     async def cancel_many(self, task_ids: Sequence[str]) -> list[Outcome]:
@@ -127,10 +127,10 @@ class PartitionedQueue(Queue):
             await part.forget_many(some)
             return [None] * len(some)
 
-        await spread(self._parts, [place for _, place in rows], [row for row, _ in rows], forget)
+        await by_partition(self._parts, [place for _, place in rows], [row for row, _ in rows], forget)
 
     async def sweep(self, limit: int = SWEEP_LIMIT) -> int:
-        return sum((await self._health.ask_some(lambda each: self._parts[each].sweep(limit))).values())
+        return sum((await self._health.call_some(lambda each: self._parts[each].sweep(limit))).values())
 
     async def read_many(self, task_ids: Sequence[str]) -> list[Task | None]:
         check_batch(task_ids)
@@ -141,17 +141,17 @@ class PartitionedQueue(Queue):
         def is_unknown(task: Task | None) -> bool:
             return task is None
 
-        found = await seek(self._routing, self._parts, task_ids, str, read, is_unknown)
+        found = await by_task_id(self._routing, self._parts, task_ids, str, read, is_unknown)
         return [each and _placed(each, self._routing.count) for each in found]
 
     async def revive(self, verb: str, reason: Reason, task_id: str, **options: Any) -> int:
         for place in self._places(task_id):
             present = (await self._parts[place].read_many([task_id]))[0]
             if present is not None:
-                return await self._parts[place].revive(verb, reason, task_id, **options)
+                return await self._parts[place].requeue(verb, reason, task_id, **options)
         if options.get("kept") is None:
             raise TaskNotFound(task_id)
-        return await self._parts[self._routing.of_id(task_id)].revive(verb, reason, task_id, **options)
+        return await self._parts[self._routing.of_id(task_id)].requeue(verb, reason, task_id, **options)
 
     def _places(self, task_id: str) -> list[int]:
         return [self._routing.of_id(task_id), *self._routing.elsewhere(task_id)]
@@ -159,7 +159,7 @@ class PartitionedQueue(Queue):
     async def _seek(
         self, task_ids: Sequence[str], call: Callable[[Queue, list[str]], Awaitable[list[Outcome]]]
     ) -> list[Outcome]:
-        return await seek(self._routing, self._parts, task_ids, str, call, is_missing)
+        return await by_task_id(self._routing, self._parts, task_ids, str, call, is_missing)
 
 
 def _placed(told: T, count: int) -> T:

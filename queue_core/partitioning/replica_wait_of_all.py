@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from tideq.queue_core.durability import Durability
-from tideq.queue_core.store.replica_wait import Assurance
-from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.partitioning.routing import Routing
+from tideq.queue_core.scripts.keys import Keys
+from tideq.queue_core.store.replica_wait import ReplicaWait
 
 
-class PartitionedAssurance(Assurance):
+class PartitionedReplicaWait(ReplicaWait):
     def __init__(self, client: Any, keys: Sequence[Keys], routing: Routing) -> None:
         super().__init__(client, keys[0])
-        self._parts = [Assurance(client, each) for each in keys]
+        self._parts = [ReplicaWait(client, each) for each in keys]
         self._routing = routing
 
     async def check(self, level: Durability) -> None:
@@ -31,5 +31,5 @@ class PartitionedAssurance(Assurance):
         return set(task_ids) <= set[str]().union(*await asyncio.gather(*waits))
 
 
-def assurance_of(client: Any, keys: Sequence[Keys], numbers: Sequence[int]) -> Assurance:
-    return Assurance(client, keys[0]) if len(keys) == 1 else PartitionedAssurance(client, keys, Routing(numbers))
+def replica_wait_of(client: Any, keys: Sequence[Keys], numbers: Sequence[int]) -> ReplicaWait:
+    return ReplicaWait(client, keys[0]) if len(keys) == 1 else PartitionedReplicaWait(client, keys, Routing(numbers))

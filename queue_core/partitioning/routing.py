@@ -14,7 +14,7 @@ from tideq.queue_core.task_id import partition_of
 
 Part = TypeVar("Part")
 Row = TypeVar("Row")
-Told = TypeVar("Told")
+Answered = TypeVar("Answered")
 
 
 class Routing:
@@ -40,12 +40,12 @@ class Routing:
         return _unique(_byte(task_id) % number for number in self.numbers)
 
 
-async def spread(
+async def by_partition(
     parts: Sequence[Part],
     places: Sequence[int],
     rows: Sequence[Row],
-    call: Callable[[Part, list[Row]], Awaitable[Sequence[Told]]],
-) -> list[Told]:
+    call: Callable[[Part, list[Row]], Awaitable[Sequence[Answered]]],
+) -> list[Answered]:
     """Each row to its partition, one call a partition, all at once; what is told is in the order of the rows."""
     numbers_by_place: dict[int, list[int]] = {}
     for number, place in enumerate(places):
@@ -60,23 +60,23 @@ async def spread(
     return [by_number[number] for number in range(len(rows))]
 
 
-async def seek(
+async def by_task_id(
     routing: Routing,
     parts: Sequence[Part],
     rows: Sequence[Row],
     id_of: Callable[[Row], str],
-    call: Callable[[Part, list[Row]], Awaitable[Sequence[Told]]],
-    is_missing: Callable[[Told], bool],
-) -> list[Told]:
+    call: Callable[[Part, list[Row]], Awaitable[Sequence[Answered]]],
+    is_missing: Callable[[Answered], bool],
+) -> list[Answered]:
     """The same by the rows' task ids; what is not where it should be is looked for where it may have been put once."""
     ids = [id_of(row) for row in rows]
-    found = await spread(parts, [routing.of_id(task_id) for task_id in ids], rows, call)
+    found = await by_partition(parts, [routing.of_id(task_id) for task_id in ids], rows, call)
     for attempt in range(len(parts)):
         left = [n for n, each in enumerate(found) if is_missing(each) and len(routing.elsewhere(ids[n])) > attempt]
         if not left:
             break
         places = [routing.elsewhere(ids[n])[attempt] for n in left]
-        for n, each in zip(left, await spread(parts, places, [rows[n] for n in left], call), strict=True):
+        for n, each in zip(left, await by_partition(parts, places, [rows[n] for n in left], call), strict=True):
             found[n] = found[n] if is_missing(each) else each
     return found
 

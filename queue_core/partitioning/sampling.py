@@ -18,7 +18,7 @@ def home_of(worker_id: str, partition_count: int) -> int:
     return zlib.crc32(worker_id.encode()) % partition_count
 
 
-class Sampling:
+class PartitionSampler:
     """`max_silence_seconds`: a worker shows itself everywhere at least as often, or it would be given up there."""
 
     def __init__(

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from tideq.queue_core.partitioning.admission import Admissions, Entry
-from tideq.queue_core.partitioning.partition_health import Health, is_untouched
-from tideq.queue_core.partitioning.key_reservation import Pointing
+from tideq.queue_core.errors import InvalidTask, NothingNew, Overloaded, QueueError, StoreUnavailable, Unavailable
+from tideq.queue_core.partitioning.admission import AdmissionEntry, Admissions
+from tideq.queue_core.partitioning.key_reservation import KeyReservation
+from tideq.queue_core.partitioning.partition_health import PartitionHealth, is_untouched
 from tideq.queue_core.partitioning.routing import Routing
 from tideq.queue_core.queue import Admission, Queue, Written
 from tideq.queue_core.submission import idempotency_name, share_one_key
-from tideq.queue_core.errors import InvalidTask, NothingNew, Overloaded, QueueError, StoreUnavailable, Unavailable
 from tideq.queue_core.task import NewTask, Submitted
 
 
@@ -36,13 +36,15 @@ class Placed(NamedTuple):
     written: Written
 
 
-class Placing:
-    def __init__(self, parts: Sequence[Queue], routing: Routing, health: Health, admissions: Admissions) -> None:
+class SubmitRouter:
+    def __init__(
+        self, parts: Sequence[Queue], routing: Routing, health: PartitionHealth, admissions: Admissions
+    ) -> None:
         self._parts = parts
         self._routing = routing
         self._health = health
         self._admissions = admissions
-        self._pointing = Pointing(parts)
+        self._pointing = KeyReservation(parts)
         self._turn = random.randrange(routing.count)
 
     async def submit(self, tasks: Sequence[NewTask], *, wants_position: bool) -> list[Submitted]:
@@ -60,7 +62,7 @@ class Placing:
         bucket = await self._admissions.leave(entry, new_count, partition, written.counted)
         return [msgspec.structs.replace(answer, bucket=bucket) for answer in answers] if bucket else answers
 
-    async def _give_up(self, entry: Entry, error: BaseException) -> None:
+    async def _give_up(self, entry: AdmissionEntry, error: BaseException) -> None:
         if isinstance(error, QueueError) and (not isinstance(error, Unavailable) or is_untouched(error)):
             await self._admissions.leave(entry)
         else:
@@ -100,9 +102,9 @@ class Placing:
 
     async def _candidates(self) -> list[int]:
         """Those that are well, in turn. One that was away is asked a question before it is trusted again."""
-        if rested := self._health.rested():
-            await self._health.ask(rested, lambda each: self._parts[each].known([]))
-        chosen = self._health.well
+        if rested := self._health.retryable():
+            await self._health.call(rested, lambda each: self._parts[each].find_existing([]))
+        chosen = self._health.up
         self._turn += 1
         first = self._turn % max(len(chosen), 1)
         return chosen[first:] + chosen[:first]
@@ -116,7 +118,7 @@ class Placing:
         async def submit() -> Written:
             if len(tasks) == 1 and wants_position and not admission:
                 return Written([await part.submit(tasks[0])], None)
-            return await part.submit_here(tasks, wants_position=wants_position, admission=admission)
+            return await part.submit_in_partition(tasks, wants_position=wants_position, admission=admission)
 
         return submit
 
@@ -178,7 +180,7 @@ class Placing:
             for partition in home.places[1:]:
                 asked.setdefault(partition, []).append(at)
         for partition, numbers in asked.items():
-            known = await self._parts[partition].known([homes[at].marks for at in numbers])
+            known = await self._parts[partition].find_existing([homes[at].marks for at in numbers])
             for at, is_known in zip(numbers, known, strict=True):
                 places[at] = partition if is_known else places[at]
         return places

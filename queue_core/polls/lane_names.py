@@ -7,10 +7,10 @@ that it no longer stands for are kept with the instant at which they ended.
 from collections.abc import Sequence
 from typing import Any
 
+from tideq.queue_core.lanes import task_type_of
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.scripts.replies import text
 from tideq.queue_core.store.driver_errors import store_errors
-from tideq.queue_core.lanes import task_type_of
 
 
 class LaneNames:

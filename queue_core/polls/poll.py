@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from tideq.queue_core.validation import MAX_BATCH
 from tideq.queue_core.errors import InvalidRequest
 from tideq.queue_core.task import Stop
+from tideq.queue_core.validation import MAX_BATCH
 
 AS_DECLARED = "*"
 
@@ -47,7 +47,7 @@ class Use(NamedTuple):
     refunded: int
 
 
-class Standing(NamedTuple):
+class CircuitResults(NamedTuple):
     """How one partition has one of the worker's circuits, as `standing.lua` tells it."""
 
     task_type: str
@@ -75,7 +75,7 @@ class Peek(msgspec.Struct, frozen=True, kw_only=True):
     """How many tasks of that answer are still assigned under its lease."""
     heads: tuple[Head, ...]
     uses: tuple[Use, ...] = ()
-    standings: tuple[Standing, ...] = ()
+    standings: tuple[CircuitResults, ...] = ()
     is_suspect: bool = False
     """Whether a task of the worker failed lately in a partition that may not be among those looked at."""
 
@@ -107,6 +107,6 @@ def parse_use(written: str) -> Use:
     return Use(scope, rate, most, *map(int, counts))
 
 
-def parse_standing(written: str) -> Standing:
+def parse_circuit_results(written: str) -> CircuitResults:
     task_type, kind, *counts = written.split(" ")
-    return Standing(task_type, kind, *map(int, counts))
+    return CircuitResults(task_type, kind, *map(int, counts))

@@ -15,30 +15,30 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from tideq.queue_core.background import end
+from tideq.queue_core.background import cancel_and_wait
 from tideq.queue_core.duties import Duties, Duty
+from tideq.queue_core.errors import QueueError
+from tideq.queue_core.polls.ready_lanes import ReadyLanes, ReadyScan
+from tideq.queue_core.polls.waiting_polls import WaitingPoll, WaitingPolls
 from tideq.queue_core.store.driver_errors import store_errors
 from tideq.queue_core.store.subscription import subscribed
-from tideq.queue_core.polls.waiting_polls import Waiter, WaitingRoom
-from tideq.queue_core.polls.ready_lanes import Survey, WakeSource
-from tideq.queue_core.errors import QueueError
 from tideq.queue_core.task import Claim, Stop
 
-SURVEY_SECONDS = 1.0
+SCAN_SECONDS = 1.0
 MIN_SURVEY_GAP_SECONDS, MAX_SURVEY_GAP_SECONDS = 0.01, 0.2
-GAP_PER_SURVEY = 20
+GAP_PER_SCAN = 20
 """Surveys take a twentieth of the time: one of a queue with thousands of lanes takes milliseconds."""
 MAX_TOLD = 10_000
 
 
-class Wakeups:
+class PollWakeups:
     """Use as an async context manager; leaving it answers every waiting poll."""
 
     def __init__(
         self,
-        sources: Sequence[WakeSource],
+        sources: Sequence[ReadyLanes],
         open_listener: Callable[[], Any],
-        within_limits: Callable[[Mapping[int, Survey]], Awaitable[Sequence[Survey]]] | None = None,
+        within_limits: Callable[[Mapping[int, ReadyScan]], Awaitable[Sequence[ReadyScan]]] | None = None,
         duties: Duties | None = None,
     ) -> None:
         """`within_limits` takes from surveys of several partitions what limits that they share hold back."""
@@ -46,7 +46,7 @@ class Wakeups:
         self._duties = duties or Duties()
         self._sources = {source.channel: source for source in sources}
         self._open_listener = open_listener
-        self._room = WaitingRoom()
+        self._room = WaitingPolls()
         self._due_timer: asyncio.TimerHandle | None = None
         self._due_at = 0.0
         self._jobs: list[asyncio.Task[None]] = []
@@ -56,18 +56,18 @@ class Wakeups:
         self._subscribed = asyncio.Event()
         self._learning: set[asyncio.Task[None]] = set()
 
-    async def __aenter__(self) -> "Wakeups":
+    async def __aenter__(self) -> "PollWakeups":
         self._is_open = True
         self._jobs = [
             self._duties.start("wake-up subscription", self._listen),
-            self._duties.start("wake-up survey", self._survey_while_waited_for),
+            self._duties.start("wake-up survey", self._scan_while_polls_wait),
         ]
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
         await self._duties.stop(*self._jobs)
-        await end(*self._learning)
+        await cancel_and_wait(*self._learning)
 
     def close(self) -> None:
         """Answer every waiting poll with what it has: nothing new is claimed from here on."""
@@ -88,7 +88,7 @@ class Wakeups:
 
     async def poll(
         self,
-        waiter: Waiter,
+        waiter: WaitingPoll,
         claim: Callable[[], Awaitable[Claim]],
         hand_back: Callable[[Claim], Awaitable[object]],
         wait_seconds: float,
@@ -101,15 +101,15 @@ class Wakeups:
         self._room.enter(waiter)
         try:
             while True:
-                waiter.listen_again()
+                waiter.sleep_again()
                 got = await _claim_or_hand_back(claim, hand_back)
                 left = deadline - asyncio.get_running_loop().time()
-                has_news = self._is_news(waiter.worker_id, got.stops)
+                has_news = self._has_new_stops(waiter.worker_id, got.stops)
                 if got.tasks or has_news or got.should_drain or left <= 0 or not self._is_open:
                     return got
                 waiter.profile, waiter.is_eligible = got.profile, got.worker_status == "active"
                 waiter.held_back = {each.task_type: each for each in got.held_back}
-                self._note_due(got.retry_at_ms, got.now_ms)
+                self._schedule_wakeup(got.retry_at_ms, got.now_ms)
                 # Nobody else is woken for the end of this worker's circuits: it looks again by itself.
                 pause = min(left, _seconds_to_trial(got))
                 is_over = not await waiter.wait(pause) and pause == left
@@ -121,7 +121,7 @@ class Wakeups:
                 # It leaves with a wake-up that it had no use for and that others may have: one look finds them.
                 self._should_look.set()
 
-    def _is_news(self, worker_id: str, stops: tuple[Stop, ...]) -> bool:
+    def _has_new_stops(self, worker_id: str, stops: tuple[Stop, ...]) -> bool:
         """What to stop is told with every answer for minutes, in case one is lost, but ends a wait only once.
 
         Otherwise no poll of a worker that was told to stop something would wait until those minutes are over.
@@ -137,8 +137,8 @@ class Wakeups:
         """Ends with the subscription, by an error of the store."""
         listener = self._open_listener()
         try:
-            async with subscribed(listener, self._sources, self._hear) as ending:
-                await self._survey()
+            async with subscribed(listener, self._sources, self._on_message) as ending:
+                await self._scan()
                 self._subscribed.set()
                 duty.succeeded()
                 with duty.waiting():
@@ -147,7 +147,7 @@ class Wakeups:
             with contextlib.suppress(QueueError), store_errors():
                 await listener.aclose()
 
-    def _hear(self, channel: str, message: str) -> None:
+    def _on_message(self, channel: str, message: str) -> None:
         """`<lanes version> <lane>:<ready> … worker:<id> due:<milliseconds> look:1`, each part optional.
 
         A part that cannot be read is a later version's: whom it is for, a look finds.
@@ -164,12 +164,12 @@ class Wakeups:
             elif subject == "look":
                 self._room.wake_looking()
                 self._should_look.set()
-            elif (signature := self._sources[channel].known_signature(version, subject)) is not None:
+            elif (signature := self._sources[channel].cached_signature(version, subject)) is not None:
                 self._room.wake_for(signature, int(value))
             else:
-                self._beside(self._hear_of_new(self._sources[channel], version, subject, int(value)))
+                self._beside(self._on_new_tasks(self._sources[channel], version, subject, int(value)))
 
-    async def _hear_of_new(self, source: WakeSource, version: str, lane: str, ready_count: int) -> None:
+    async def _on_new_tasks(self, source: ReadyLanes, version: str, lane: str, ready_count: int) -> None:
         """Of a lane whose name has to be asked for first."""
         try:
             self._room.wake_for(await source.signature(version, lane), ready_count)
@@ -182,36 +182,36 @@ class Wakeups:
         self._learning.add(job)
         job.add_done_callback(self._learning.discard)
 
-    async def _survey_while_waited_for(self, duty: Duty) -> None:
+    async def _scan_while_polls_wait(self, duty: Duty) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._should_look.wait(), SURVEY_SECONDS)
+                await asyncio.wait_for(self._should_look.wait(), SCAN_SECONDS)
             self._should_look.clear()
             began = time.perf_counter()
-            failure = await self._survey() if self._room.sleeping_count else None
+            failure = await self._scan() if self._room.sleeping_count else None
             if failure is None:
                 duty.succeeded()
             else:
                 duty.failed(failure)
-            gap = GAP_PER_SURVEY * (time.perf_counter() - began)
+            gap = GAP_PER_SCAN * (time.perf_counter() - began)
             await asyncio.sleep(min(max(gap, MIN_SURVEY_GAP_SECONDS), MAX_SURVEY_GAP_SECONDS))
 
-    async def _survey(self) -> QueueError | None:
+    async def _scan(self) -> QueueError | None:
         """One partition that cannot be looked at is no reason not to look at the others: returns why, of the first."""
         most = max(len(self._room), 1)
-        told = await asyncio.gather(*(each.survey(most) for each in self._sources.values()), return_exceptions=True)
-        surveys = {number: each for number, each in enumerate(told) if isinstance(each, Survey)}
+        told = await asyncio.gather(*(each.scan(most) for each in self._sources.values()), return_exceptions=True)
+        surveys = {number: each for number, each in enumerate(told) if isinstance(each, ReadyScan)}
         for survey in await self._within_limits(surveys) if self._within_limits else surveys.values():
             for signature, count in survey.ready:
                 self._room.wake_for(signature, count)
-            self._note_due(survey.next_at_ms, survey.now_ms)
+            self._schedule_wakeup(survey.next_at_ms, survey.now_ms)
         failures = [each for each in told if isinstance(each, BaseException)]
         known = [each for each in failures if isinstance(each, QueueError)]
         if len(failures) == len(told) or len(known) < len(failures):
             raise failures[0]
         return known[0] if known else None
 
-    def _note_due(self, due_ms: int | None, now_ms: int) -> None:
+    def _schedule_wakeup(self, due_ms: int | None, now_ms: int) -> None:
         if due_ms is not None:
             self._wake_one_in(max(due_ms - now_ms, 0) / 1000)
 

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.polls.poll import Use, parse_use
+from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.scripts.replies import accepted, instant, number, text
 from tideq.queue_core.scripts.runner import Scripts
 from tideq.queue_core.store.driver_errors import store_errors
 
 
-class Survey(NamedTuple):
+class ReadyScan(NamedTuple):
     now_ms: int
     next_at_ms: int | None
     """When the next hidden task or silent worker falls due."""
@@ -20,7 +20,7 @@ class Survey(NamedTuple):
     """Of one of several partitions: how much of each limit is in use there."""
 
 
-class WakeSource:
+class ReadyLanes:
     def __init__(self, scripts: Scripts, client: Any, keys: Keys) -> None:
         self.channel = keys.wake_channel
         self._scripts = scripts
@@ -29,20 +29,20 @@ class WakeSource:
         self._lanes_version = ""
         self._lane_names: dict[str, str] = {}
 
-    async def survey(self, most: int) -> Survey:
+    async def scan(self, most: int) -> ReadyScan:
         now, version, next_at, ready, uses = accepted(await self._scripts.call("survey", most=most))
         found: list[tuple[str, int]] = []
         for part in ready:
             lane, _, count = text(part).partition(":")
             found.append((await self.signature(text(version), lane), int(count)))
-        return Survey(number(now), instant(next_at), found, tuple(parse_use(text(use)) for use in uses))
+        return ReadyScan(number(now), instant(next_at), found, tuple(parse_use(text(use)) for use in uses))
 
-    def known_signature(self, version: str, lane: str) -> str | None:
+    def cached_signature(self, version: str, lane: str) -> str | None:
         """What needs no asking."""
         return self._lane_names.get(lane) if version == self._lanes_version else None
 
     async def signature(self, version: str, lane: str) -> str:
-        if self.known_signature(version, lane) is None:
+        if self.cached_signature(version, lane) is None:
             with store_errors():
                 names = await self._client.hgetall(self._keys.key("lane_names"))
             self._lane_names = {text(number): text(name) for number, name in names.items()}

@@ -10,7 +10,7 @@ from tideq.queue_core.circuits import ALL_TYPES, HeldBack
 from tideq.queue_core.lanes import serves, task_type_of
 
 
-class Waiter:
+class WaitingPoll:
     """One poll. Its profile may be empty until its first claim has told what the worker serves."""
 
     def __init__(self, worker_id: str, profile: str, wanted: int) -> None:
@@ -28,7 +28,7 @@ class Waiter:
     def is_woken(self) -> bool:
         return self._bell.is_set()
 
-    def is_shut_off(self, signature: str) -> bool:
+    def is_blocked(self, signature: str) -> bool:
         circuit = self._circuit(signature)
         return circuit is not None and circuit.is_open
 
@@ -40,7 +40,7 @@ class Waiter:
     def wake(self) -> None:
         self._bell.set()
 
-    def listen_again(self) -> None:
+    def sleep_again(self) -> None:
         """To be called before looking for work: what arrives from now on is not missed."""
         self._bell.clear()
 
@@ -60,9 +60,9 @@ class Waiter:
         return self.held_back.get(ALL_TYPES) or self.held_back.get(task_type_of(signature))
 
 
-class WaitingRoom:
+class WaitingPolls:
     def __init__(self) -> None:
-        self._waiters: dict[Waiter, None] = {}
+        self._waiters: dict[WaitingPoll, None] = {}
 
     def __len__(self) -> int:
         return len(self._waiters)
@@ -71,10 +71,10 @@ class WaitingRoom:
     def sleeping_count(self) -> int:
         return sum(waiter.is_asleep for waiter in self._waiters)
 
-    def enter(self, waiter: Waiter) -> None:
+    def enter(self, waiter: WaitingPoll) -> None:
         self._waiters[waiter] = None
 
-    def leave(self, waiter: Waiter) -> None:
+    def leave(self, waiter: WaitingPoll) -> None:
         self._waiters.pop(waiter, None)
 
     def wake_for(self, signature: str, ready_count: int) -> int:
@@ -86,7 +86,7 @@ class WaitingRoom:
             if not waiter.profile:
                 # Its first claim is under way and may have looked too early: whatever it serves, it looks once more.
                 waiter.wake()
-            elif waiter.is_eligible and serves(waiter.profile, signature) and not waiter.is_shut_off(signature):
+            elif waiter.is_eligible and serves(waiter.profile, signature) and not waiter.is_blocked(signature):
                 waiter.wake()
                 ready_count -= 0 if waiter.is_on_trial(signature) else waiter.wanted
                 woken += 1
@@ -112,5 +112,5 @@ class WaitingRoom:
         for waiter in self._waiters:
             waiter.wake()
 
-    def _sleepers(self) -> Iterator[Waiter]:
+    def _sleepers(self) -> Iterator[WaitingPoll]:
         return (waiter for waiter in self._waiters if not waiter.is_woken)

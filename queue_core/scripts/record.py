@@ -16,8 +16,8 @@ does not know the field keeps it byte for byte. Never remove, reorder or reuse o
 import re
 from typing import NamedTuple
 
-from tideq.queue_core.store.formats import READABLE_FORMATS
 from tideq.queue_core.states import Reason
+from tideq.queue_core.store.formats import READABLE_FORMATS
 
 
 class Field(NamedTuple):

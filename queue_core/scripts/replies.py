@@ -39,11 +39,11 @@ def pairs(flat: Sequence[Any]) -> dict[str, str]:
 
 def counts(flat: Sequence[Any]) -> dict[str, int]:
     """The same with numbers for values."""
-    read = {field: known_number(value, field) for field, value in pairs(flat).items()}
+    read = {field: number_or_zero(value, field) for field, value in pairs(flat).items()}
     return {field: value for field, value in read.items() if value is not None}
 
 
-def known_number(value: Any, of: str) -> int | None:
+def number_or_zero(value: Any, of: str) -> int | None:
     """None, and told once, of what is none: what many share may hold one odd value."""
     try:
         return number(value)
@@ -52,9 +52,9 @@ def known_number(value: Any, of: str) -> int | None:
         return None
 
 
-def known_rate(value: Any, of: str) -> float | None:
+def rate_or_none(value: Any, of: str) -> float | None:
     """The same of a number that need not be whole."""
-    return None if known_number(value, of) is None else float(value)
+    return None if number_or_zero(value, of) is None else float(value)
 
 
 @functools.lru_cache(maxsize=1_000)

@@ -21,12 +21,12 @@ from typing import Any, NamedTuple, TypeVar
 from redis.asyncio.cluster import RedisCluster
 from redis.exceptions import NoScriptError
 
+from tideq.queue_core.errors import StoreUnavailable
 from tideq.queue_core.scripts.keys import KEYS, PREFIXES, Keys
-from tideq.queue_core.store.line import StoreClient
-from tideq.queue_core.store.reconnecting import connect_anew
 from tideq.queue_core.scripts.record import lua_codec
 from tideq.queue_core.store.driver_errors import EDGE_ERRORS, translated
-from tideq.queue_core.errors import StoreUnavailable
+from tideq.queue_core.store.line import StoreClient
+from tideq.queue_core.store.reconnecting import drop_idle_connections
 
 LUA = resources.files("tideq.queue_core.scripts")
 DIRECTIVE = re.compile(r"^-- @(\w+)\s*(.*)$")
@@ -46,7 +46,7 @@ class Argument(NamedTuple):
     kind: str
 
 
-class Header(NamedTuple):
+class ScriptHeader(NamedTuple):
     flags: tuple[str, ...]
     keys: tuple[str, ...]
     prefixes: tuple[str, ...]
@@ -61,16 +61,16 @@ class HeaderError(ValueError):
     """A Lua file's header does not say what the loader needs to know."""
 
 
-class Source(NamedTuple):
+class ScriptSource(NamedTuple):
     """One assembled script: its text, and what it takes in which order."""
 
     name: str
-    header: Header
+    header: ScriptHeader
     text: str
     flags: tuple[str, ...]
 
 
-def parse_header(name: str, source: str) -> Header:
+def parse_header(name: str, source: str) -> ScriptHeader:
     """Read the leading comment.
 
     `@flags words`, `@unguarded`, `@key name …`, `@prefix name …`, `@arg name kind …`, `@row name …`, `@reply words`,
@@ -84,7 +84,7 @@ def parse_header(name: str, source: str) -> Header:
             found.setdefault(match[1], []).append(match[2])
     if unknown := set(found) - {"flags", "unguarded", "key", "prefix", "arg", "row", "reply", "use"}:
         raise HeaderError(f"{name}: unknown directive @{min(unknown)}")
-    return Header(
+    return ScriptHeader(
         flags=_words(found.get("flags", [])),
         keys=_first_words(name, found.get("key", []), KEYS),
         prefixes=_first_words(name, found.get("prefix", []), PREFIXES),
@@ -115,13 +115,13 @@ def _argument(name: str, text: str) -> Argument:
 
 
 @functools.cache
-def assemble(name: str) -> Source:
+def assemble(name: str) -> ScriptSource:
     """A script with all its includes, each once, what is used before what uses it."""
     body = (LUA / f"{name}.lua").read_text()
     own = parse_header(name, body)
     includes = _includes(("guard", *own.uses) if own.is_guarded else own.uses)
     headers = [own, *(parse_header(include, text) for include, text in includes.items())]
-    header = Header(
+    header = ScriptHeader(
         flags=own.flags,
         keys=_unique(key for each in headers for key in each.keys),
         prefixes=_unique(prefix for each in headers for prefix in each.prefixes),
@@ -134,7 +134,7 @@ def assemble(name: str) -> Source:
     codec, *codes = _used([lua_codec(), *map(_code, includes.values()), _code(body)])
     scoped = [_scoped(code, codes[:at] + codes[at + 1 :]) for at, code in enumerate(codes[:-1])]
     text = "\n".join([_preamble(header), codec, *scoped, codes[-1]])
-    return Source(name, header, text, own.flags)
+    return ScriptSource(name, header, text, own.flags)
 
 
 def assemble_all() -> None:
@@ -200,7 +200,7 @@ def _includes(names: tuple[str, ...], found: dict[str, str] | None = None) -> di
     return found
 
 
-def _preamble(header: Header) -> str:
+def _preamble(header: ScriptHeader) -> str:
     """Locals for every declared key, prefix, argument and row column."""
     lines = [f"local {key}_key = KEYS[{index}]" for index, key in enumerate(header.keys, 1)]
     position = 0
@@ -228,7 +228,7 @@ def _row_reader(start: int, width: int) -> list[str]:
 class Form(NamedTuple):
     """What is the same in every call of one script."""
 
-    source: Source
+    source: ScriptSource
     key_count: int
     words: tuple[Value | None, ...]
     """Those of the head, then the arguments as far as they are settings."""
@@ -285,8 +285,8 @@ class Scripts:
             self.on_replaced()
         return Reply(word, reply[1:])
 
-    async def connect_anew(self) -> None:
-        await connect_anew(self._client)
+    async def drop_idle_connections(self) -> None:
+        await drop_idle_connections(self._client)
 
     def _form(self, name: str) -> "Form":
         source = assemble(name)
@@ -318,7 +318,7 @@ class Scripts:
             raise TypeError(f"{form.source.name} needs argument {min(form.needed - arguments.keys())!r}")
         return words
 
-    async def _evaluate(self, source: Source, key_count: int, words: list[Value], *, is_bulk: bool) -> list[Any]:
+    async def _evaluate(self, source: ScriptSource, key_count: int, words: list[Value], *, is_bulk: bool) -> list[Any]:
         try:
             for _ in range(MAX_LOADS):
                 try:
@@ -339,7 +339,7 @@ class Scripts:
             client.ask(*words, is_bulk=is_bulk) if isinstance(client, StoreClient) else client.execute_command(*words)
         )
 
-    async def _hash(self, source: Source) -> str:
+    async def _hash(self, source: ScriptSource) -> str:
         """Loading goes to every node of a cluster, also to one that is away: there it is sent where it is needed."""
         if self._is_cluster and source.name not in self._hashes:
             text = self._shebang(source) + source.text
@@ -348,7 +348,7 @@ class Scripts:
             self._hashes[source.name] = await self._client.script_load(self._shebang(source) + source.text)
         return self._hashes[source.name]
 
-    def _shebang(self, source: Source) -> str:
+    def _shebang(self, source: ScriptSource) -> str:
         """With a shebang the store refuses the whole script when memory is full, unless a flag says it frees some."""
         if not self._sends_flags:
             return ""

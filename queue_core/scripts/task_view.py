@@ -9,8 +9,8 @@ import structlog
 
 from tideq.queue_core.scripts.record import record_fields
 from tideq.queue_core.scripts.replies import instant, shown
-from tideq.queue_core.submission import unpack_definition
 from tideq.queue_core.states import reason_named, state_named
+from tideq.queue_core.submission import unpack_definition
 from tideq.queue_core.task import Definition, Progress, Task
 
 UNREADABLE = "unreadable"

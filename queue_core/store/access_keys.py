@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 import structlog
 
+from tideq.queue_core.errors import InvalidRequest
+from tideq.queue_core.log_once import LogOnce
+from tideq.queue_core.names import NAME
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.store.connect import store_errors
-from tideq.queue_core.errors import InvalidRequest
-from tideq.queue_core.names import NAME
-from tideq.queue_core.log_once import Repeats
 
 ANY_CLIENT = "*"
 ROLES = ("producer", "worker", "viewer", "admin")
@@ -46,7 +46,7 @@ class AccessKeys:
     def __init__(self, client: Any, keys: Keys) -> None:
         self._client = client
         self._hash = keys.key("access_keys")
-        self._told = Repeats(TELL_AGAIN_SECONDS)
+        self._told = LogOnce(TELL_AGAIN_SECONDS)
 
     async def create(self, name: str, role: str, now_ms: int, client_ids: Sequence[str] = ()) -> str:
         """The new key, whole: the only time anyone sees it."""
@@ -84,7 +84,7 @@ class AccessKeys:
         try:
             return msgspec.json.decode(value, type=AccessKey)
         except msgspec.MsgspecError as error:
-            if self._told.is_news(key_id.decode(errors="replace")):
+            if self._told.is_new(key_id.decode(errors="replace")):
                 log.error("access key unreadable", key_id=key_id.decode(errors="replace"), error=str(error))
             return None
 

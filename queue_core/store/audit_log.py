@@ -15,7 +15,7 @@ from tideq.queue_core.store.connect import store_errors
 MAX_NOTES = 10_000
 
 
-class Note(msgspec.Struct, frozen=True):
+class AuditEntry(msgspec.Struct, frozen=True):
     """Persisted as JSON: add fields with defaults, never rename one."""
 
     at_ms: int
@@ -25,27 +25,27 @@ class Note(msgspec.Struct, frozen=True):
     details: str = ""
 
 
-class Audit:
+class AuditLog:
     def __init__(self, client: Any, keys: Keys) -> None:
         self._client = client
         self._stream = keys.key("audit")
 
     async def note(self, by: str, action: str, target: str = "", details: str = "") -> None:
-        packed = msgspec.json.encode(Note(0, by, action, target, details))
+        packed = msgspec.json.encode(AuditEntry(0, by, action, target, details))
         with store_errors():
             await self._client.xadd(self._stream, {"note": packed}, maxlen=MAX_NOTES, approximate=False)
 
-    async def latest(self, limit: int) -> list[Note]:
+    async def latest(self, limit: int) -> list[AuditEntry]:
         """The latest first; their times are those of the store, which named them."""
         with store_errors():
             entries = await self._client.xrevrange(self._stream, count=limit)
         return [_read(entry_id, fields) for entry_id, fields in entries]
 
 
-def _read(entry_id: bytes, fields: dict[bytes, bytes]) -> Note:
+def _read(entry_id: bytes, fields: dict[bytes, bytes]) -> AuditEntry:
     """One that cannot be read is listed as such."""
     try:
-        note = msgspec.json.decode(fields.get(b"note", b""), type=Note)
+        note = msgspec.json.decode(fields.get(b"note", b""), type=AuditEntry)
     except msgspec.MsgspecError as error:
-        note = Note(0, "", "unreadable", details=str(error))
+        note = AuditEntry(0, "", "unreadable", details=str(error))
     return msgspec.structs.replace(note, at_ms=int(entry_id.partition(b"-")[0]))

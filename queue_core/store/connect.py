@@ -19,10 +19,10 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
 
-from tideq.queue_core.store.server_identity import Bearing, StoreIdentity, bearing_of
+from tideq.queue_core.store.driver_errors import store_errors as store_errors
 from tideq.queue_core.store.line import StoreClient
 from tideq.queue_core.store.packing import packing, packing_cluster
-from tideq.queue_core.store.driver_errors import store_errors as store_errors
+from tideq.queue_core.store.server_identity import ServerInfo, TrustedServers, server_info_of
 
 COMMAND_TIMEOUT_SECONDS = 5.0
 MAX_NODE_CONNECTIONS = 1_000
@@ -43,7 +43,7 @@ class SentinelClient(StoreClient):
             await sentinel.aclose()
 
 
-def connect(url: str, identity: StoreIdentity | None = None) -> Any:
+def connect(url: str, identity: TrustedServers | None = None) -> Any:
     """A client for commands: a short timeout, no hidden retries. With an identity it talks to trusted servers only."""
     options: dict[str, Any] = {"socket_timeout": COMMAND_TIMEOUT_SECONDS}
     if identity is not None:
@@ -51,12 +51,12 @@ def connect(url: str, identity: StoreIdentity | None = None) -> Any:
     return _client(url, **options)
 
 
-def connect_reader(url: str, identity: StoreIdentity | None = None) -> Any:
+def connect_reader(url: str, identity: TrustedServers | None = None) -> Any:
     """A client for reads that wait for a second: in a cluster each goes to the node that has its stream."""
     return connect(url, identity) if "cluster" in urlsplit(url).scheme else connect_listener(url, identity)
 
 
-def connect_listener(url: str, identity: StoreIdentity | None = None) -> Any:
+def connect_listener(url: str, identity: TrustedServers | None = None) -> Any:
     """A client for subscriptions: reads may take for ever, and dead peers are noticed by keep-alives.
 
     With an identity it listens to trusted servers only.
@@ -152,7 +152,7 @@ def node_client(node: Any) -> Any:
 async def identities_of(client: Any) -> list[str]:
     """Of the server, or of all nodes of a cluster that answer."""
     if not is_cluster(client):
-        return [(await bearing_of(client)).identity]
+        return [(await server_info_of(client)).identity]
     await client.initialize()
-    told = await asyncio.gather(*(bearing_of(client, node) for node in client.get_nodes()), return_exceptions=True)
-    return [each.identity for each in told if isinstance(each, Bearing)]
+    told = await asyncio.gather(*(server_info_of(client, node) for node in client.get_nodes()), return_exceptions=True)
+    return [each.identity for each in told if isinstance(each, ServerInfo)]

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tideq.queue_core.duties import Duties
-from tideq.queue_core.store.clock import server_now_ms
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.scripts.replies import text
+from tideq.queue_core.store.clock import server_now_ms
 from tideq.queue_core.store.driver_errors import store_errors
 
 BEAT_SECONDS = 10.0
@@ -46,7 +46,7 @@ class DutyBoard:
         self._process = process or f"{socket.gethostname()}:{os.getpid()}"
 
     async def post_for_ever(self, duties: Duties) -> None:
-        await duties.keep_every("duty board", BEAT_SECONDS, lambda: self.post(duties))
+        await duties.add_periodic("duty board", BEAT_SECONDS, lambda: self.post(duties))
 
     async def post(self, duties: Duties) -> None:
         stale = {each.duty: each.seconds for each in duties.stale}

@@ -7,7 +7,7 @@ emptied, a version that did not count yet) history sets right: see `recount.py` 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tideq.queue_core.scripts.replies import accepted, known_number, number, pairs
+from tideq.queue_core.scripts.replies import accepted, number, number_or_zero, pairs
 from tideq.queue_core.scripts.runner import Scripts
 
 Kind = tuple[str, str]
@@ -29,7 +29,7 @@ class Ended(NamedTuple):
     """Whether these are all such tasks: of very many, only the first are told."""
 
     def is_due(self, epoch: str, every_ms: int) -> bool:
-        return self.epoch != epoch or self.now_ms - (known_number(self.set_right_at or 0, SET_RIGHT) or 0) > every_ms
+        return self.epoch != epoch or self.now_ms - (number_or_zero(self.set_right_at or 0, SET_RIGHT) or 0) > every_ms
 
 
 class EndedTasks:
@@ -63,13 +63,13 @@ class EndedTasks:
 
 
 def ended_counts(fields: Mapping[str, str]) -> dict[Kind, int]:
-    known = {field: known_number(count, field) for field, count in fields.items() if not field.startswith("#")}
+    known = {field: number_or_zero(count, field) for field, count in fields.items() if not field.startswith("#")}
     return {_kind(field): count for field, count in known.items() if count is not None}
 
 
 def counted_since_ms(fields: Mapping[str, str]) -> int | None:
     """`None` where history has set the counts right."""
-    return known_number(fields[SINCE], SINCE) if SINCE in fields else None
+    return number_or_zero(fields[SINCE], SINCE) if SINCE in fields else None
 
 
 def _kind(text_of_both: str) -> Kind:

@@ -6,7 +6,7 @@ from typing import Any
 from tideq.queue_core.store.line import StoreClient
 
 
-async def connect_anew(client: Any) -> None:
+async def drop_idle_connections(client: Any) -> None:
     """Idle ones, and the lines once they are.
 
     Sentinels may have named another server; a cluster's client finds that out by itself.

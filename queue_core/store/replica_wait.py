@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from tideq.queue_core.durability import Durability
+from tideq.queue_core.errors import DurabilityUnavailable, StoreRefused, StoreUnavailable
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.store.connect import node_client, node_of, store_errors
-from tideq.queue_core.errors import DurabilityUnavailable, StoreRefused, StoreUnavailable
 
 REPLICAS = 1
 
 
-class Assurance:
+class ReplicaWait:
     def __init__(self, client: Any, keys: Keys) -> None:
         self._client = client
         self._meta = keys.key("meta")
@@ -29,7 +29,7 @@ class Assurance:
         if level is Durability.DISK and not await self._can_wait_for_disk():
             raise DurabilityUnavailable(level, "the store keeps no append-only file, or has no WAITAOF")
 
-    async def reach(self, level: Durability, timeout_ms: int, task_ids: Sequence[str]) -> bool:
+    async def wait_for_copies(self, level: Durability, timeout_ms: int, task_ids: Sequence[str]) -> bool:
         """Whether these tasks became that safe in time; they were written together, and the first stands for all."""
         return bool(await self.safe_ones(level, timeout_ms, task_ids[:1]))
 

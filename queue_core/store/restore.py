@@ -11,33 +11,33 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from tideq.queue_core.store.side_data import put_belongings
-from tideq.queue_core.store.clock import settled_time
-from tideq.queue_core.outbox.consumer import Feed, last_entry_id
-from tideq.queue_core.store.server_identity import Bearing, bearing_of
-from tideq.queue_core.scripts.keys import Keys
-from tideq.queue_core.scripts.constants import scripts_for
+from tideq.queue_core.errors import StoreUnavailable
+from tideq.queue_core.outbox.consumer import OutboxConsumer, last_entry_id
 from tideq.queue_core.queue import Removed
-from tideq.queue_core.store.reconnecting import connect_anew
+from tideq.queue_core.scripts.constants import scripts_for
+from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.scripts.record import Record, readable_record
 from tideq.queue_core.scripts.replies import accepted, text
-from tideq.queue_core.store.connect import node_of, store_errors
-from tideq.queue_core.submission import unpack_definition
-from tideq.queue_core.errors import StoreUnavailable
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.states import TaskState
+from tideq.queue_core.store.clock import settled_time
+from tideq.queue_core.store.connect import node_of, store_errors
+from tideq.queue_core.store.reconnecting import drop_idle_connections
+from tideq.queue_core.store.server_identity import ServerInfo, server_info_of
+from tideq.queue_core.store.side_data import put_side_data
+from tideq.queue_core.submission import unpack_definition
 
 SPARE_MS = 31 * 86_400_000
 """From the end of an idempotency key by the queue's clock to its end by the server's, as in `keep_key.lua`."""
 
 log = structlog.get_logger(__name__)
 
-SEAL = "closed:"
+CLOSED = "closed:"
 LANES_PER_EPOCH = 1_000_000
 WIPE_COUNT = 1_000
 
 
-class StoreFacts(NamedTuple):
+class StoreStatus(NamedTuple):
     """What a store says of itself. A sealed store has no epoch: it is half empty or half filled."""
 
     epoch: str
@@ -49,7 +49,7 @@ class StoreFacts(NamedTuple):
 
     @property
     def is_usable(self) -> bool:
-        return bool(self.epoch) and not self.epoch.startswith(SEAL)
+        return bool(self.epoch) and not self.epoch.startswith(CLOSED)
 
     @property
     def has_taken_over(self) -> bool:
@@ -74,24 +74,24 @@ class KeptKey(NamedTuple):
     expires_at_ms: int
 
 
-class Restoration:
+class StoreRestore:
     def __init__(self, client: Any, settings: QueueSettings, *, sends_flags: bool = True) -> None:
         self.partition = settings.partition
         self._client = client
         self._settings = settings
         self._keys = Keys(settings.queue_name, settings.partition)
         self._scripts = scripts_for(client, settings, sends_flags=sends_flags)
-        self.feed = Feed(client, client, self._keys)
+        self.feed = OutboxConsumer(client, client, self._keys)
 
-    async def connect_anew(self) -> None:
-        await connect_anew(self._client)
+    async def drop_idle_connections(self) -> None:
+        await drop_idle_connections(self._client)
 
-    async def facts(self) -> StoreFacts:
+    async def status(self) -> StoreStatus:
         """The server's identity first: should another one answer what follows, entering an epoch will tell."""
         with store_errors():
             present = await self._bearing()
             epoch, known = await self._client.hmget(self._keys.key("meta"), "epoch", "identity")
-            return StoreFacts(
+            return StoreStatus(
                 epoch=text(epoch or b""),
                 identity=present.identity,
                 was_replica=present.was_replica,
@@ -100,7 +100,7 @@ class Restoration:
             )
 
     async def enter(
-        self, present: StoreFacts, epoch: str, least_now_ms: int = 0, *, gives_workers_time: bool = False
+        self, present: StoreStatus, epoch: str, least_now_ms: int = 0, *, gives_workers_time: bool = False
     ) -> None:
         """Open the store under this epoch, if it is still the one whose facts these are.
 
@@ -110,14 +110,14 @@ class Restoration:
         await self._enter(present, epoch, least_now_ms, grace_ms)
         self._scripts.epoch = epoch
 
-    async def seal(self, present: StoreFacts, least_now_ms: int = 0) -> StoreFacts:
+    async def close(self, present: StoreStatus, least_now_ms: int = 0) -> StoreStatus:
         """Close the store to everyone but this process; returns its facts as they are then."""
-        sealed = present._replace(epoch=SEAL + secrets.token_hex(8))
+        sealed = present._replace(epoch=CLOSED + secrets.token_hex(8))
         await self._enter(present, sealed.epoch, least_now_ms, 0)
         self._scripts.epoch = sealed.epoch
         return sealed
 
-    async def _enter(self, present: StoreFacts, epoch: str, least_now_ms: int, heartbeat_grace_ms: int) -> None:
+    async def _enter(self, present: StoreStatus, epoch: str, least_now_ms: int, heartbeat_grace_ms: int) -> None:
         """A server that restarted meanwhile may have lost what was found or put there: it must be compared anew."""
         with store_errors():
             identity = (await self._bearing()).identity
@@ -135,8 +135,8 @@ class Restoration:
         )
         accepted(reply)
 
-    async def _bearing(self) -> Bearing:
-        return await bearing_of(self._client, await node_of(self._client, self._keys.key("meta")))
+    async def _bearing(self) -> ServerInfo:
+        return await server_info_of(self._client, await node_of(self._client, self._keys.key("meta")))
 
     async def wipe(self) -> None:
         """Everything but the seal; the outbox first, which has been written to history by now."""
@@ -198,9 +198,9 @@ class Restoration:
         with store_errors():
             await pipeline.execute()
 
-    async def put_belongings(self, belongings: dict[str, bytes], heartbeat_due_ms: int) -> None:
+    async def put_side_data(self, belongings: dict[str, bytes], heartbeat_due_ms: int) -> None:
         with store_errors():
-            await put_belongings(self._client, self._keys, belongings, heartbeat_due_ms)
+            await put_side_data(self._client, self._keys, belongings, heartbeat_due_ms)
 
     async def now_ms(self) -> int:
         """By the store's clock, whether the store is open or not; waits while a jump of it is in doubt."""

@@ -13,7 +13,7 @@ from redis.exceptions import ConnectionError as StoreConnectionError
 from tideq.queue_core.scripts.replies import text
 
 
-class StoreIdentity:
+class TrustedServers:
     """`doubt` is set as soon as an unknown server answers; `trust` lets it in."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class StoreIdentity:
             raise StoreConnectionError("the store has restarted and is being compared with history")
 
 
-class Bearing(NamedTuple):
+class ServerInfo(NamedTuple):
     """What a server says of itself."""
 
     identity: str
@@ -42,12 +42,12 @@ class Bearing(NamedTuple):
     """It took over from another server, which may still run and not know."""
 
 
-async def bearing_of(client: Any, node: Any = None) -> Bearing:
+async def server_info_of(client: Any, node: Any = None) -> ServerInfo:
     """Of the server, or of one node of a cluster."""
     told = await client.info("server", "replication", **({} if node is None else {"target_nodes": node}))
     info = told if "run_id" in told else next(iter(told.values()))
     identity = _identity(str(info.get("run_id", "")), str(info.get("master_replid", "")))
-    return Bearing(identity, was_replica=bool(str(info.get("master_replid2", "")).strip("0")))
+    return ServerInfo(identity, was_replica=bool(str(info.get("master_replid2", "")).strip("0")))
 
 
 def identity_in(info: str) -> str:

@@ -26,7 +26,7 @@ decode_number = msgspec.msgpack.Decoder(int).decode
 decode_fleet = msgspec.msgpack.Decoder(dict[str, Fields]).decode
 
 
-async def read_belongings(scripts: Scripts) -> dict[str, bytes]:
+async def read_side_data(scripts: Scripts) -> dict[str, bytes]:
     """By name, packed so that equal content is equal bytes."""
     access_keys, controls, fleet, written = accepted(await scripts.call("belongings", is_bulk=True))
     workers = {text(fleet[i]): _declared(_fields(fleet[i + 1])) for i in range(0, len(fleet), 2)}
@@ -40,7 +40,7 @@ async def read_format(client: Any, keys: Keys) -> int:
         return number(await client.hget(keys.key("meta"), "format") or 1)
 
 
-async def put_belongings(client: Any, keys: Keys, belongings: dict[str, bytes], heartbeat_due_ms: int) -> None:
+async def put_side_data(client: Any, keys: Keys, belongings: dict[str, bytes], heartbeat_due_ms: int) -> None:
     """Into a store that has none; every worker has until then to say that it lives."""
     for name in ("access_keys", "controls"):
         if content := decode_fields(belongings.get(name, NOTHING)):

@@ -11,10 +11,10 @@ from typing import Any, cast
 
 from redis.exceptions import RedisError
 
-from tideq.queue_core.background import running
-from tideq.queue_core.store.line import StoreClient
+from tideq.queue_core.background import background_task
 from tideq.queue_core.scripts.replies import text
 from tideq.queue_core.store.driver_errors import store_errors
+from tideq.queue_core.store.line import StoreClient
 from tideq.queue_core.store.wire import Wire
 
 CONFIRM_SECONDS = 5.0
@@ -55,7 +55,7 @@ async def _read_by_the_driver(client: Any, channels: Collection[str], hear: Hear
                 if message["type"] == "message":
                     hear(text(message["channel"]), text(message["data"]))
 
-        async with running(listen()) as ending:
+        async with background_task(listen()) as ending:
             yield ending
 
 

@@ -20,9 +20,9 @@ from tideq.api.settings import Auth, ServiceSettings
 from tideq.persistence.database import Database
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.store.clock import StoreClock
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.store.clock import StoreClock
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from contextlib import AsyncExitStack
 
 from tests.api.bench import until
 from tideq.api.service import Service
-from tideq.persistence.history import Archive
+from tideq.persistence.history import History
 from tideq.persistence.replication.assemble import replicator_on
-from tideq.queue_core.background import running
+from tideq.queue_core.background import background_task
 
 
 class Replication:
@@ -15,7 +15,7 @@ class Replication:
         self._at_work = AsyncExitStack()
 
     @property
-    def archive(self) -> Archive:
+    def archive(self) -> History:
         assert self._service.history is not None
         return self._service.history
 
@@ -24,7 +24,7 @@ class Replication:
         replicator = await self._at_work.enter_async_context(
             replicator_on(self._service.store, settings.redis_url, settings.queue)
         )
-        await self._at_work.enter_async_context(running(replicator.run_for_ever()))
+        await self._at_work.enter_async_context(background_task(replicator.run_for_ever()))
 
     async def stop(self) -> None:
         await self._at_work.aclose()
@@ -33,7 +33,7 @@ class Replication:
         """History has everything."""
 
         async def is_done() -> bool:
-            return await self.archive.freshness.catch_up(0)
+            return await self.archive.freshness.wait_until_caught_up(0)
 
         await until(is_done)
 

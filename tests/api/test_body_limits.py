@@ -8,7 +8,7 @@ import pytest
 from tests.api.bench import assert_problem
 from tests.kit import Kit
 from tideq.api.app import create_app, routes
-from tideq.api.operations import declared
+from tideq.api.operations import operation_of_handler
 from tideq.api.service import offline_service
 from tideq.api.settings import BESIDE_THE_PAYLOAD_BYTES, MAX_BULK_BODY_BYTES
 from tideq.queue_core.settings import Admission, QueueSettings
@@ -24,7 +24,7 @@ def _with_bodies() -> list[tuple[str, str]]:
     return sorted(
         (method, path)
         for path, handler in routes(app)
-        if declared(handler).body is not None
+        if operation_of_handler(handler).body is not None
         for method in handler.http_methods
     )
 

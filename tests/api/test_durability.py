@@ -22,10 +22,10 @@ from tideq.api.settings import ServiceSettings
 from tideq.embedded import EmbeddedStores, ValkeyOptions, bundled_valkey, find_running
 from tideq.persistence.database import Database
 from tideq.persistence.replication.assemble import replicator_on
-from tideq.persistence.replication.writer import Batch
+from tideq.persistence.replication.writer import WriteBatch
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.background import running
+from tideq.queue_core.background import background_task
 from tideq.queue_core.settings import QueueSettings
 
 HOUR_MS = 3_600_000
@@ -117,7 +117,7 @@ async def test_history_has_what_was_answered_with_it(store: StoreUnderTest, data
         late = await submit(http, "history")
         async with (
             replicator_on(kept, store.url, service.settings.queue) as replicator,
-            running(replicator.run_for_ever()),
+            background_task(replicator.run_for_ever()),
         ):
             answer = await submit(http, "history")
         async with kept.database.reading() as connection:
@@ -131,12 +131,12 @@ async def test_history_has_what_was_answered_with_it(store: StoreUnderTest, data
 async def test_whoever_asks_for_history_does_not_wait_until_a_replicator_has_lingered(
     store: StoreUnderTest, database_url: str
 ) -> None:
-    batches: list[Batch] = []
+    batches: list[WriteBatch] = []
     async with (
         _service_with_history(store, database_url, timeout_ms=45_000) as service,
         _http(service) as http,
         replicator_on(service.store, store.url, service.settings.queue, batches.append, HOUR_MS) as replicator,
-        running(replicator.run_for_ever()),
+        background_task(replicator.run_for_ever()),
     ):
         answers = [await submit(http, "history") for _ in range(3)]
         together = await asyncio.gather(*(submit(http, "history") for _ in range(20)))

@@ -5,7 +5,7 @@ import msgspec
 
 from tests.api.bench import until
 from tideq.api.service import Service
-from tideq.queue_core.background import running
+from tideq.queue_core.background import background_task
 from tideq.queue_core.duties import Duties, Duty
 from tideq.queue_core.store.clock import server_now_ms
 from tideq.queue_core.store.duty_board import FORGOTTEN_MS, SILENT_MS, DutyBoard, Posted
@@ -30,7 +30,7 @@ async def test_a_stale_duty_of_another_process_is_named_and_leaves_this_one_read
     async def is_stale() -> bool:
         return bool(duties.stale)
 
-    async with running(duties.keep("prune", _fail)):
+    async with background_task(duties.add("prune", _fail)):
         await until(is_stale)
         await monitor.post(duties)
         answer = await http.get("/readyz")

@@ -6,9 +6,9 @@ import pytest
 from tests.api.bench import Bench, until
 from tests.contract.situations import complete_all, started_count, submit_count
 from tests.kit import Kit
-from tideq.api import wait_estimate as pace
-from tideq.queue_core.inspector import Insight, Stats
+from tideq.api import wait_estimate
 from tideq.queue_core.errors import StoreUnavailable
+from tideq.queue_core.inspector import Inspector, Stats
 
 TASKS = "/api/v1/tasks"
 
@@ -16,8 +16,8 @@ TASKS = "/api/v1/tasks"
 @pytest.fixture
 def _no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every estimate looks first."""
-    monkeypatch.setattr(pace, "FRESH_SECONDS", -1.0)
-    monkeypatch.setattr(pace, "STALE_SECONDS", -1.0)
+    monkeypatch.setattr(wait_estimate, "FRESH_SECONDS", -1.0)
+    monkeypatch.setattr(wait_estimate, "STALE_SECONDS", -1.0)
 
 
 async def _finish(kit: Kit, count: int) -> None:
@@ -98,11 +98,11 @@ class TestLooking:
     async def test_a_store_that_tells_no_statistics_costs_the_estimate_and_not_the_task(
         self, http: httpx.AsyncClient, bench: Bench, kit: Kit, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        async def away(_: Insight) -> Stats:
+        async def away(_: Inspector) -> Stats:
             raise StoreUnavailable("away")
 
         await _finish(kit, 5)
-        monkeypatch.setattr(Insight, "stats", away)
+        monkeypatch.setattr(Inspector, "stats", away)
 
         answer = await http.post(TASKS, json={"task_type": "resize"})
 
@@ -115,7 +115,7 @@ async def _script_calls(kit: Kit) -> int:
 
 async def test_submissions_cost_one_store_call_each(bench: Bench, kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the service does by the clock makes a few calls of its own meanwhile, more on a slow machine."""
-    monkeypatch.setattr(pace, "FRESH_SECONDS", 3600.0)
+    monkeypatch.setattr(wait_estimate, "FRESH_SECONDS", 3600.0)
     await bench.submit()
     before = await _script_calls(kit)
 
@@ -135,4 +135,4 @@ async def test_what_is_remembered_is_renewed(bench: Bench, kit: Kit) -> None:
 
     await until(is_told)
     assert first["estimated_wait_seconds"] is None
-    assert pace.FRESH_SECONDS <= 2
+    assert wait_estimate.FRESH_SECONDS <= 2

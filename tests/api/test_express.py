@@ -10,14 +10,16 @@ from tests.api.test_malformed import CASES, Case, executing, send
 from tests.api.wire import Answer, Application, Wire, wired
 from tests.kit import Kit
 from tideq.api.app import create_app, routes
-from tideq.api.operations import declared
-from tideq.api.hot_path import Express
+from tideq.api.hot_path import HotPath
+from tideq.api.operations import operation_of_handler
 from tideq.api.service import Service, offline_service
-from tideq.queue_core.attempts import Held
+from tideq.queue_core.attempts import LeaseRef
 
 __all__ = ("executing",)
 
-FREQUENT = {path for path, handler in routes(create_app(offline_service())) if declared(handler).is_frequent}
+FREQUENT = {
+    path for path, handler in routes(create_app(offline_service())) if operation_of_handler(handler).is_frequent
+}
 EVERY_TASK = {
     "/api/v1/tasks",
     "/api/v1/tasks/batch",
@@ -46,7 +48,7 @@ class Ways:
 
     def __init__(self, service: Service) -> None:
         short, long = create_app(service), create_app(service)
-        assert isinstance(short.asgi_handler, Express)
+        assert isinstance(short.asgi_handler, HotPath)
         self.short, self.long = _client(short), _client(long)
         self.short_app: Application = short
         self.long_app: Application = long
@@ -91,14 +93,14 @@ def test_the_calls_of_every_task_are_frequent() -> None:
 
 
 @pytest.mark.parametrize("case", [CASES[name] for name in REFUSED.values()], ids=REFUSED)
-async def test_a_refusal_is_the_same_either_way(ways: Ways, executing: Held, case: Case) -> None:
+async def test_a_refusal_is_the_same_either_way(ways: Ways, executing: LeaseRef, case: Case) -> None:
     short, long = [await send(http, case, executing) for http in (ways.short, ways.long)]
 
     assert seen(short) == seen(long)
     assert not ways.passed
 
 
-async def test_a_body_that_is_too_large_is_refused_by_litestar(ways: Ways, executing: Held) -> None:
+async def test_a_body_that_is_too_large_is_refused_by_litestar(ways: Ways, executing: LeaseRef) -> None:
     short, long = [await send(http, TOO_LARGE, executing) for http in (ways.short, ways.long)]
 
     assert (short.status_code, seen(short)) == (413, seen(long))

@@ -14,12 +14,12 @@ from tests.api.bench import Bench, assert_problem, until
 from tests.api.listening import EVENTS
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.api.edge import auth as auth_module
 from tideq.api import event_stream
+from tideq.api.edge import auth as auth_module
 from tideq.api.service import NoKeys, Service
 from tideq.api.settings import Auth
-from tideq.queue_core.store.access_keys import ANY_CLIENT, AccessKey
 from tideq.queue_core.scripts.keys import Keys
+from tideq.queue_core.store.access_keys import ANY_CLIENT, AccessKey
 
 keys_command = importlib.import_module("tideq.cli.keys")
 TASKS, BATCH = "/api/v1/tasks", "/api/v1/tasks/batch"
@@ -74,7 +74,7 @@ def _key_id(headers: dict[str, str]) -> str:
 
 async def _until_watched(service: Service) -> None:
     async def is_so() -> bool:
-        return bool(service.gate._waiting)  # pyright: ignore[reportPrivateUsage]
+        return bool(service.authenticator._waiting)  # pyright: ignore[reportPrivateUsage]
 
     await until(is_so)
 
@@ -198,7 +198,7 @@ async def test_a_poll_waits_on_while_the_keys_of_others_change(
     await service.access_keys.revoke(_key_id(other))
 
     async def is_known() -> bool:
-        return any(key.is_revoked for key in service.gate._known.values())  # pyright: ignore[reportPrivateUsage]
+        return any(key.is_revoked for key in service.authenticator._known.values())  # pyright: ignore[reportPrivateUsage]
 
     await until(is_known)
     task_id = await kit.submit()

@@ -14,10 +14,10 @@ from tests.api.running import Running
 from tests.contract.situations import submit_count
 from tests.kit import Kit, make_kit
 from tideq.api import event_stream
-from tideq.api.event_stream import Listener
+from tideq.api.event_stream import EventStreamSession
 from tideq.api.service import Service
-from tideq.queue_core.outbox.stream import Event, Outbox, Page, Position
-from tideq.queue_core.outbox.event_cursor import Places
+from tideq.queue_core.outbox.event_cursor import EventCursor
+from tideq.queue_core.outbox.stream import Event, EventPage, OutboxStream, Position
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ async def watched(client: Any, server: Running, queue_name: str) -> AsyncIterato
     await kit.assert_sound()
 
 
-async def _first(listener: Listener, service: Service, count: int) -> list[bytes]:
+async def _first(listener: EventStreamSession, service: Service, count: int) -> list[bytes]:
     with service.outbox_reader.subscribe(lambda _: False) as live:
         chunks = listener.chunks(live)
         return [await anext(chunks) for _ in range(count)]
@@ -41,7 +41,7 @@ async def test_a_quiet_stream_is_kept_alive_and_tells_how_far_it_is(
     """A listener that wants nothing of what happens must not fall behind what the stream keeps."""
     monkeypatch.setattr(event_stream, "KEEP_ALIVE_SECONDS", 0.05)
     await service.outbox_reader.reading()
-    listener = Listener([service.outbox], service.outbox_reader, lambda _: False, None)
+    listener = EventStreamSession([service.outbox], service.outbox_reader, lambda _: False, None)
     with service.outbox_reader.subscribe(lambda _: False) as live:
         chunks = listener.chunks(live)
         assert await anext(chunks) == b": listening\nretry: 1000\n\n"
@@ -114,7 +114,7 @@ def _read_to_the_end(connection: socket.socket, begun: bytes) -> str:
     return (begun + rest).decode()
 
 
-class Crossing(Outbox):
+class Crossing(OutboxStream):
     """Just before the last look into the stream something happens, and the reader passes it on: both tell of it."""
 
     def __init__(self, service: Service, kit: Kit) -> None:
@@ -123,7 +123,7 @@ class Crossing(Outbox):
         self._kit = kit
         self.has_happened = False
 
-    async def page_after(self, position: Position) -> Page | None:
+    async def page_after(self, position: Position) -> EventPage | None:
         page = await super().page_after(position)
         if page and page.end == position and not self.has_happened and self.is_live():
             self.has_happened = True
@@ -151,7 +151,9 @@ async def test_what_happens_while_a_listener_joins_in_is_told_once(
     monkeypatch.setattr(event_stream, "KEEP_ALIVE_SECONDS", 0.2)
     await kit.submit()
     crossing = Crossing(service, kit)
-    listener = Listener([crossing], service.outbox_reader, _everything, Places((await service.outbox.newest(),)))
+    listener = EventStreamSession(
+        [crossing], service.outbox_reader, _everything, EventCursor((await service.outbox.newest(),))
+    )
 
     told = b""
     with service.outbox_reader.subscribe(lambda _: False) as live:
@@ -171,7 +173,7 @@ async def test_a_place_survives_in_the_middle_of_an_entry(service: Service, kit:
     middle = Position(newest.milliseconds, newest.sequence, 2)
 
     greeting, events = await _first(
-        Listener([service.outbox], service.outbox_reader, lambda _: True, Places((middle,))), service, 2
+        EventStreamSession([service.outbox], service.outbox_reader, lambda _: True, EventCursor((middle,))), service, 2
     )
 
     assert f"id: {middle}\n".encode() in greeting

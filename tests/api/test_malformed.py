@@ -10,7 +10,7 @@ import pytest
 from tests.api.bench import Bench, assert_problem
 from tests.api.running import Running
 from tests.kit import Kit
-from tideq.queue_core.attempts import Held
+from tideq.queue_core.attempts import LeaseRef
 
 TASKS = "/api/v1/tasks"
 BATCH = "/api/v1/tasks/batch"
@@ -270,23 +270,23 @@ CASES: dict[str, Case] = {
 
 
 @pytest.fixture
-async def executing(kit: Kit) -> Held:
+async def executing(kit: Kit) -> LeaseRef:
     """The task that w1 executes, beside one that waits."""
     await kit.worker("w1")
     await kit.submit()
     started = await kit.started("w1")
     await kit.submit()
-    return Held(started.task_id, started.lease)
+    return LeaseRef(started.task_id, started.lease)
 
 
-async def send(http: httpx.AsyncClient, case: Case, executing: Held) -> httpx.Response:
+async def send(http: httpx.AsyncClient, case: Case, executing: LeaseRef) -> httpx.Response:
     content = case.body.replace(b"TASK", executing.task_id.encode()).replace(b"LEASE", executing.lease.encode())
     return await http.request(case.method, case.path.replace("TASK", executing.task_id), content=content)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 async def test_a_malformed_request_is_refused_and_changes_nothing(
-    http: httpx.AsyncClient, kit: Kit, executing: Held, case: Case
+    http: httpx.AsyncClient, kit: Kit, executing: LeaseRef, case: Case
 ) -> None:
     before = await kit.dump()
 
@@ -307,7 +307,7 @@ async def test_a_malformed_request_is_refused_and_changes_nothing(
     ids=["a NUL", "no error", "too large", "the error too large"],
 )
 async def test_a_refused_sync_has_done_none_of_its_parts(
-    http: httpx.AsyncClient, kit: Kit, executing: Held, results: list[bytes], status: int
+    http: httpx.AsyncClient, kit: Kit, executing: LeaseRef, results: list[bytes], status: int
 ) -> None:
     """Otherwise a worker that is told no cannot know what became of the rest."""
     assigned = await kit.claimed("w1")
@@ -353,7 +353,7 @@ async def test_a_refused_sync_has_done_none_of_its_parts(
     ],
 )
 async def test_a_problem_points_at_the_field_as_the_caller_wrote_it(
-    http: httpx.AsyncClient, executing: Held, path: str, content: bytes, pointer: str
+    http: httpx.AsyncClient, executing: LeaseRef, path: str, content: bytes, pointer: str
 ) -> None:
     answer = await send(http, Case(path, content, 422), executing)
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from litestar import Litestar, Response, get
 
-from tideq.api.metrics.request_metrics import Meters, Note, Noticing
-from tideq.queue_core.samples import Distribution
+from tideq.api.metrics.request_metrics import MetricsMiddleware, ProcessMetrics, RequestTimer
+from tideq.queue_core.samples import SampleHistogram
 
 
 def test_durations_fall_into_the_bucket_that_holds_them() -> None:
-    durations = Distribution()
+    durations = SampleHistogram()
     for seconds in (0.0005, 0.001, 0.0011, 29.0, 31.0):
         durations.note(seconds)
 
@@ -23,7 +23,7 @@ def test_durations_fall_into_the_bucket_that_holds_them() -> None:
 
 async def test_counting_costs_a_small_part_of_an_empty_request() -> None:
     """A tenth of one without any server around it, which is less than half of a real one: so below a twentieth."""
-    bare, metered = _nothing, Noticing(_nothing, functools.partial(Note, Meters()))  # type: ignore[arg-type]
+    bare, metered = _nothing, MetricsMiddleware(_nothing, functools.partial(RequestTimer, ProcessMetrics()))  # type: ignore[arg-type]
     empty = _empty_app()
 
     best = {"bare": math.inf, "metered": math.inf, "empty": math.inf}

@@ -13,17 +13,17 @@ from tests.contract.situations import complete_all, started_count, submit_count,
 from tests.kit import Kit
 from tests.observability.scrape import PATH, Scrape, scrape
 from tests.stores import free_port
-from tideq.api.edge import auth as auth_module
 from tideq.api.app import create_app
+from tideq.api.edge import auth as auth_module
 from tideq.api.service import Service
 from tideq.api.settings import Auth, ServiceSettings
-from tideq.persistence.recovery.open_store import KeptStore
+from tideq.persistence.recovery.open_store import OpenStore
 from tideq.queue_core.engine import assemble_engine
-from tideq.queue_core.store.connect import connect, connect_listener
-from tideq.queue_core.telemetry.metrics import METRICS
 from tideq.queue_core.samples import MAX_TASK_TYPES, OTHER, TypeNames
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.states import TaskState
+from tideq.queue_core.store.connect import connect, connect_listener
+from tideq.queue_core.telemetry.metrics import METRICS
 
 STORE_GAUGES = {
     "tideq_queue_tasks",
@@ -149,7 +149,7 @@ async def test_listeners_are_told(server: Running, remote: Bench) -> None:
 
 async def test_refusals_at_the_door_are_counted(service: Service, kit: Kit) -> None:
     """Who has no key is turned away before the route is asked, and counted there all the same."""
-    service.gate._is_open = False  # pyright: ignore[reportPrivateUsage]
+    service.authenticator._is_open = False  # pyright: ignore[reportPrivateUsage]
     app: Any = create_app(service)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://tideq") as http:
         answer = await http.get("/api/v1/queue/stats")
@@ -161,7 +161,7 @@ async def test_refusals_at_the_door_are_counted(service: Service, kit: Kit) -> N
 async def test_metrics_are_answered_without_a_store() -> None:
     url = f"redis://127.0.0.1:{free_port()}"
     client: Any = connect(url)
-    store = KeptStore(client, assemble_engine(client, QueueSettings()), None, None, client)
+    store = OpenStore(client, assemble_engine(client, QueueSettings()), None, None, client)
     app: Any = create_app(Service(ServiceSettings(auth="off", redis_url=url), store, lambda: connect_listener(url)))
 
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://tideq") as http:

@@ -7,8 +7,8 @@ import pytest
 from uvicorn.server import ServerState
 
 from tests.api.wire import Line, turns
-from tideq.api.http11.request_cycle import Exchange
-from tideq.api.edge.disconnect import CallerGone
+from tideq.api.edge.disconnect import ClientDisconnected
+from tideq.api.http11.request_cycle import RequestCycle
 
 LENGTH = [(b"content-length", b"8")]
 START: dict[str, Any] = {"type": "http.response.start", "status": 200, "headers": LENGTH}
@@ -51,9 +51,9 @@ async def carrier() -> Carrier:
     return Carrier()
 
 
-def exchange_on(carrier: Carrier, *, keeps_alive: bool = True) -> Exchange:
+def exchange_on(carrier: Carrier, *, keeps_alive: bool = True) -> RequestCycle:
     scope = {"method": "POST", "path": "/"}
-    return Exchange(carrier, scope, keeps_alive=keeps_alive, expects_word=False)
+    return RequestCycle(carrier, scope, keeps_alive=keeps_alive, expects_word=False)
 
 
 def part(body: bytes, *, more: bool) -> dict[str, Any]:
@@ -131,7 +131,7 @@ async def test_an_answer_nobody_waits_for_is_not_written(carrier: Carrier, is_wh
     sending = asyncio.ensure_future(exchange.respond(200, LENGTH, b"bodymore") if is_whole else exchange.send(START))
     await turns()
 
-    exchange.lose()
+    exchange.disconnect()
     carrier.empty()
     await sending
     await turns()
@@ -143,7 +143,7 @@ async def test_a_head_whose_reader_has_gone_is_not_written(carrier: Carrier) -> 
     exchange = exchange_on(carrier)
 
     await exchange.send(START)
-    exchange.lose()
+    exchange.disconnect()
     await turns()
 
     assert not carrier.transport.writes
@@ -178,7 +178,7 @@ async def test_a_body_whose_sender_leaves_is_no_body(carrier: Carrier) -> None:
     reading = asyncio.ensure_future(exchange.body())
     await turns()
 
-    exchange.lose()
+    exchange.disconnect()
 
-    with pytest.raises(CallerGone):
+    with pytest.raises(ClientDisconnected):
         await reading

@@ -17,15 +17,15 @@ from tests.api.bench import Bench
 from tests.api.running import environ, tideq
 from tests.stores import StoreUnderTest
 from tideq.api import app as app_module
-from tideq.api.edge import problems
 from tideq.api import schemas
 from tideq.api.app import create_app, routes
-from tideq.api.operations import PUBLIC, call, declared
+from tideq.api.edge import problems
 from tideq.api.openapi import describe
 from tideq.api.openapi.errors import SHOWN
+from tideq.api.operations import PUBLIC, operation, operation_of_handler
 from tideq.api.service import offline_service
-from tideq.queue_core.validation import NAME
 from tideq.queue_core.settings import DEFAULT_PRIORITIES, Leases, QueueSettings
+from tideq.queue_core.validation import NAME
 
 Json = dict[str, Any]
 
@@ -47,7 +47,7 @@ OPERATIONS = [
     Operation(method, path, told) for path, methods in DOCUMENT["paths"].items() for method, told in methods.items()
 ]
 BODIES = {
-    f"{method} {path}".lower(): declared(handler).body
+    f"{method} {path}".lower(): operation_of_handler(handler).body
     for path, handler in routes(create_app(offline_service()))
     for method in handler.http_methods
 }
@@ -214,7 +214,7 @@ def test_the_rules_between_fields_are_told() -> None:
 
 
 def test_a_route_that_keeps_silent_about_a_parameter_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    @get("/quiet", opt=call(PUBLIC, answer=schemas.HealthOut), sync_to_thread=False)
+    @get("/quiet", opt=operation(PUBLIC, answer=schemas.HealthOut), sync_to_thread=False)
     def quiet(limit: Annotated[int, QueryParameter(name="limit")] = 1) -> str:
         return str(limit)
 
@@ -225,10 +225,10 @@ def test_a_route_that_keeps_silent_about_a_parameter_is_found(monkeypatch: pytes
 
 
 def test_an_answer_without_examples_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Mute(schemas.Answer, kw_only=True):
+    class Mute(schemas.ResponseSchema, kw_only=True):
         word: str
 
-    @get("/mute", opt=call(PUBLIC, answer=Mute), sync_to_thread=False)
+    @get("/mute", opt=operation(PUBLIC, answer=Mute), sync_to_thread=False)
     def mute() -> str:
         return ""
 

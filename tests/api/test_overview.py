@@ -9,9 +9,9 @@ from tests.kit import Kit
 from tideq.api.service import Service
 from tideq.api.settings import Auth, read_service_settings
 from tideq.api.trends import MAX_STEPS, percentile, step_ms
-from tideq.queue_core.store.audit_log import MAX_NOTES
 from tideq.queue_core.queue_picture import MAX_LANES, MAX_READY
 from tideq.queue_core.settings import SettingsError
+from tideq.queue_core.store.audit_log import MAX_NOTES
 
 
 async def tide(bench: Bench) -> Json:

@@ -17,18 +17,18 @@ from tests.api.running import environ, tideq
 from tests.kit import Kit
 from tests.stores import StoreUnderTest, free_port
 from tideq.api import app as app_module
-from tideq.api.edge import auth as auth_module
 from tideq.api.app import create_app, handlers
+from tideq.api.edge import auth as auth_module
 from tideq.api.edge.auth import PUBLIC, allowed_roles
 from tideq.api.service import Service, offline_service
 from tideq.api.settings import Auth, ServiceSettings, read_service_settings
 from tideq.api.worker_ids import make_worker_id
 from tideq.cli.exit_codes import NOT_FOUND, UNREACHABLE
-from tideq.persistence.recovery.open_store import KeptStore
-from tideq.queue_core.store.access_keys import ROLES
+from tideq.persistence.recovery.open_store import OpenStore
 from tideq.queue_core.engine import assemble_engine
-from tideq.queue_core.store.connect import connect, connect_listener
 from tideq.queue_core.settings import QueueSettings, SettingsError
+from tideq.queue_core.store.access_keys import ROLES
+from tideq.queue_core.store.connect import connect, connect_listener
 
 keys_command = importlib.import_module("tideq.cli.keys")
 """By its path: the package has a `keys` of its own."""
@@ -289,7 +289,7 @@ async def test_a_store_that_is_away_is_said_to_be_unavailable() -> None:
     """Also while keys are read: neither the caller's fault nor an unforeseen error."""
     url = f"redis://127.0.0.1:{free_port()}"
     client: Any = connect(url)
-    store = KeptStore(client, assemble_engine(client, QueueSettings()), None, None, client)
+    store = OpenStore(client, assemble_engine(client, QueueSettings()), None, None, client)
     app: Any = create_app(Service(ServiceSettings(redis_url=url), store, lambda: connect_listener(url)))
     headers = _with(f"tq_{'0' * 12}_{'A' * 43}")
 

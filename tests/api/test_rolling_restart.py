@@ -18,7 +18,7 @@ from tests.api.traffic import Traffic
 from tests.kit import make_kit
 from tests.races.outbox import audit
 from tests.stores import free_port
-from tideq.queue_core.background import running
+from tideq.queue_core.background import background_task
 
 RESTARTS = 4
 KEEPERS = 4
@@ -104,7 +104,9 @@ async def test_submitters_that_keep_their_connections_are_never_reset_by_a_resta
                         await asyncio.sleep(0.005)
 
     async with contextlib.AsyncExitStack() as running_now:
-        keepers = [await running_now.enter_async_context(running(keep_submitting(number))) for number in range(KEEPERS)]
+        keepers = [
+            await running_now.enter_async_context(background_task(keep_submitting(number))) for number in range(KEEPERS)
+        ]
         for port in list(site.services):
             enough = [count + 20 for count in counts]
             await until(lambda enough=enough: _reached(counts, enough, keepers))

@@ -9,8 +9,8 @@ from litestar.routes import HTTPRoute
 
 from tests.api.bench import Bench, Json, assert_problem
 from tests.kit import Kit
-from tideq.api.edge import auth as auth_module
 from tideq.api.app import create_app
+from tideq.api.edge import auth as auth_module
 from tideq.api.service import Service, offline_service
 from tideq.api.settings import Auth
 from tideq.api.worker_ids import MARK_LENGTH, is_made_for, make_worker_id

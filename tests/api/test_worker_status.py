@@ -14,9 +14,9 @@ from tests.api.bench import Bench, Json, assert_problem, until
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.api.service import Service
-from tideq.queue_core.store.clock import StoreClock
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.store.clock import StoreClock
 
 WORKERS = "/api/v1/workers"
 SELF_HELD = {"draining": "draining_by_itself", "unhealthy": "unhealthy_by_itself"}
@@ -249,7 +249,7 @@ async def test_workers_found_unhealthy_are_counted_once_by_why(bench: Bench, kit
     for status in ("unhealthy", "unhealthy", "active", "unhealthy"):
         await beat(bench, by_itself, status=status)
     for failures in (1, 2, 3):
-        await kit.fleet.judge(probed, "unhealthy" if failures > 1 else None, failures)
+        await kit.fleet.set_state(probed, "unhealthy" if failures > 1 else None, failures)
     assert (await shown(bench, probed))["health_failures"] == 3
     stats = await bench.call("GET", "/api/v1/queue/stats")
     await kit.clock.advance(kit.settings.leases.heartbeat_timeout_ms - 1_000)
@@ -275,7 +275,7 @@ async def test_a_good_probe_does_not_overrule_a_worker_that_says_it_is_unhealthy
     await bench.submit()
     await beat(bench, worker_id, status="unhealthy")
 
-    assert await kit.fleet.judge_health(worker_id, is_healthy=True) == "unhealthy"
+    assert await kit.fleet.set_health(worker_id, is_healthy=True) == "unhealthy"
 
     assert (await bench.poll(worker_id))["tasks"] == []
 
@@ -283,7 +283,7 @@ async def test_a_good_probe_does_not_overrule_a_worker_that_says_it_is_unhealthy
 async def test_a_worker_that_says_active_is_unhealthy_while_its_probes_fail(bench: Bench, kit: Kit) -> None:
     worker_id = await bench.register()
     await bench.submit()
-    await kit.fleet.judge_health(worker_id, is_healthy=False)
+    await kit.fleet.set_health(worker_id, is_healthy=False)
 
     await beat(bench, worker_id, status="active")
 
@@ -294,7 +294,7 @@ async def test_a_worker_that_says_active_is_unhealthy_while_its_probes_fail(benc
 
 async def test_draining_comes_before_unhealthy(bench: Bench, kit: Kit) -> None:
     worker_id = await bench.register()
-    await kit.fleet.judge_health(worker_id, is_healthy=False)
+    await kit.fleet.set_health(worker_id, is_healthy=False)
 
     await beat(bench, worker_id, status="draining")
 

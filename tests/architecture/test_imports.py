@@ -22,7 +22,10 @@ TYPING_FREE = ("workers/runtime",)
 
 EDGES = {
     "redis.exceptions": {
-        *(f"queue_core/store/{name}.py" for name in ("driver_errors", "line", "packing", "server_identity", "subscription", "wire")),
+        *(
+            f"queue_core/store/{name}.py"
+            for name in ("driver_errors", "line", "packing", "server_identity", "subscription", "wire")
+        ),
         "queue_core/scripts/runner.py",
     },
     "psycopg.errors": {
@@ -37,7 +40,10 @@ EDGES = {
 OF_THE_CLIENT = ("tideq.client.http", "tideq.client.encoding")
 """What workers use too: the client stands alone, so nothing points back."""
 SERVICE_ONLY_PACKAGES = (
-    *(f"tideq.queue_core.{name}" for name in ("engine", "outbox", "partitioning", "polls", "queue", "scripts", "store")),
+    *(
+        f"tideq.queue_core.{name}"
+        for name in ("engine", "outbox", "partitioning", "polls", "queue", "scripts", "store")
+    ),
     "tideq.persistence",
 )
 SERVICE_ONLY = {"litestar", "psycopg", "redis", "structlog", "uvicorn"}
@@ -85,9 +91,7 @@ def test_a_driver_has_one_importer(path: Path) -> None:
         owner = ONLY_IMPORTER.get(module.partition(".")[0])
         assert owner is None or place.startswith((*owner, "tideq/testing")), f"only {owner} may import {module}"
         if place.startswith(TYPING_FREE):
-            assert not module.startswith(SERVICE_ONLY_PACKAGES), (
-                f"{place} runs at the user's"
-            )
+            assert not module.startswith(SERVICE_ONLY_PACKAGES), f"{place} runs at the user's"
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))

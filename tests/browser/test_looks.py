@@ -14,8 +14,8 @@ from tests.browser.conftest import WINDOW
 from tests.browser.eyes import VIEWS, Eyes
 from tests.browser.stage import Stage
 from tests.stores import StoreUnderTest
-from tideq.queue_core.store.access_keys import AccessKeys
 from tideq.queue_core.scripts.keys import Keys
+from tideq.queue_core.store.access_keys import AccessKeys
 
 RULES: dict[str, tuple[str, ...]] = {"light": (), "dark": ("color-contrast",)}
 """Only the colours differ."""

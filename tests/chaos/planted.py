@@ -117,7 +117,10 @@ MISTAKES = {
         "persistence/queries/kept_keys.sql", "WHERE idempotency IS NOT NULL", "WHERE false", WIPES
     ),
     "an empty store is taken for a new one": Mistake(
-        "persistence/recovery/store_guard.py", "return Verdict.REBUILD\n    epoch", "return Verdict.NEW\n    epoch", WIPES
+        "persistence/recovery/store_guard.py",
+        "return Verdict.REBUILD\n    epoch",
+        "return Verdict.NEW\n    epoch",
+        WIPES,
     ),
     "a lost epoch counts as history": Mistake(
         "persistence/read/lag.py",

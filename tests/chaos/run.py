@@ -25,7 +25,7 @@ from tests.chaos.notes import Notebook, read_lines
 from tests.chaos.producers import TASKS_PATH, Producer
 from tests.chaos.site import Site, open_site
 from tests.history.checker import connected
-from tideq.queue_core.background import running
+from tideq.queue_core.background import background_task
 
 SCHEMA, PREFIX = f"tideq_{place.QUEUE}", f"tideq:{{{place.QUEUE}:0}}:"
 CATCH_UP_SECONDS = 30
@@ -89,7 +89,7 @@ async def _live(level: Level, seed: int, site: Site, act: Act | None) -> Evidenc
     (site.folder / "plan.json").write_text(json.dumps(plan, indent=1))
     lookout = Lookout(lambda: site.valkey.redis_url, PREFIX, site.notebook, LOOK_SECONDS)
     before = await _facts(site, lookout)
-    async with running(lookout.run()):
+    async with background_task(lookout.run()):
         async with _load(level, seed, site, lookout):
             await _at_least(level.seconds, _trouble(site, plan, act))
             await site.until_ready()

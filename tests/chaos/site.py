@@ -23,7 +23,7 @@ from tests.chaos.shim import Shim
 from tests.history.servers import Server
 from tests.stores import free_port
 from tideq.embedded import PostgresOptions, ValkeyOptions
-from tideq.queue_core.background import running
+from tideq.queue_core.background import background_task
 
 QUEUE = "chaos"
 SERVICE_ROLE = "service"
@@ -151,7 +151,7 @@ async def open_site(folder: Path, notebook: Notebook, staff: Staff, code: Path |
             alter(f"GRANT ALL ON DATABASE tideq TO {SERVICE_ROLE}")
         async with contextlib.AsyncExitStack() as stack:
             await _open_processes(site, stack, code)
-            await stack.enter_async_context(running(site.look_after()))
+            await stack.enter_async_context(background_task(site.look_after()))
             await site.until_ready()
             yield site
     finally:

@@ -16,7 +16,7 @@ from tests.client.both import Form, client_of
 from tests.client.services import command_done
 from tests.stores import StoreUnderTest
 from tideq.client import NO_RETRIES, Client, Forbidden, Timeouts, Unauthorized, UntrustedServer
-from tideq.client.config import checked_url, connection_from
+from tideq.client.config import checked_url, client_config
 
 
 class TestSettings:
@@ -24,7 +24,7 @@ class TestSettings:
         known = {"TIDEQ_URL": "http://a:1/", "TIDEQ_API_KEY": "tq_env"}
 
         def told(url: str | None, key: str | None, environ: dict[str, str]) -> tuple[str, str | None]:
-            connection = connection_from(url, key, None, 10, True, environ)
+            connection = client_config(url, key, None, 10, True, environ)
             return connection.url, connection.headers.get("Authorization")
 
         assert told("http://b:2/base/", "tq_arg", known) == ("http://b:2/base", "Bearer tq_arg")
@@ -40,21 +40,21 @@ class TestSettings:
             checked_url(url)
 
     def test_a_key_is_taken_as_files_give_it_and_no_other(self) -> None:
-        assert connection_from(None, "tq_a\n", None, 10, True, {}).headers["Authorization"] == "Bearer tq_a"
+        assert client_config(None, "tq_a\n", None, 10, True, {}).headers["Authorization"] == "Bearer tq_a"
         for wrong in ("tq_ä", "tq_a\nX-Other: 1"):
             with pytest.raises(ValueError, match="API key"):
-                connection_from(None, wrong, None, 10, True, {})
+                client_config(None, wrong, None, 10, True, {})
 
     def test_a_plain_connection_trusts_nobody_and_a_secure_one_the_usual(self) -> None:
-        plain = connection_from("http://a", None, None, 10, True, {})
-        secure = connection_from("https://a", None, None, 10, True, {})
+        plain = client_config("http://a", None, None, 10, True, {})
+        secure = client_config("https://a", None, None, 10, True, {})
 
         assert isinstance(plain.verify, ssl.SSLContext)
         assert plain.verify.verify_mode is ssl.CERT_REQUIRED
         assert secure.verify is True
 
     def test_long_waits_are_given_their_time(self) -> None:
-        timeouts = connection_from(None, None, None, 10, True, {}).timeouts
+        timeouts = client_config(None, None, None, 10, True, {}).timeouts
 
         assert timeouts.for_call(30) == Timeouts(read=timeouts.read + 30)
         assert timeouts.for_call(0) == timeouts

@@ -23,13 +23,13 @@ from tideq.cli.checks.history import check_lag, check_verdict
 from tideq.cli.checks.store import check_eviction, check_persistence, check_steps, check_sync
 from tideq.cli.circuits import held_back_words
 from tideq.cli.doctor import findings
-from tideq.cli.live.readings import Reading
+from tideq.cli.live.readings import Snapshot
 from tideq.cli.session import Service
-from tideq.client import Client, HeldBack, Limit, QueueStats, Worker
+from tideq.client import BlockedType, Client, Limit, QueueStats, Worker
 from tideq.client.models.queue import Depth, Recovery
-from tideq.persistence.recovery.store_guard import Verdict
-from tideq.queue_core.store.access_keys import AccessKeys
+from tideq.persistence.recovery.store_guard import StoreCheck
 from tideq.queue_core.scripts.keys import Keys
+from tideq.queue_core.store.access_keys import AccessKeys
 
 Statuses = dict[str, list[str]]
 
@@ -291,9 +291,9 @@ class TestJudgements:
         assert "a kill loses nothing" in check_sync("no", is_kept=True).found
 
     def test_verdicts_that_close_the_service_fail(self) -> None:
-        failing = {verdict for verdict in Verdict if check_verdict(verdict).status == "fail"}
+        failing = {verdict for verdict in StoreCheck if check_verdict(verdict).status == "fail"}
 
-        assert failing == {Verdict.REBUILD, Verdict.RECONCILE}
+        assert failing == {StoreCheck.REBUILD, StoreCheck.RECONCILE}
 
     def test_a_replicator_that_is_behind_is_told(self) -> None:
         assert (check_lag(1).status, check_lag(120).status) == ("ok", "warn")
@@ -333,7 +333,10 @@ class TestJudgements:
 
     def test_workers_that_are_held_back_are_named_with_types_end_and_reason(self) -> None:
         until = datetime(2026, 3, 2, 12, 0, 5, tzinfo=UTC)
-        circuits = (HeldBack(task_type="resize", until=until, reason="they failed"), HeldBack(reason="they decide"))
+        circuits = (
+            BlockedType(task_type="resize", until=until, reason="they failed"),
+            BlockedType(reason="they decide"),
+        )
         shut = Worker(worker_id="mill-1", status="active", held_back=circuits)
         dead = Worker(worker_id="mill-2", status="dead", held_back=circuits)
 
@@ -347,7 +350,7 @@ class TestJudgements:
         ]
 
     def test_of_many_types_a_worker_is_held_back_from_three_are_named(self) -> None:
-        circuits = tuple(HeldBack(task_type=f"t{number}", reason="they decide") for number in range(50))
+        circuits = tuple(BlockedType(task_type=f"t{number}", reason="they decide") for number in range(50))
 
         words = held_back_words(Worker(worker_id="mill-1", status="active", held_back=circuits))
 
@@ -371,6 +374,6 @@ class TestJudgements:
         ]
         assert by_status(service.check_reading(self.reading())) == [("workers", "ok"), ("age", "ok")]
 
-    def reading(self, workers: tuple[Worker, ...] = (), limits: tuple[Limit, ...] = (), **stats: Any) -> Reading:
+    def reading(self, workers: tuple[Worker, ...] = (), limits: tuple[Limit, ...] = (), **stats: Any) -> Snapshot:
         at = datetime.now(UTC) - timedelta(seconds=1)
-        return Reading(at=at, stats=QueueStats(**stats), workers=workers, limits=limits)
+        return Snapshot(at=at, stats=QueueStats(**stats), workers=workers, limits=limits)

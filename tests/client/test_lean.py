@@ -12,10 +12,10 @@ from tests.client.ways import PATIENT, PLAIN, Way, answering, post, request_of, 
 from tests.stores import free_port
 from tideq.client import AsyncClient, Client
 from tideq.client._sync.lean import Lean
-from tideq.client.config import connection_from
+from tideq.client.config import client_config
 from tideq.client.http import answers
-from tideq.client.http.answers import AnswerParser
-from tideq.client.http.failures import Failure, Lost, Misunderstood, Stale
+from tideq.client.http.answers import ResponseParser
+from tideq.client.http.failures import ExchangeFailed, Lost, Misunderstood, Stale
 from tideq.client.http.proxies import has_proxy, proxies_in
 
 STATS = b'{"queue": {}}'
@@ -108,7 +108,7 @@ class TestAskingAgain:
             assert (await http.send(post())).body == b"ok"
 
     def test_after_two_answers_to_one_request_nothing_more_is_asked(self) -> None:
-        parser = AnswerParser()
+        parser = ResponseParser()
 
         assert parser.feed(PLAIN + PLAIN.replace(b"ok", b"no"))
         assert parser.answer is not None
@@ -153,7 +153,7 @@ class TestSharing:
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
 
         async with server(serve) as place:
-            way = Lean(connection_from(f"http://{place}", "", None, 4, True, {}))
+            way = Lean(client_config(f"http://{place}", "", None, 4, True, {}))
 
             def some(thread: int) -> Iterator[bool]:
                 for number in range(50):
@@ -191,7 +191,7 @@ class TestSharing:
             await answering(PLAIN)(reader, writer)
 
         async with server(serve) as place:
-            way = Lean(connection_from(f"http://{place}", "", None, 4, True, {}))
+            way = Lean(client_config(f"http://{place}", "", None, 4, True, {}))
             await asyncio.to_thread(way.send, post(), PATIENT)
             if (child := os.fork()) == 0:
                 is_right = False
@@ -209,7 +209,7 @@ class TestSharing:
 class TestBounds:
     def test_a_body_is_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(answers, "MAX_BODY_BYTES", 1_000)
-        parser = AnswerParser()
+        parser = ResponseParser()
         parser.feed(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
         parser.feed(b"200\r\n%b\r\n" % (b"x" * 0x200))
 
@@ -217,12 +217,12 @@ class TestBounds:
             parser.feed(b"200\r\n%b\r\n" % (b"x" * 0x200))
 
     def test_headers_are_bounded(self) -> None:
-        parser, line = AnswerParser(), b"x: " + b"y" * 10_000 + b"\r\n"
+        parser, line = ResponseParser(), b"x: " + b"y" * 10_000 + b"\r\n"
         parser.feed(b"HTTP/1.1 200 OK\r\n")
         for _ in range(6):
             parser.feed(line)
 
-        with pytest.raises(Failure):
+        with pytest.raises(ExchangeFailed):
             parser.feed(line)
 
 

@@ -1,11 +1,11 @@
 """How long a caller still waits, on a clock that the test moves."""
 
-from tideq.client.deadline import Patience
+from tideq.client.deadline import Deadline
 
 
 def test_it_ends_when_its_time_is_over() -> None:
     now = [100.0]
-    patience = Patience(45, now=lambda: now[0])
+    patience = Deadline(45, now=lambda: now[0])
 
     polls = [patience.next_poll]
     for now[0] in (130.0, 144.95, 145.0, 200.0):
@@ -18,7 +18,7 @@ def test_it_ends_when_its_time_is_over() -> None:
 
 
 def test_without_an_end_it_lasts() -> None:
-    patience = Patience(None)
+    patience = Deadline(None)
 
     assert (patience.left, patience.is_over, patience.next_poll) == (None, False, 30)
     assert patience.breath > 0

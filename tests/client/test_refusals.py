@@ -5,8 +5,8 @@ import pytest
 
 from tideq.api.edge import problems
 from tideq.client import errors
-from tideq.client.errors import PROBLEM_TYPES, Problem, Refusal
 from tideq.client.error_mapping import refusal, seconds_until
+from tideq.client.errors import PROBLEM_TYPES, Problem, Refusal
 from tideq.queue_core.errors import QueueError
 
 SERVICE_ERRORS: list[tuple[str, int]] = [(kind.code, status) for kind, (status, _) in problems.STATUSES.items()] + [

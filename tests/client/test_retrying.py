@@ -21,7 +21,7 @@ from tideq.client.errors import (
     Unavailable,
     UntrustedServer,
 )
-from tideq.client.retrying import NO_RETRIES, Attempts, RetryPolicy
+from tideq.client.retrying import NO_RETRIES, RetryPolicy, RetryState
 
 POLICY = RetryPolicy(deadline_seconds=60, base_seconds=1, multiplier=2, cap_seconds=8)
 
@@ -88,7 +88,7 @@ def test_no_attempt_begins_after_the_deadline() -> None:
 
 def test_attempts_are_counted_on_a_clock_of_their_own() -> None:
     clock = iter((100.0, 101.0, 103.0, 161.0))
-    attempts = Attempts(POLICY, now=lambda: next(clock), chance=lambda: 0)
+    attempts = RetryState(POLICY, now=lambda: next(clock), chance=lambda: 0)
     error = CannotConnect("gone")
 
     assert [attempts.delay(error) for _ in range(3)] == [1, 2, None]
@@ -111,7 +111,7 @@ def test_attempts_are_counted_on_a_clock_of_their_own() -> None:
 def test_a_refusal_settles_a_call_only_after_an_attempt_that_may_be_done(
     call: Call[object], refusal: Refusal, is_settled: bool
 ) -> None:
-    fresh, refused_before, unheard_before = Attempts(POLICY), Attempts(POLICY), Attempts(POLICY)
+    fresh, refused_before, unheard_before = RetryState(POLICY), RetryState(POLICY), RetryState(POLICY)
     refused_before.delay(CannotConnect())
     unheard_before.delay(NoAnswer())
 

@@ -11,9 +11,9 @@ import trustme
 from tests.client.ways import PLAIN, WAYS, Way, answering, post, request_of, sender, server
 from tests.stores import free_port
 from tideq.client.calls.base import Call, get
-from tideq.client.config import connection_from
+from tideq.client.config import client_config
 from tideq.client.errors import CannotConnect, UntrustedServer
-from tideq.client.http.failures import Failure, Lost, Misunderstood, Unsent
+from tideq.client.http.failures import ExchangeFailed, Lost, Misunderstood, Unsent
 from tideq.client.http.timeouts import Timeouts
 
 WHOLE = (PLAIN,)
@@ -127,7 +127,7 @@ class TestAnswers:
         ids=["nothing", "too little", "no end", "no HTTP", "another protocol", "not packed"],
     )
     async def test_what_is_no_answer_is_told_and_the_next_call_goes_well(
-        self, way: Way, answer: bytes, kind: type[Failure]
+        self, way: Way, answer: bytes, kind: type[ExchangeFailed]
     ) -> None:
         given = iter([answer])
 
@@ -148,7 +148,7 @@ class TestAnswers:
                 await writer.drain()
 
         async with server(serve) as place, sender(way, f"http://{place}") as http:
-            with pytest.raises(Failure):
+            with pytest.raises(ExchangeFailed):
                 await http.send(post())
 
 
@@ -276,8 +276,8 @@ class TestTrust:
             ):
                 try:
                     return (await http.send(post())).status
-                except Failure as failure:
-                    return type(connection_from(f"https://{place}", "", None, 1, True, {}).unreachable(failure))
+                except ExchangeFailed as failure:
+                    return type(client_config(f"https://{place}", "", None, 1, True, {}).unreachable(failure))
 
         assert await told(right, ours) == 200
         assert await told(right, True) is UntrustedServer
@@ -292,4 +292,4 @@ class TestTrust:
             with pytest.raises(Unsent) as failed:
                 await http.send(post())
 
-        assert type(connection_from(None, "", None, 1, True, {}).unreachable(failed.value)) is CannotConnect
+        assert type(client_config(None, "", None, 1, True, {}).unreachable(failed.value)) is CannotConnect

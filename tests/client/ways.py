@@ -14,10 +14,10 @@ from tideq.client._async.through_httpx import AsyncThroughHttpx
 from tideq.client._sync.lean import Lean
 from tideq.client._sync.through_httpx import ThroughHttpx
 from tideq.client.calls.base import Call
-from tideq.client.config import connection_from
-from tideq.client.http.answers import Answer
+from tideq.client.config import client_config
+from tideq.client.http.answers import Response
 from tideq.client.http.timeouts import Timeouts
-from tideq.queue_core.background import end
+from tideq.queue_core.background import cancel_and_wait
 
 Way = Literal["lean async", "lean sync", "httpx async", "httpx sync"]
 WAYS: tuple[Way, ...] = ("lean async", "lean sync", "httpx async", "httpx sync")
@@ -27,7 +27,7 @@ PATIENT = Timeouts(connect=30, read=30, write=30, pool=30)
 
 
 class Sender(Protocol):
-    async def send(self, call: Call[Any], timeouts: Timeouts = PATIENT) -> Answer: ...
+    async def send(self, call: Call[Any], timeouts: Timeouts = PATIENT) -> Response: ...
     async def aclose(self) -> None: ...
 
 
@@ -35,7 +35,7 @@ class _Awaited:
     def __init__(self, way: AsyncLean | AsyncThroughHttpx) -> None:
         self._way = way
 
-    async def send(self, call: Call[Any], timeouts: Timeouts = PATIENT) -> Answer:
+    async def send(self, call: Call[Any], timeouts: Timeouts = PATIENT) -> Response:
         return await self._way.send(call, timeouts)
 
     async def aclose(self) -> None:
@@ -46,7 +46,7 @@ class _Threaded:
     def __init__(self, way: Lean | ThroughHttpx) -> None:
         self._way = way
 
-    async def send(self, call: Call[Any], timeouts: Timeouts = PATIENT) -> Answer:
+    async def send(self, call: Call[Any], timeouts: Timeouts = PATIENT) -> Response:
         return await asyncio.to_thread(self._way.send, call, timeouts)
 
     async def aclose(self) -> None:
@@ -57,7 +57,7 @@ class _Threaded:
 async def sender(
     way: Way, url: str, *, key: str = "", connections: int = 10, verify: ssl.SSLContext | bool = True
 ) -> AsyncGenerator[Sender]:
-    connection = connection_from(url, key, None, connections, verify, {})
+    connection = client_config(url, key, None, connections, verify, {})
     kinds: dict[Way, Callable[[], Sender]] = {
         "lean async": lambda: _Awaited(AsyncLean(connection)),
         "lean sync": lambda: _Threaded(Lean(connection)),
@@ -96,7 +96,7 @@ async def server(
         yield f"[{host}]:{found}" if ":" in host else f"{host}:{found}"
     finally:
         listening.close()
-        await end(*serving)
+        await cancel_and_wait(*serving)
 
 
 async def request_of(reader: asyncio.StreamReader) -> bytes:

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from tests.kit import Kit
-from tideq.queue_core.attempts import Held, Success
+from tideq.queue_core.attempts import LeaseRef, Success
 from tideq.queue_core.scripts.record import Record, parse_record
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import ClaimedTask, NewTask
@@ -33,8 +33,8 @@ class Event(NamedTuple):
         return self.record.text("reason")
 
 
-def held(*tasks: ClaimedTask) -> list[Held]:
-    return [Held(task.task_id, task.lease) for task in tasks]
+def held(*tasks: ClaimedTask) -> list[LeaseRef]:
+    return [LeaseRef(task.task_id, task.lease) for task in tasks]
 
 
 async def task_in(kit: Kit, state: TaskState, worker_id: str = "w1") -> ClaimedTask:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.contract.situations import NEVER_MADE_ID, started_count, task_in
 from tests.kit import Kit
-from tideq.queue_core.attempts import Failure, Held, Success
+from tideq.queue_core.attempts import Failure, LeaseRef, Success
 from tideq.queue_core.errors import (
     InvalidRequest,
     InvalidTask,
@@ -150,7 +150,7 @@ async def test_a_batch_of_leases_too_small_or_too_large_changes_nothing(kit: Kit
     before = await kit.dump()
 
     with pytest.raises(InvalidRequest):
-        await getattr(kit.attempts, verb)("w1", [Held(NEVER_MADE_ID, "x")] * count)
+        await getattr(kit.attempts, verb)("w1", [LeaseRef(NEVER_MADE_ID, "x")] * count)
 
     assert await kit.dump() == before
 

@@ -9,10 +9,10 @@ from tests.contract.situations import submit_count
 from tests.kit import Kit
 from tideq.queue_core.errors import TooManySubmissions
 from tideq.queue_core.settings import Admission, QueueSettings
-from tideq.queue_core.task import Bucket, NewTask
+from tideq.queue_core.task import NewTask, RateLimitState
 
 
-async def bucket_after(kit: Kit, count: int = 1, **fields: Any) -> Bucket:
+async def bucket_after(kit: Kit, count: int = 1, **fields: Any) -> RateLimitState:
     (*_, last) = await kit.queue.submit_many([NewTask(task_type="resize", **fields)] * count)
     assert last.bucket is not None
     return last.bucket

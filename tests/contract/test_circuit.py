@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.kit import Kit
+from tideq.queue_core.attempts import AttemptVerb, LeaseRef
 from tideq.queue_core.circuits import HeldBack
-from tideq.queue_core.attempts import Held, Verdict
 from tideq.queue_core.fleet import Member
 from tideq.queue_core.settings import Circuit, QueueSettings
 
@@ -14,7 +14,7 @@ OPEN_MS = 60_000
 
 
 async def attempt_many(
-    kit: Kit, count: int, verdict: Verdict | None = None, *, task_type: str = "resize", **fields: Any
+    kit: Kit, count: int, verdict: AttemptVerb | None = None, *, task_type: str = "resize", **fields: Any
 ) -> None:
     """So many attempts, one after the other, that end well or with this verdict."""
     for _ in range(count):
@@ -74,7 +74,7 @@ async def test_half_of_all_is_not_more_than_half(kit: Kit) -> None:
 
 
 @pytest.mark.parametrize("verdict", ["fail", "discard"])
-async def test_what_is_not_to_be_retried_is_the_tasks_fault(kit: Kit, verdict: Verdict) -> None:
+async def test_what_is_not_to_be_retried_is_the_tasks_fault(kit: Kit, verdict: AttemptVerb) -> None:
     await kit.worker()
 
     await attempt_many(kit, 9, verdict)
@@ -153,14 +153,14 @@ async def test_a_trial_handed_back_decides_nothing(shut: Kit) -> None:
     await shut.clock.advance(OPEN_MS)
     task = await shut.started()
 
-    await shut.attempts.release("w1", [Held(task.task_id, task.lease)])
+    await shut.attempts.release("w1", [LeaseRef(task.task_id, task.lease)])
     await attempt_many(shut, 3)
 
     assert (await circuit(shut)).circuit == "closed"
 
 
 async def test_a_worker_that_registers_anew_begins_anew(shut: Kit) -> None:
-    await shut.fleet.dismiss("w1")
+    await shut.fleet.remove("w1")
 
     await shut.worker("w1")
 
@@ -209,7 +209,7 @@ async def test_another_type_is_given_as_ever(shut: Kit) -> None:
 
 
 async def test_all_lanes_of_the_type_are_shut_and_one_trial_is_for_all_of_them(shut: Kit) -> None:
-    await shut.fleet.dismiss("w1")
+    await shut.fleet.remove("w1")
     await shut.worker("w1", capabilities=("gpu", "ssd"), capacity=20)
     await attempt_many(shut, 5, "retry")
     for needs in ((), ("gpu",), ("ssd",), ("gpu", "ssd")):

@@ -256,7 +256,7 @@ async def test_withdraw_puts_the_answers_tasks_back_in_their_place_free_of_charg
     ranks = [(await kit.read(task_id)).rank for task_id in task_ids]
     claim = await kit.queue.claim("w1", 2, poll_id="p")
 
-    released = await kit.queue.withdraw("w1", "p", claim.answer)
+    released = await kit.queue.undo_claim("w1", "p", claim.answer)
 
     tasks = [await kit.read(task_id) for task_id in task_ids]
     assert released == 2
@@ -270,7 +270,7 @@ async def test_withdraw_makes_the_leases_stale(kit: Kit) -> None:
     await kit.worker()
     claim = await kit.queue.claim("w1", 1, poll_id="p")
 
-    await kit.queue.withdraw("w1", "p", claim.answer)
+    await kit.queue.undo_claim("w1", "p", claim.answer)
 
     with pytest.raises(StaleLease):
         await kit.start(claim.tasks[0])
@@ -283,7 +283,7 @@ async def test_withdraw_after_a_later_answer_went_out_changes_nothing(kit: Kit) 
     await kit.queue.claim("w1", 2, poll_id="p")
     before = await kit.dump()
 
-    assert await kit.queue.withdraw("w1", "p", first.answer) == 0
+    assert await kit.queue.undo_claim("w1", "p", first.answer) == 0
 
     assert await kit.dump() == before
 
@@ -294,7 +294,7 @@ async def test_withdraw_leaves_what_was_started(kit: Kit) -> None:
     claim = await kit.queue.claim("w1", 2, poll_id="p")
     await kit.start(claim.tasks[0])
 
-    assert await kit.queue.withdraw("w1", "p", claim.answer) == 1
+    assert await kit.queue.undo_claim("w1", "p", claim.answer) == 1
 
     assert (await kit.read(claim.tasks[0].task_id)).state is TaskState.EXECUTING
 
@@ -303,11 +303,11 @@ async def test_withdraw_twice_or_of_an_unknown_poll_changes_nothing(kit: Kit) ->
     await kit.submit()
     await kit.worker()
     claim = await kit.queue.claim("w1", 1, poll_id="p")
-    await kit.queue.withdraw("w1", "p", claim.answer)
+    await kit.queue.undo_claim("w1", "p", claim.answer)
     before = await kit.dump()
 
-    again = await kit.queue.withdraw("w1", "p", claim.answer)
-    unknown = await kit.queue.withdraw("w1", "never", 1)
+    again = await kit.queue.undo_claim("w1", "p", claim.answer)
+    unknown = await kit.queue.undo_claim("w1", "never", 1)
 
     assert (again, unknown) == (0, 0)
     assert await kit.dump() == before
@@ -320,7 +320,7 @@ async def test_withdraw_does_not_take_a_task_the_worker_claimed_anew(kit: Kit) -
     await kit.attempts.release("w1", held(*claim.tasks))
     await kit.claimed("w1")
 
-    assert await kit.queue.withdraw("w1", "p", claim.answer) == 0
+    assert await kit.queue.undo_claim("w1", "p", claim.answer) == 0
 
 
 # When to ask again
@@ -406,7 +406,7 @@ async def test_claim_by_a_draining_worker_gets_nothing_and_is_told_to_drain(kit:
 async def test_claim_by_an_unhealthy_worker_gets_nothing(kit: Kit) -> None:
     await kit.submit()
     await kit.worker()
-    await kit.fleet.judge_health("w1", is_healthy=False)
+    await kit.fleet.set_health("w1", is_healthy=False)
 
     claim = await kit.queue.claim("w1")
 
@@ -416,9 +416,9 @@ async def test_claim_by_an_unhealthy_worker_gets_nothing(kit: Kit) -> None:
 async def test_claim_by_a_worker_healthy_again_gets_work(kit: Kit) -> None:
     task_id = await kit.submit()
     await kit.worker()
-    await kit.fleet.judge_health("w1", is_healthy=False)
+    await kit.fleet.set_health("w1", is_healthy=False)
 
-    await kit.fleet.judge_health("w1", is_healthy=True)
+    await kit.fleet.set_health("w1", is_healthy=True)
 
     assert await claimed_ids(kit) == [task_id]
 

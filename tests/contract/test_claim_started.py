@@ -126,7 +126,7 @@ async def test_withdrawn_it_goes_back_in_its_place_and_pays_nothing(kit: Kit) ->
     ranks = [(await kit.read(task_id)).rank for task_id in task_ids]
     claim = await started_claim(kit, 2)
 
-    assert await kit.queue.withdraw("w1", "p", claim.answer, starts=True) == 2
+    assert await kit.queue.undo_claim("w1", "p", claim.answer, starts=True) == 2
 
     tasks = [await kit.read(task_id) for task_id in task_ids]
     assert [(task.state, task.deliveries, task.losses, task.retry_count) for task in tasks] == [("queued", 0, 0, 0)] * 3
@@ -142,7 +142,7 @@ async def test_withdrawn_after_it_was_asked_for_again_nothing_goes_back(kit: Kit
     await started_claim(kit)
     before = await kit.dump()
 
-    assert await kit.queue.withdraw("w1", "p", first.answer, starts=True) == 0
+    assert await kit.queue.undo_claim("w1", "p", first.answer, starts=True) == 0
 
     assert await kit.dump() == before
 

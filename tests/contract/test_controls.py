@@ -187,7 +187,7 @@ async def test_rate_token_comes_back_with_a_withdrawn_answer(kit: Kit) -> None:
     await kit.controls.limit("resize", tasks_per_second=0.01)
     claim = await kit.queue.claim("w1", 5, poll_id="p")
 
-    await kit.queue.withdraw("w1", "p", claim.answer)
+    await kit.queue.undo_claim("w1", "p", claim.answer)
 
     assert await claimed_ids(kit) == [task.task_id for task in claim.tasks]
 

@@ -8,17 +8,17 @@ from tests.contract.situations import held, task_in
 from tests.kit import Kit, make_kit
 from tests.stores import StoreUnderTest
 from tideq.queue_core.attempts import Extension, ProgressReport
-from tideq.queue_core.store.restore import Restoration
-from tideq.queue_core.store.connect import is_cluster
-from tideq.queue_core.queue_picture import Tide
 from tideq.queue_core.errors import StoreReplaced, StoreUnavailable
+from tideq.queue_core.queue_picture import QueuePictures
 from tideq.queue_core.states import TaskState
+from tideq.queue_core.store.connect import is_cluster
+from tideq.queue_core.store.restore import StoreRestore
 from tideq.queue_core.task import ClaimedTask
 
 VERBS: dict[str, Callable[[Kit, ClaimedTask], Awaitable[object]]] = {
     "submit": lambda kit, task: kit.submit("new"),
     "claim": lambda kit, task: kit.queue.claim("w1"),
-    "withdraw": lambda kit, task: kit.queue.withdraw("w1", "p", 1),
+    "withdraw": lambda kit, task: kit.queue.undo_claim("w1", "p", 1),
     "start": lambda kit, task: kit.start(task),
     "extend": lambda kit, task: kit.attempts.extend("w1", [Extension(task.task_id, task.lease, 10)]),
     "progress": lambda kit, task: kit.attempts.progress("w1", [ProgressReport(task.task_id, task.lease, 1, 5)]),
@@ -33,15 +33,15 @@ VERBS: dict[str, Callable[[Kit, ClaimedTask], Awaitable[object]]] = {
     "register": lambda kit, task: kit.worker("w2"),
     "heartbeat": lambda kit, task: kit.fleet.heartbeat("w1"),
     "drain": lambda kit, task: kit.fleet.drain("w1"),
-    "dismiss": lambda kit, task: kit.fleet.dismiss("w1"),
+    "dismiss": lambda kit, task: kit.fleet.remove("w1"),
     "pause": lambda kit, task: kit.controls.pause(),
     "pressure": lambda kit, task: pressure(kit),
     "stats": lambda kit, task: kit.insight.stats(),
     "backlog": lambda kit, task: kit.insight.backlog(),
     "explain": lambda kit, task: kit.insight.explain(task.task_id),
     "snapshot": lambda kit, task: kit.insight.snapshot(),
-    "tide": lambda kit, task: Tide(kit.engine.scripts).picture(),
-    "tallies": lambda kit, task: Tide(kit.engine.scripts).tallies(60_000),
+    "tide": lambda kit, task: QueuePictures(kit.engine.scripts).picture(),
+    "tallies": lambda kit, task: QueuePictures(kit.engine.scripts).outcomes(60_000),
 }
 
 
@@ -135,7 +135,7 @@ async def test_a_wipe_empties_no_other_queue_whatever_its_name(kit: Kit, store: 
     await kit.submit()
     await other.submit()
     before = await kit.dump()
-    restoration = Restoration(kit.client, other.settings, sends_flags=store.sends_flags)
+    restoration = StoreRestore(kit.client, other.settings, sends_flags=store.sends_flags)
     restoration._scripts.epoch = other.engine.scripts.epoch  # pyright: ignore[reportPrivateUsage]
 
     await restoration.wipe()

@@ -123,15 +123,15 @@ async def test_drain_is_not_undone_by_good_health(kit: Kit) -> None:
     await kit.worker()
     await kit.fleet.drain("w1")
 
-    assert await kit.fleet.judge_health("w1", is_healthy=True) == "draining"
-    assert await kit.fleet.judge_health("w1", is_healthy=False) == "draining"
+    assert await kit.fleet.set_health("w1", is_healthy=True) == "draining"
+    assert await kit.fleet.set_health("w1", is_healthy=False) == "draining"
 
 
 async def test_judging_a_worker_unhealthy_leaves_it_what_it_holds(kit: Kit) -> None:
     await kit.worker()
     started = await task_in(kit, TaskState.EXECUTING)
 
-    assert await kit.fleet.judge_health("w1", is_healthy=False) == "unhealthy"
+    assert await kit.fleet.set_health("w1", is_healthy=False) == "unhealthy"
 
     assert (await kit.insight.stats()).workers.unhealthy == 1
     assert await kit.complete(started) == "completed"
@@ -139,9 +139,9 @@ async def test_judging_a_worker_unhealthy_leaves_it_what_it_holds(kit: Kit) -> N
 
 async def test_judging_a_worker_healthy_makes_it_active(kit: Kit) -> None:
     await kit.worker()
-    await kit.fleet.judge_health("w1", is_healthy=False)
+    await kit.fleet.set_health("w1", is_healthy=False)
 
-    assert await kit.fleet.judge_health("w1", is_healthy=True) == "active"
+    assert await kit.fleet.set_health("w1", is_healthy=True) == "active"
 
 
 @pytest.mark.parametrize("verb", ["drain", "dismiss"])
@@ -160,7 +160,7 @@ async def test_judging_a_dead_worker_healthy_does_not_bring_it_back(kit: Kit) ->
     await kit.queue.sweep()
 
     with pytest.raises(UnknownWorker):
-        await kit.fleet.judge_health("w1", is_healthy=True)
+        await kit.fleet.set_health("w1", is_healthy=True)
 
 
 async def test_dismiss_hands_everything_back_free_of_charge_and_in_its_place(kit: Kit) -> None:
@@ -170,7 +170,7 @@ async def test_dismiss_hands_everything_back_free_of_charge_and_in_its_place(kit
     claim = await kit.queue.claim("w1", 2)
     later = await submit_count(kit, 2)
 
-    assert await kit.fleet.dismiss("w1") == 4
+    assert await kit.fleet.remove("w1") == 4
 
     handed_back = [task.task_id for task in (*started, *claim.tasks)]
     tasks = [await kit.read(task_id) for task_id in handed_back]
@@ -184,7 +184,7 @@ async def test_dismiss_of_a_worker_that_holds_very_much_hands_all_of_it_back(kit
     await kit.worker()
     await started_count(kit, 450)
 
-    assert await kit.fleet.dismiss("w1") == 450
+    assert await kit.fleet.remove("w1") == 450
 
     assert (await kit.insight.stats()).by_state == {"queued": 450, "assigned": 0, "executing": 0}
 
@@ -193,7 +193,7 @@ async def test_dismiss_makes_the_worker_unknown(kit: Kit) -> None:
     await kit.worker()
     started = await task_in(kit, TaskState.EXECUTING)
 
-    await kit.fleet.dismiss("w1")
+    await kit.fleet.remove("w1")
 
     with pytest.raises(UnknownWorker):
         await kit.fleet.heartbeat("w1")
@@ -204,7 +204,7 @@ async def test_dismiss_makes_the_worker_unknown(kit: Kit) -> None:
 
 async def test_dismiss_frees_the_name(kit: Kit) -> None:
     await kit.worker()
-    await kit.fleet.dismiss("w1")
+    await kit.fleet.remove("w1")
 
     await kit.worker()
 

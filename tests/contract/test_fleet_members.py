@@ -4,9 +4,9 @@ import pytest
 
 from tests.contract.situations import started_count, submit_count
 from tests.kit import Kit
-from tideq.queue_core.fleet import WORKER_STATUSES, FleetPage, Member
 from tideq.queue_core.errors import InvalidRequest
-from tideq.queue_core.task import Worker
+from tideq.queue_core.fleet import WORKER_STATUSES, FleetPage, Member
+from tideq.queue_core.task import WorkerDeclaration
 
 SILENCE_MS = 90_000
 HOUR_MS = 3_600_000
@@ -28,7 +28,7 @@ async def fleet_of_every_status(kit: Kit) -> None:
     for worker_id in ("active-1", "draining-1", "unhealthy-1", "active-2"):
         await kit.worker(worker_id)
     await kit.fleet.drain("draining-1")
-    await kit.fleet.judge_health("unhealthy-1", is_healthy=False)
+    await kit.fleet.set_health("unhealthy-1", is_healthy=False)
 
 
 async def test_an_empty_fleet_is_an_empty_page(kit: Kit) -> None:
@@ -38,7 +38,7 @@ async def test_an_empty_fleet_is_an_empty_page(kit: Kit) -> None:
 
 
 async def test_a_member_is_what_it_registered_as(kit: Kit) -> None:
-    worker = Worker(
+    worker = WorkerDeclaration(
         worker_id="w1",
         task_types=("resize", "crop"),
         capabilities=("gpu",),

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from tests.kit import Kit
-from tideq.queue_core.submit_batcher import MAX_BYTES, MAX_TASKS, Gathering
-from tideq.queue_core.submission import Prepared, Submissions
 from tideq.queue_core.errors import IdempotencyConflict, InvalidTask, QueueFull, StoreUnavailable, TooManySubmissions
 from tideq.queue_core.settings import Admission, QueueSettings
+from tideq.queue_core.submission import Prepared, Submissions
+from tideq.queue_core.submit_batcher import MAX_BYTES, MAX_TASKS, SubmitBatcher
 from tideq.queue_core.task import NewTask, Submitted
 
 
@@ -129,7 +129,7 @@ async def test_a_call_whose_end_is_unknown_is_not_repeated() -> None:
         calls.append(len(tasks))
         raise StoreUnavailable("the answer never came")
 
-    gathering, submissions = Gathering(lose), Submissions(QueueSettings())
+    gathering, submissions = SubmitBatcher(lose), Submissions(QueueSettings())
     tasks = submissions.prepare([resize()] * 3)
     answers = await asyncio.gather(*(gathering.submit("shop", task) for task in tasks), return_exceptions=True)
 

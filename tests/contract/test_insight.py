@@ -181,7 +181,7 @@ async def test_explain_counts_only_active_workers_that_could_take_it(kit: Kit) -
     await kit.worker("fit", task_types=("resize",), capabilities=("gpu", "avx"))
     await kit.worker("any", capabilities=("gpu",))
     await kit.worker("sick", capabilities=("gpu",))
-    await kit.fleet.judge_health("sick", is_healthy=False)
+    await kit.fleet.set_health("sick", is_healthy=False)
 
     explanation = await kit.insight.explain(task_id)
 

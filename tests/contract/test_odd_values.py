@@ -7,8 +7,8 @@ import pytest
 
 from tests.kit import Kit
 from tideq.queue_core.controls import Pause
-from tideq.queue_core.queue_picture import Tide
-from tideq.queue_core.task import Worker
+from tideq.queue_core.queue_picture import QueuePictures
+from tideq.queue_core.task import WorkerDeclaration
 
 ODD = {
     "ages": {"normal:eight": "1", "\xff": "many", "normal:8": "many"},
@@ -35,7 +35,7 @@ async def test_statistics_and_sweeps_go_on_beside_an_odd_value(kit: Kit, name: s
     stats = await kit.insight.stats()
     for _ in range(2):
         await kit.queue.sweep()
-    await Tide(kit.engine.scripts).tallies(60_000)
+    await QueuePictures(kit.engine.scripts).outcomes(60_000)
 
     assert (stats.ready_count, stats.workers.active) == (1, 1)
     await kit.client.delete(kit.keys.key(name))
@@ -72,11 +72,11 @@ async def test_a_limit_that_is_no_number_limits_nothing_and_a_strange_pause_paus
 @pytest.mark.parametrize("field", ["d", "registered_ms", "capacity"])
 async def test_a_worker_with_an_odd_field_hides_no_other(kit: Kit, field: str) -> None:
     await kit.worker("w1")
-    await kit.fleet.register(Worker(worker_id="w2", capacity=3, version="7"))
+    await kit.fleet.register(WorkerDeclaration(worker_id="w2", capacity=3, version="7"))
     await kit.client.hset(kit.keys.prefix("worker") + "w1", field, b"\xff odd")
 
     page = await kit.fleet.members()
-    described = await kit.fleet.describe("w1")
+    described = await kit.fleet.get("w1")
     workers = (await kit.insight.stats()).workers
 
     assert [member.worker.worker_id for member in page.members] == ["w1", "w2"]

@@ -7,24 +7,24 @@ import pytest
 
 from tests.contract.situations import complete_all, started_count, submit_count
 from tests.kit import Kit
-from tideq.queue_core.outbox import live as outbox_reader
-from tideq.queue_core.outbox.stream import BEGINNING, Event, Outbox, Position, end_of, parse_position
-from tideq.queue_core.outbox.live import OutboxReader, Subscription
+from tideq.queue_core.outbox import live
+from tideq.queue_core.outbox.live import LiveEvents, Subscription
+from tideq.queue_core.outbox.stream import BEGINNING, Event, OutboxStream, Position, end_of, parse_position
 from tideq.queue_core.task import NewTask
 
 
 @pytest.fixture
-def outbox(kit: Kit) -> Outbox:
-    return Outbox(kit.client, kit.keys)
+def outbox(kit: Kit) -> OutboxStream:
+    return OutboxStream(kit.client, kit.keys)
 
 
-async def everything(kit: Kit, outbox: Outbox) -> list[Event]:
+async def everything(kit: Kit, outbox: OutboxStream) -> list[Event]:
     """From the first entry on, page by page."""
     entries = await kit.client.xrange(kit.keys.key("outbox"), count=1)
     return await rest(outbox, end_of(entries[0][0].decode())._replace(number=0))
 
 
-async def rest(outbox: Outbox, place: Position) -> list[Event]:
+async def rest(outbox: OutboxStream, place: Position) -> list[Event]:
     found: list[Event] = []
     while page := await outbox.page_after(place):
         found += page.events
@@ -43,7 +43,9 @@ async def busy_queue(kit: Kit) -> None:
         await kit.submit("blur")
 
 
-async def test_every_transition_has_a_place_of_its_own_in_the_order_they_happened(kit: Kit, outbox: Outbox) -> None:
+async def test_every_transition_has_a_place_of_its_own_in_the_order_they_happened(
+    kit: Kit, outbox: OutboxStream
+) -> None:
     await busy_queue(kit)
 
     events = await everything(kit, outbox)
@@ -57,7 +59,7 @@ async def test_every_transition_has_a_place_of_its_own_in_the_order_they_happene
     assert all(told == list(range(1, len(told) + 1)) for told in versions.values())
 
 
-async def test_reading_goes_on_from_any_event_without_missing_or_repeating_one(kit: Kit, outbox: Outbox) -> None:
+async def test_reading_goes_on_from_any_event_without_missing_or_repeating_one(kit: Kit, outbox: OutboxStream) -> None:
     await busy_queue(kit)
     events = await everything(kit, outbox)
 
@@ -67,7 +69,7 @@ async def test_reading_goes_on_from_any_event_without_missing_or_repeating_one(k
             assert [each.position for each in following] == [each.position for each in events[at + 1 :]]
 
 
-async def test_an_event_tells_its_task_type(kit: Kit, outbox: Outbox) -> None:
+async def test_an_event_tells_its_task_type(kit: Kit, outbox: OutboxStream) -> None:
     await busy_queue(kit)
 
     types = {
@@ -78,7 +80,7 @@ async def test_an_event_tells_its_task_type(kit: Kit, outbox: Outbox) -> None:
     assert types == {True}
 
 
-async def test_a_type_that_opens_a_lane_later_is_known_too(kit: Kit, outbox: Outbox) -> None:
+async def test_a_type_that_opens_a_lane_later_is_known_too(kit: Kit, outbox: OutboxStream) -> None:
     await kit.submit("resize")
     await everything(kit, outbox)
 
@@ -87,7 +89,7 @@ async def test_a_type_that_opens_a_lane_later_is_known_too(kit: Kit, outbox: Out
     assert [event.task_type for event in await everything(kit, outbox)] == ["resize", "never-seen"]
 
 
-async def test_a_place_that_was_trimmed_is_gone(kit: Kit, outbox: Outbox) -> None:
+async def test_a_place_that_was_trimmed_is_gone(kit: Kit, outbox: OutboxStream) -> None:
     await kit.submit()
     await kit.submit()
     first, second = await everything(kit, outbox)
@@ -99,14 +101,14 @@ async def test_a_place_that_was_trimmed_is_gone(kit: Kit, outbox: Outbox) -> Non
     assert await rest(outbox, second.position) == []
 
 
-async def test_a_place_of_another_store_is_gone(kit: Kit, outbox: Outbox) -> None:
+async def test_a_place_of_another_store_is_gone(kit: Kit, outbox: OutboxStream) -> None:
     await kit.submit()
 
     assert await outbox.page_after(Position(9_999_999_999_999, 0, 1)) is None
     assert await outbox.page_after(BEGINNING) is None
 
 
-async def test_the_newest_place_is_after_everything(kit: Kit, outbox: Outbox) -> None:
+async def test_the_newest_place_is_after_everything(kit: Kit, outbox: OutboxStream) -> None:
     assert await outbox.newest() == BEGINNING
 
     await submit_count(kit, 3)
@@ -129,8 +131,8 @@ def test_what_is_no_place_is_none(written: str) -> None:
 
 
 @pytest.fixture
-async def reader(kit: Kit, outbox: Outbox) -> AsyncIterator[OutboxReader]:
-    async with OutboxReader(outbox) as reader:
+async def reader(kit: Kit, outbox: OutboxStream) -> AsyncIterator[LiveEvents]:
+    async with LiveEvents(outbox) as reader:
         await reader.reading()
         yield reader
 
@@ -144,7 +146,7 @@ async def heard(subscription: Subscription, count: int) -> list[Event]:
     return events
 
 
-async def test_a_listener_hears_what_it_wants_and_nothing_that_was_before(kit: Kit, reader: OutboxReader) -> None:
+async def test_a_listener_hears_what_it_wants_and_nothing_that_was_before(kit: Kit, reader: LiveEvents) -> None:
     with reader.subscribe(lambda event: event.task_type == "crop") as subscription:
         await submit_count(kit, 3)
         crops = await submit_count(kit, 5, "crop")
@@ -154,9 +156,7 @@ async def test_a_listener_hears_what_it_wants_and_nothing_that_was_before(kit: K
     assert [event.task_id for event in events] == crops
 
 
-async def test_a_listener_that_falls_behind_is_cut_off_and_keeps_nothing_waiting(
-    kit: Kit, reader: OutboxReader
-) -> None:
+async def test_a_listener_that_falls_behind_is_cut_off_and_keeps_nothing_waiting(kit: Kit, reader: LiveEvents) -> None:
     with reader.subscribe(lambda _: True, max_waiting=10) as slow, reader.subscribe(lambda _: True) as quick:
         await submit_count(kit, 30)
         await heard(quick, 30)
@@ -165,8 +165,8 @@ async def test_a_listener_that_falls_behind_is_cut_off_and_keeps_nothing_waiting
         assert await slow.take(0) == []
 
 
-async def test_leaving_ends_every_subscription(kit: Kit, outbox: Outbox) -> None:
-    async with OutboxReader(outbox) as reader:
+async def test_leaving_ends_every_subscription(kit: Kit, outbox: OutboxStream) -> None:
+    async with LiveEvents(outbox) as reader:
         with reader.subscribe(lambda _: True) as subscription:
             reader.close()
 
@@ -175,10 +175,10 @@ async def test_leaving_ends_every_subscription(kit: Kit, outbox: Outbox) -> None
 
 
 async def test_listeners_are_cut_off_when_the_stream_lost_the_place_of_a_reader_that_lags(
-    kit: Kit, reader: OutboxReader, monkeypatch: pytest.MonkeyPatch
+    kit: Kit, reader: LiveEvents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reading that is full means there is more: what lay before it may have been trimmed unread."""
-    monkeypatch.setattr(outbox_reader, "MAX_ENTRIES", 1)
+    monkeypatch.setattr(live, "MAX_ENTRIES", 1)
     with reader.subscribe(lambda _: True) as subscription:
         await kit.submit()
         await heard(subscription, 1)
@@ -190,7 +190,7 @@ async def test_listeners_are_cut_off_when_the_stream_lost_the_place_of_a_reader_
         assert subscription.cut_off.is_set()
 
 
-async def test_listeners_of_a_reader_that_keeps_up_need_nothing_old(kit: Kit, reader: OutboxReader) -> None:
+async def test_listeners_of_a_reader_that_keeps_up_need_nothing_old(kit: Kit, reader: LiveEvents) -> None:
     with reader.subscribe(lambda _: True) as subscription:
         await kit.submit()
         await heard(subscription, 1)

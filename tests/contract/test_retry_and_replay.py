@@ -4,8 +4,6 @@ import pytest
 
 from tests.contract.situations import NEVER_MADE_ID, claimed_ids, events, started_count, submit_count, task_in
 from tests.kit import Kit
-from tideq.queue_core.queue import KeptTask
-from tideq.queue_core.submission import pack_definition
 from tideq.queue_core.errors import (
     RankOutOfRange,
     StaleLease,
@@ -14,9 +12,11 @@ from tideq.queue_core.errors import (
     UnknownPriority,
     WrongState,
 )
+from tideq.queue_core.queue import KeptTask
 from tideq.queue_core.score import MAX_RANK
 from tideq.queue_core.settings import Admission, QueueSettings
 from tideq.queue_core.states import Reason, TaskState
+from tideq.queue_core.submission import pack_definition
 from tideq.queue_core.transitions import transition
 
 HOUR_MS = 3_600_000

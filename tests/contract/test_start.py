@@ -4,7 +4,7 @@ import pytest
 
 from tests.contract.situations import NEVER_MADE_ID, events, held, submit_count
 from tests.kit import Kit
-from tideq.queue_core.attempts import Held
+from tideq.queue_core.attempts import LeaseRef
 from tideq.queue_core.errors import InvalidRequest, StaleLease, TaskNotFound
 from tideq.queue_core.states import Reason, TaskState
 
@@ -90,7 +90,7 @@ async def test_start_after_the_assignment_timeout_but_before_anyone_took_it_is_a
 
 
 async def test_start_of_an_unknown_task_is_refused(kit: Kit) -> None:
-    (outcome,) = await kit.attempts.start("w1", [Held(NEVER_MADE_ID, "1-a-1")])
+    (outcome,) = await kit.attempts.start("w1", [LeaseRef(NEVER_MADE_ID, "1-a-1")])
 
     assert isinstance(outcome.error, TaskNotFound)
 
@@ -101,7 +101,7 @@ async def test_start_of_many_answers_each_row_by_itself(kit: Kit) -> None:
     first, second = (await kit.queue.claim("w1", 2)).tasks
 
     outcomes = await kit.attempts.start(
-        "w1", [*held(first), Held(second.task_id, "1-wrong-2"), Held(NEVER_MADE_ID, "x")]
+        "w1", [*held(first), LeaseRef(second.task_id, "1-wrong-2"), LeaseRef(NEVER_MADE_ID, "x")]
     )
 
     assert [type(outcome.error) for outcome in outcomes] == [type(None), StaleLease, TaskNotFound]

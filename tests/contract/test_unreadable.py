@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.kit import Kit
-from tideq.queue_core.attempts import Extension, Failure, Held, Success
-from tideq.queue_core.scripts.record import NAMES
+from tideq.queue_core.attempts import Extension, Failure, LeaseRef, Success
 from tideq.queue_core.errors import StaleLease, StoreTooNew, TaskNotFound, WrongState
+from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.states import TaskState
 
 ASIDE_MS = 15_000
@@ -142,7 +142,7 @@ async def test_a_worker_s_batch_is_accepted_beside_a_record_whose_instant_is_non
     for _ in range(2):
         await kit.submit()
     tasks = (await kit.queue.claim("w1", 2)).tasks
-    held = [Held(task.task_id, task.lease) for task in tasks]
+    held = [LeaseRef(task.task_id, task.lease) for task in tasks]
     await kit.attempts.start("w1", held)
     await put_field(kit, tasks[0].task_id, field, b"soon")
 
@@ -210,7 +210,7 @@ async def test_verbs_about_an_unreadable_task_are_refused_and_change_nothing(kit
     for verb in (kit.queue.cancel, kit.queue.purge, kit.insight.explain, kit.queue.retry):
         with pytest.raises((WrongState, TaskNotFound)):
             await verb(task.task_id)
-    held = [Held(task.task_id, task.lease)]
+    held = [LeaseRef(task.task_id, task.lease)]
     outcomes = [
         *await kit.attempts.start("w1", held),
         *await kit.attempts.release("w1", held),
@@ -320,7 +320,7 @@ async def test_a_worker_with_a_stray_id_in_its_hand_can_leave(kit: Kit, stray: s
     held = task_id if stray != "unknown" else "01a1f00a-29bc-7772-b799-005281ba876e"
     await kit.client.sadd(kit.keys.prefix("held") + "w1", held)
 
-    await kit.fleet.dismiss("w1")
+    await kit.fleet.remove("w1")
 
     expected = {"unknown": TaskState.QUEUED, "finished": TaskState.COMPLETED}.get(stray)
     assert expected is None or (await kit.read(task_id)).state is expected

@@ -18,7 +18,7 @@ from tests.chaos.processes import Process
 from tests.failover.group import SentinelGroup
 from tests.history.servers import Server, finished, own_postgres
 from tests.stores import free_port
-from tideq.queue_core.background import running
+from tideq.queue_core.background import background_task
 
 QUEUE = "failover"
 HANDLERS = Path(__file__).parent.with_name("chaos") / "handlers.py"
@@ -64,7 +64,7 @@ class Scene:
         async with (
             httpx.AsyncClient(timeout=20) as http,
             asyncio.TaskGroup() as calls,
-            running(self._submit(http, calls)),
+            background_task(self._submit(http, calls)),
         ):
             yield
 

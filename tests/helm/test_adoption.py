@@ -8,8 +8,8 @@ import pytest
 from tests.kit import Kit
 from tideq.persistence.database import Database
 from tideq.persistence.schema.migrations import MigrationError, migrate, missing_migrations, missing_when_migrated
-from tideq.queue_core.store.access_keys import AccessKeys, matching
 from tideq.queue_core.errors import InvalidRequest
+from tideq.queue_core.store.access_keys import AccessKeys, matching
 
 
 def _new_key() -> str:

@@ -10,13 +10,13 @@ import pytest
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
+from tideq.persistence.recovery.open_store import OpenStore, open_store
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.store.clock import StoreClock
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.store.clock import StoreClock
 
 
 @pytest.fixture
@@ -51,20 +51,20 @@ async def migrated(database: Database, history_settings: HistorySettings) -> Dat
 @pytest.fixture
 async def kept(
     store: StoreUnderTest, migrated: Database, queue_settings: QueueSettings, history_settings: HistorySettings
-) -> AsyncIterator[KeptStore]:
+) -> AsyncIterator[OpenStore]:
     """A new install: an empty store in the custody of an empty history."""
-    async with open_kept_store(store.url, queue_settings, history_settings) as kept:
+    async with open_store(store.url, queue_settings, history_settings) as kept:
         yield kept
 
 
 @pytest.fixture
-async def kit(kept: KeptStore, queue_settings: QueueSettings) -> AsyncIterator[Kit]:
+async def kit(kept: OpenStore, queue_settings: QueueSettings) -> AsyncIterator[Kit]:
     """The engine on the store in custody; afterwards its invariants must still hold."""
     kit = kit_on(kept, queue_settings)
     yield kit
     await kit.assert_sound()
 
 
-def kit_on(kept: KeptStore, settings: QueueSettings) -> Kit:
+def kit_on(kept: OpenStore, settings: QueueSettings) -> Kit:
     keys = Keys(settings.queue_name, settings.partition)
     return Kit(kept.client, settings, keys, kept.engine, StoreClock(kept.client, keys))

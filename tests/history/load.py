@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 from tests.history.witness import Ledger
 from tests.kit import Kit
-from tideq.queue_core.attempts import Failure, Held, Success, Verdict
-from tideq.queue_core.scripts.replies import Outcome
+from tideq.queue_core.attempts import AttemptVerb, Failure, LeaseRef, Success
 from tideq.queue_core.errors import Conflict
 from tideq.queue_core.retry_policy import Backoff
+from tideq.queue_core.scripts.replies import Outcome
 from tideq.queue_core.settings import Leases, QueueSettings, Retention
 from tideq.queue_core.task import ClaimedTask, NewTask
 
@@ -83,7 +83,7 @@ class Load:
 
     async def _work(self, worker_id: str, tasks: Sequence[ClaimedTask]) -> None:
         """The first of a claim is left alone and lapses."""
-        started = await self._kit.attempts.start(worker_id, [Held(task.task_id, task.lease) for task in tasks])
+        started = await self._kit.attempts.start(worker_id, [LeaseRef(task.task_id, task.lease) for task in tasks])
         for task, outcome in zip(tasks, started, strict=True):
             if not outcome.error:
                 await self._settle(worker_id, task)
@@ -95,7 +95,7 @@ class Load:
         elif chance < 0.95:
             await self._fail(worker_id, task, "retry" if chance < 0.75 else "discard" if chance < 0.85 else "fail")
         else:
-            await self._kit.attempts.release(worker_id, [Held(task.task_id, task.lease)])
+            await self._kit.attempts.release(worker_id, [LeaseRef(task.task_id, task.lease)])
 
     async def _complete(self, worker_id: str, task: ClaimedTask) -> None:
         result = b'{"by":"%b","was":%b}' % (worker_id.encode(), self._random.choice(TEXTS))
@@ -103,7 +103,7 @@ class Load:
         if not outcome.error:
             self.ledger.completed(task.task_id, result)
 
-    async def _fail(self, worker_id: str, task: ClaimedTask, verdict: Verdict) -> None:
+    async def _fail(self, worker_id: str, task: ClaimedTask, verdict: AttemptVerb) -> None:
         error = b'{"message":"attempt %d broke\\tat %s"}' % (task.attempt, self._random.randbytes(4).hex().encode())
         failure = Failure(task.task_id, task.lease, error, verdict=verdict)
         (outcome,) = await self._kit.attempts.fail(worker_id, [failure])

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from tests.contract.situations import held
 from tests.kit import Kit
-from tideq.queue_core.store.access_keys import AccessKeys
 from tideq.queue_core.attempts import Failure, Success
-from tideq.queue_core.settings import Admission, QueueSettings
 from tideq.queue_core.invariants import Snapshot
+from tideq.queue_core.settings import Admission, QueueSettings
+from tideq.queue_core.store.access_keys import AccessKeys
 from tideq.queue_core.task import ClaimedTask, NewTask
 
 ROOMY = QueueSettings(admission=Admission(soft_depth=10**7, high_only_depth=10**7, max_depth=10**7))

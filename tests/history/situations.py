@@ -9,14 +9,14 @@ from tests.history.scale import PATIENCE_SECONDS
 from tests.kit import Kit
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.open_store import KeptStore
+from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.replication.assemble import Replicators, replicator_on
 from tideq.persistence.replication.replicator import Replicator
-from tideq.queue_core.background import running
-from tideq.queue_core.store.side_data import NAMES
-from tideq.queue_core.outbox.consumer import Feed, last_entry_id
-from tideq.queue_core.store.connect import connect_listener
+from tideq.queue_core.background import background_task
 from tideq.queue_core.errors import Unavailable
+from tideq.queue_core.outbox.consumer import OutboxConsumer, last_entry_id
+from tideq.queue_core.store.connect import connect_listener
+from tideq.queue_core.store.side_data import NAMES
 
 
 async def until(condition: Callable[[], Awaitable[object]]) -> None:
@@ -27,15 +27,15 @@ async def until(condition: Callable[[], Awaitable[object]]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def replicating(kept: KeptStore, redis_url: str, kit: Kit) -> AsyncGenerator[Replicator | Replicators]:
+async def replicating(kept: OpenStore, redis_url: str, kit: Kit) -> AsyncGenerator[Replicator | Replicators]:
     async with (
         replicator_on(kept, redis_url, kit.settings) as replicator,
-        running(replicator.run_for_ever()),
+        background_task(replicator.run_for_ever()),
     ):
         yield replicator
 
 
-async def replicate_all(kept: KeptStore, redis_url: str, kit: Kit, database: Database) -> None:
+async def replicate_all(kept: OpenStore, redis_url: str, kit: Kit, database: Database) -> None:
     """A replicator that works until history has everything and the store has been told, and then ends.
 
     What the store holds besides tasks has been copied too.
@@ -51,9 +51,9 @@ async def replicate_all(kept: KeptStore, redis_url: str, kit: Kit, database: Dat
         return newest in told and len(await rows(database, copied, kit.settings.partition, began_at)) == len(NAMES)
 
     async with contextlib.aclosing(connect_listener(redis_url)) as listener:
-        feed = Feed(kept.client, listener, kit.keys)
+        feed = OutboxConsumer(kept.client, listener, kit.keys)
         replicator = Replicator(database, kept.engine, feed, on_batch=lambda batch: told.append(batch.after.entry_id))
-        async with running(replicator.run_for_ever()):
+        async with background_task(replicator.run_for_ever()):
             await until(is_told)
 
 

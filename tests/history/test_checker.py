@@ -11,7 +11,7 @@ from tests.history.witness import Ledger, OutboxCopy
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.open_store import KeptStore
+from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.settings import QueueSettings
 
@@ -38,7 +38,7 @@ def settings() -> QueueSettings:
 
 
 async def test_a_true_history_passes_and_every_tampering_with_it_is_found(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, history_settings: HistorySettings
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, history_settings: HistorySettings
 ) -> None:
     ledger = Ledger()
     async with OutboxCopy(store.url, kit.keys.key("outbox")) as copy:

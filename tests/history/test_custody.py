@@ -19,16 +19,16 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.checkpoints import Checkpoint
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.store_guard import Verdict, judge
-from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
+from tideq.persistence.recovery.open_store import OpenStore, open_store
+from tideq.persistence.recovery.store_guard import StoreCheck, compare
 from tideq.persistence.replication.parking import Parking
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.store.access_keys import AccessKeys
-from tideq.queue_core.outbox.consumer import FIRST_ID, Feed
-from tideq.queue_core.scripts.keys import Keys
-from tideq.queue_core.store.restore import Restoration, StoreFacts
 from tideq.queue_core.errors import HistoryUnavailable, StoreReplaced
+from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxConsumer
+from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.store.access_keys import AccessKeys
+from tideq.queue_core.store.restore import StoreRestore, StoreStatus
 
 Opened = contextlib.AbstractAsyncContextManager[Kit]
 CLOSED = "closed:0123456789abcdef"
@@ -37,46 +37,46 @@ CLOSED = "closed:0123456789abcdef"
 @pytest.mark.parametrize(
     ("epoch", "last_entry_id", "known", "verdict"),
     [
-        ("", FIRST_ID, None, Verdict.NEW),
-        (CLOSED, "9-0", None, Verdict.NEW),
-        ("1", FIRST_ID, None, Verdict.ADOPT),
-        ("7", "9-0", None, Verdict.ADOPT),
-        ("3", "9-0", (2, "5-0"), Verdict.ADOPT),
-        ("", FIRST_ID, (1, FIRST_ID), Verdict.REBUILD),
-        ("", FIRST_ID, (1, "5-0"), Verdict.REBUILD),
-        (CLOSED, "5-0", (1, "5-0"), Verdict.REBUILD),
-        ("1", FIRST_ID, (1, FIRST_ID), Verdict.SOUND),
-        ("1", "5-0", (1, "5-0"), Verdict.SOUND),
-        ("1", "5-1", (1, "5-0"), Verdict.SOUND),
-        ("1", "10-0", (1, "9-0"), Verdict.SOUND),
-        ("1", "5-0", (1, "5-1"), Verdict.RECONCILE),
-        ("1", "9-0", (1, "10-0"), Verdict.RECONCILE),
-        ("1", "9-0", (2, "5-0"), Verdict.RECONCILE),
-        ("2", FIRST_ID, (2, "5-0"), Verdict.RECONCILE),
+        ("", FIRST_ID, None, StoreCheck.NEW),
+        (CLOSED, "9-0", None, StoreCheck.NEW),
+        ("1", FIRST_ID, None, StoreCheck.ADOPT),
+        ("7", "9-0", None, StoreCheck.ADOPT),
+        ("3", "9-0", (2, "5-0"), StoreCheck.ADOPT),
+        ("", FIRST_ID, (1, FIRST_ID), StoreCheck.REBUILD),
+        ("", FIRST_ID, (1, "5-0"), StoreCheck.REBUILD),
+        (CLOSED, "5-0", (1, "5-0"), StoreCheck.REBUILD),
+        ("1", FIRST_ID, (1, FIRST_ID), StoreCheck.SOUND),
+        ("1", "5-0", (1, "5-0"), StoreCheck.SOUND),
+        ("1", "5-1", (1, "5-0"), StoreCheck.SOUND),
+        ("1", "10-0", (1, "9-0"), StoreCheck.SOUND),
+        ("1", "5-0", (1, "5-1"), StoreCheck.RECONCILE),
+        ("1", "9-0", (1, "10-0"), StoreCheck.RECONCILE),
+        ("1", "9-0", (2, "5-0"), StoreCheck.RECONCILE),
+        ("2", FIRST_ID, (2, "5-0"), StoreCheck.RECONCILE),
     ],
 )
 def test_a_store_is_judged_by_its_epoch_and_its_last_entry(
-    epoch: str, last_entry_id: str, known: tuple[int, str] | None, verdict: Verdict
+    epoch: str, last_entry_id: str, known: tuple[int, str] | None, verdict: StoreCheck
 ) -> None:
-    facts = StoreFacts(epoch, "run/replication", "run/replication", last_entry_id)
+    facts = StoreStatus(epoch, "run/replication", "run/replication", last_entry_id)
 
-    assert judge(facts, Checkpoint(*known, 0, 0) if known else None) is verdict
+    assert compare(facts, Checkpoint(*known, 0, 0) if known else None) is verdict
 
 
 @pytest.mark.parametrize(
     ("was_replica", "known_identity", "verdict"),
     [
-        (True, "old/old", Verdict.TAKEN_OVER),
-        (True, "run/replication", Verdict.SOUND),
-        (False, "old/old", Verdict.SOUND),
+        (True, "old/old", StoreCheck.TAKEN_OVER),
+        (True, "run/replication", StoreCheck.SOUND),
+        (False, "old/old", StoreCheck.SOUND),
     ],
 )
 def test_a_server_that_took_over_is_told_from_one_that_restarted_and_one_that_is_known(
-    *, was_replica: bool, known_identity: str, verdict: Verdict
+    *, was_replica: bool, known_identity: str, verdict: StoreCheck
 ) -> None:
-    facts = StoreFacts("1", "run/replication", known_identity, "5-0", was_replica)
+    facts = StoreStatus("1", "run/replication", known_identity, "5-0", was_replica)
 
-    assert judge(facts, Checkpoint(1, "5-0", 0, 0)) is verdict
+    assert compare(facts, Checkpoint(1, "5-0", 0, 0)) is verdict
 
 
 async def test_a_new_install_opens_in_the_first_epoch(kit: Kit, migrated: Database) -> None:
@@ -96,31 +96,31 @@ async def test_keys_made_before_the_first_start_stand(
     keys = AccessKeys(client, Keys(queue_settings.queue_name, queue_settings.partition))
     await keys.create("boss", "admin", 0)
 
-    async with open_kept_store(store.url, queue_settings, history_settings):
+    async with open_store(store.url, queue_settings, history_settings):
         assert [key.name for key in await keys.all()] == ["boss"]
 
 
 async def test_a_replicator_that_goes_on_meanwhile_does_not_make_a_store_look_behind(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store is looked at, then grows and is replicated: history must not have been read after that."""
-    look, custodian = Restoration.facts, kept.custodian
+    look, custodian = StoreRestore.status, kept.custodian
     assert custodian is not None
 
-    async def look_too_early(restoration: Restoration) -> StoreFacts:
+    async def look_too_early(restoration: StoreRestore) -> StoreStatus:
         facts = await look(restoration)
         await kit.submit()
         await replicate_all(kept, store.url, kit, migrated)
         return facts
 
-    monkeypatch.setattr(Restoration, "facts", look_too_early)
+    monkeypatch.setattr(StoreRestore, "facts", look_too_early)
 
-    assert await custodian.settle() is Verdict.SOUND
+    assert await custodian.verify() is StoreCheck.SOUND
 
 
 async def test_of_two_processes_that_find_an_empty_store_one_rebuilds_it(
     kit: Kit,
-    kept: KeptStore,
+    kept: OpenStore,
     migrated: Database,
     store: StoreUnderTest,
     queue_settings: QueueSettings,
@@ -132,7 +132,7 @@ async def test_of_two_processes_that_find_an_empty_store_one_rebuilds_it(
     await forget_everything(kit)
 
     async def start(name: str) -> str:
-        async with open_kept_store(
+        async with open_store(
             store.url, queue_settings, history_settings, lambda _done, _total: rebuilt.add(name)
         ) as another:
             return another.engine.scripts.epoch
@@ -150,10 +150,10 @@ async def test_who_was_overtaken_while_it_rebuilt_can_no_longer_empty_the_store(
 ) -> None:
     """It slept between closing the store and emptying it; somebody else has rebuilt and opened it meanwhile."""
     (task_id,) = await submit_count(kit, 1)
-    sleeper, other = Restoration(kit.client, queue_settings), Restoration(kit.client, queue_settings)
-    facts = await other.facts()
-    sealed = await sleeper.seal(facts)
-    await other.enter(await other.seal(sealed), "1")
+    sleeper, other = StoreRestore(kit.client, queue_settings), StoreRestore(kit.client, queue_settings)
+    facts = await other.status()
+    sealed = await sleeper.close(facts)
+    await other.enter(await other.close(sealed), "1")
 
     with pytest.raises(StoreReplaced):
         await sleeper.wipe()
@@ -169,12 +169,12 @@ DAMAGED_ROWS: dict[str, LiteralString] = {
 
 @pytest.mark.parametrize("column", DAMAGED_ROWS)
 async def test_a_row_nobody_can_read_is_parked_while_the_store_opens_and_comes_back_once_it_is_mended(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, column: str
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, column: str
 ) -> None:
     bad, good = await submit_count(kit, 2)
     await replicate_all(kept, store.url, kit, migrated)
     before = await rows(migrated, "SELECT attributes, record FROM tasks WHERE task_id = %s", bad)
-    parking = Parking(migrated, kit.queue, Feed(kit.client, kit.client, kit.keys), kit.settings.partition)
+    parking = Parking(migrated, kit.queue, OutboxConsumer(kit.client, kit.client, kit.keys), kit.settings.partition)
     await execute(migrated, DAMAGED_ROWS[column], bad)
     for _ in range(2):
         await forget_everything(kit)
@@ -199,7 +199,7 @@ async def test_a_row_nobody_can_read_is_parked_while_the_store_opens_and_comes_b
 
 @pytest.mark.parametrize("is_purged", [False, True], ids=["live", "purged"])
 async def test_a_record_with_a_shifted_field_keeps_no_store_from_being_reconciled(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, is_purged: bool
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, is_purged: bool
 ) -> None:
     bad, good = await submit_count(kit, 2)
     records, custodian = kit.keys.key("records"), kept.custodian
@@ -221,7 +221,7 @@ async def test_a_record_with_a_shifted_field_keeps_no_store_from_being_reconcile
 
 
 async def test_a_parked_task_whose_row_cannot_be_read_keeps_no_store_closed(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     bad, good = await submit_count(kit, 2)
     await replicate_all(kept, store.url, kit, migrated)
@@ -237,13 +237,13 @@ async def test_a_parked_task_whose_row_cannot_be_read_keeps_no_store_closed(
     await until_open(kit)
 
     assert [task and task.task_id for task in await kit.queue.read_many([bad, good])] == [None, good]
-    parking = Parking(migrated, kit.queue, Feed(kit.client, kit.client, kit.keys), kit.settings.partition)
+    parking = Parking(migrated, kit.queue, OutboxConsumer(kit.client, kit.client, kit.keys), kit.settings.partition)
     assert await parking.discard(bad) == 1
 
 
 @pytest.mark.parametrize("held", ["the lock", "a table"])
 async def test_settling_a_store_ends_when_its_time_is_up_and_the_next_try_succeeds(
-    kit: Kit, kept: KeptStore, migrated: Database, monkeypatch: pytest.MonkeyPatch, held: str
+    kit: Kit, kept: OpenStore, migrated: Database, monkeypatch: pytest.MonkeyPatch, held: str
 ) -> None:
     """Of an unknown run of its server: nobody is let in on an older word."""
     monkeypatch.setattr("tideq.persistence.recovery.store_guard.COMPARE_SECONDS", 0.3)
@@ -258,7 +258,7 @@ async def test_settling_a_store_ends_when_its_time_is_up_and_the_next_try_succee
         else:
             await connection.execute("LOCK TABLE checkpoints IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(HistoryUnavailable):
-            await custodian.settle()
+            await custodian.verify()
 
     monkeypatch.undo()
-    assert await custodian.settle() is Verdict.SOUND
+    assert await custodian.verify() is StoreCheck.SOUND

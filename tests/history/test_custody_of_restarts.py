@@ -15,25 +15,25 @@ from tests.history.situations import replicate_all, until_open, until_somebody_w
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
+from tideq.persistence.recovery.open_store import OpenStore, open_store
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.attempts import Held, Success
+from tideq.queue_core.attempts import LeaseRef, Success
 from tideq.queue_core.errors import Unavailable
 from tideq.queue_core.settings import QueueSettings
-from tideq.queue_core.task import Worker
+from tideq.queue_core.task import WorkerDeclaration
 
 Opened = contextlib.AbstractAsyncContextManager[Kit]
 CALLS: dict[str, Callable[[Kit], Awaitable[object]]] = {
     "submit": lambda kit: kit.submit(),
     "claim": lambda kit: kit.queue.claim("w1"),
-    "start": lambda kit: kit.attempts.start("w1", [Held(ID, "1-x-1")]),
+    "start": lambda kit: kit.attempts.start("w1", [LeaseRef(ID, "1-x-1")]),
     "complete": lambda kit: kit.attempts.complete("w1", [Success(ID, "1-x-1")]),
     "cancel": lambda kit: kit.queue.cancel(ID),
     "purge": lambda kit: kit.queue.purge(ID),
     "read": lambda kit: kit.read(ID),
     "sweep": lambda kit: kit.queue.sweep(),
     "acknowledge": lambda kit: kit.queue.acknowledge("5-0", []),
-    "register": lambda kit: kit.fleet.register(Worker(worker_id="w9")),
+    "register": lambda kit: kit.fleet.register(WorkerDeclaration(worker_id="w9")),
     "heartbeat": lambda kit: kit.fleet.heartbeat("w1"),
     "pause": lambda kit: kit.controls.pause(),
     "stats": lambda kit: kit.insight.stats(),
@@ -72,14 +72,14 @@ def open_another(
 
     @contextlib.asynccontextmanager
     async def opened() -> AsyncGenerator[Kit]:
-        async with open_kept_store(store.url, queue_settings, history_settings) as kept:
+        async with open_store(store.url, queue_settings, history_settings) as kept:
             yield kit_on(kept, queue_settings)
 
     return opened
 
 
 async def test_a_store_restarted_with_all_its_data_opens_by_itself_in_the_same_epoch(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, valkey: Server
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, valkey: Server
 ) -> None:
     ids = await submit_count(kit, 5)
     await replicate_all(kept, store.url, kit, migrated)
@@ -112,7 +112,7 @@ async def test_nobody_is_served_by_a_restarted_store_while_history_is_away(
 
 async def test_an_empty_store_stays_closed_while_history_is_away_and_is_rebuilt_when_it_is_back(
     kit: Kit,
-    kept: KeptStore,
+    kept: OpenStore,
     migrated: Database,
     store: StoreUnderTest,
     postgres: Server,
@@ -151,7 +151,7 @@ async def test_a_store_that_did_not_change_goes_on_without_history_also_for_who_
 
 
 async def test_a_store_that_restarts_while_it_is_compared_is_compared_again(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, valkey: Server
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, valkey: Server
 ) -> None:
     """Held between looking at the store and looking at history, while the store loses its last writes."""
     assert kept.custodian is not None
@@ -162,7 +162,7 @@ async def test_a_store_that_restarts_while_it_is_compared_is_compared_again(
     async with migrated.session() as blocker:
         async with blocker.transaction():
             await blocker.execute("LOCK TABLE checkpoints IN ACCESS EXCLUSIVE MODE")
-            settling = asyncio.create_task(kept.custodian.settle())
+            settling = asyncio.create_task(kept.custodian.verify())
             await until_somebody_waits_for(migrated, "checkpoints")
             valkey.go_back_to(copy)
         with contextlib.suppress(Unavailable):
@@ -174,7 +174,7 @@ async def test_a_store_that_restarts_while_it_is_compared_is_compared_again(
 
 async def test_a_store_that_loses_writes_while_it_is_rebuilt_is_rebuilt_again(
     kit: Kit,
-    kept: KeptStore,
+    kept: OpenStore,
     migrated: Database,
     store: StoreUnderTest,
     valkey: Server,
@@ -194,7 +194,7 @@ async def test_a_store_that_loses_writes_while_it_is_rebuilt_is_rebuilt_again(
             valkey.go_back_to(copies[0])
 
     await kit.client.flushall()
-    async with open_kept_store(store.url, queue_settings, history_settings, fail_over):
+    async with open_store(store.url, queue_settings, history_settings, fail_over):
         await until_open(kit)
 
     assert len(copies) == 2

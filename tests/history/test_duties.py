@@ -21,25 +21,25 @@ from tideq.api.app import create_app
 from tideq.api.server import listen, serve
 from tideq.api.service import Service, open_service
 from tideq.api.settings import ServiceSettings
+from tideq.cli.background_duties import do_everything
 from tideq.cli.checks.finding import Finding
 from tideq.cli.checks.service import check_service
-from tideq.cli.background_duties import do_everything
 from tideq.client import Client
 from tideq.persistence.database import Database
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core import duties
-from tideq.queue_core.background import running
-from tideq.queue_core.duties import CUSTODY, PATIENCE_SECONDS, DutiesEnded
+from tideq.queue_core.background import background_task
+from tideq.queue_core.duties import PATIENCE_SECONDS, STORE_CHECK, DutiesEnded
+from tideq.queue_core.errors import QueueError, Unavailable
+from tideq.queue_core.scripts.keys import Keys
+from tideq.queue_core.settings import Probing, QueueSettings, SettingsError
 from tideq.queue_core.store import duty_board
 from tideq.queue_core.store.clock import StoreClock
-from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.store.connect import connect
-from tideq.queue_core.errors import QueueError, Unavailable
-from tideq.queue_core.settings import Probing, QueueSettings, SettingsError
 from tideq.workers.monitor import pruner
-from tideq.workers.monitor.dead_letter_alerts import sound_for_ever
+from tideq.workers.monitor.dead_letter_alerts import alert_for_ever
 from tideq.workers.monitor.recounter import recount_for_ever
 
 up_command = importlib.import_module("tideq.cli.up")
@@ -88,7 +88,7 @@ async def shaky(
     """Somebody listens to its events, and a poll sleeps; what it does every minute or hour it does all the time."""
     monkeypatch.setattr(duty_board, "BEAT_SECONDS", OFTEN_SECONDS)
     monkeypatch.setattr(pruner, "INTERVAL_SECONDS", OFTEN_SECONDS)
-    monkeypatch.setattr(sound_for_ever, "__defaults__", (OFTEN_SECONDS,))
+    monkeypatch.setattr(alert_for_ever, "__defaults__", (OFTEN_SECONDS,))
     monkeypatch.setattr(recount_for_ever, "__defaults__", (OFTEN_SECONDS,))
     probing = Probing(interval_ms=round(OFTEN_SECONDS * 1000), allowed_cidrs=("127.0.0.1/32",))
     if store.name != "valkey":
@@ -110,8 +110,8 @@ async def shaky(
         async with open_service(settings) as service:
             shaky = Shaky(service, plain, migrated, role, user)
             async with (
-                running(do_everything(service.store, settings, service.duties)),
-                running(_wait_for_work(shaky)),
+                background_task(do_everything(service.store, settings, service.duties)),
+                background_task(_wait_for_work(shaky)),
             ):
                 with service.outbox_reader.subscribe(lambda _: False):
                     first = await shaky.kit.submit()
@@ -154,7 +154,7 @@ FAULTS = {
     "a database that may only be read": ("replication", "alarm", "prune"),
 }
 """What goes wrong for a while, and duties that it meets."""
-ELSEWHERE = {CUSTODY}
+ELSEWHERE = {STORE_CHECK}
 """What is tried with a store of its own: below, and in test_custody.py."""
 
 
@@ -303,7 +303,7 @@ async def test_a_missing_grant_is_named_and_stops_one_duty_until_it_is_given_bac
     def beside(service: Service) -> Coroutine[Any, Any, None]:
         return do_everything(service.store, settings, service.duties)
 
-    async with running(serve(settings, addresses.put_nowait, beside, listener)):
+    async with background_task(serve(settings, addresses.put_nowait, beside, listener)):
         address = await addresses.get()
         async with httpx.AsyncClient(base_url=address) as http:
 

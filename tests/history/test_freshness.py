@@ -7,37 +7,37 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.checkpoints import Checkpoints
 from tideq.persistence.database import Database
-from tideq.persistence.read.lag import Freshness
-from tideq.persistence.recovery.open_store import KeptStore
-from tideq.queue_core.outbox.consumer import Feed
+from tideq.persistence.read.lag import ReplicationLag
+from tideq.persistence.recovery.open_store import OpenStore
+from tideq.queue_core.outbox.consumer import OutboxConsumer
 
 
-def freshness_of(kit: Kit, kept: KeptStore, database: Database) -> Freshness:
+def freshness_of(kit: Kit, kept: OpenStore, database: Database) -> ReplicationLag:
     checkpoints = Checkpoints(database, kit.settings.partition)
-    return Freshness(checkpoints, Feed(kept.client, kept.client, kit.keys), kept.engine.scripts)
+    return ReplicationLag(checkpoints, OutboxConsumer(kept.client, kept.client, kit.keys), kept.engine.scripts)
 
 
 async def test_history_that_is_read_into_catches_up(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     await kit.submit()
 
     async with replicating(kept, store.url, kit):
-        assert await freshness_of(kit, kept, migrated).catch_up(20)
+        assert await freshness_of(kit, kept, migrated).wait_until_caught_up(20)
 
 
-async def test_history_that_nobody_writes_does_not(kit: Kit, kept: KeptStore, migrated: Database) -> None:
+async def test_history_that_nobody_writes_does_not(kit: Kit, kept: OpenStore, migrated: Database) -> None:
     await kit.submit()
 
-    assert not await freshness_of(kit, kept, migrated).catch_up(0.05)
+    assert not await freshness_of(kit, kept, migrated).wait_until_caught_up(0.05)
 
 
 async def test_a_store_replaced_meanwhile_has_lost_what_was_waited_for(
-    kit: Kit, kept: KeptStore, migrated: Database
+    kit: Kit, kept: OpenStore, migrated: Database
 ) -> None:
     """A higher epoch is further than the entry that was waited for, and history never heard of that entry."""
     await kit.submit()
-    waiting = asyncio.create_task(freshness_of(kit, kept, migrated).catch_up(20))
+    waiting = asyncio.create_task(freshness_of(kit, kept, migrated).wait_until_caught_up(20))
     await until(lambda: _has_looked(waiting))
 
     await execute(migrated, "UPDATE checkpoints SET epoch = epoch + 1, entry_id = '0-0'")

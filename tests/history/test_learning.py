@@ -8,7 +8,7 @@ from tests.history.situations import execute, replicate_all, rows
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
+from tideq.persistence.recovery.open_store import OpenStore, open_store
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.settings import QueueSettings
 
@@ -19,7 +19,7 @@ GAP = "history lacks events that the store has forgotten"
 async def test_a_history_younger_than_the_queue_learns_tasks_whose_birth_was_trimmed(
     store: StoreUnderTest, migrated: Database, queue_settings: QueueSettings, history_settings: HistorySettings
 ) -> None:
-    async with open_kept_store(store.url, queue_settings, HistorySettings()) as bare:
+    async with open_store(store.url, queue_settings, HistorySettings()) as bare:
         kit = kit_on(bare, queue_settings)
         await kit.worker()
         done = await kit.submit(tags={"env": "test"})
@@ -29,7 +29,7 @@ async def test_a_history_younger_than_the_queue_learns_tasks_whose_birth_was_tri
         await kit.clock.advance(1)
         (late,) = await submit_count(kit, 1)
 
-    async with open_kept_store(store.url, queue_settings, history_settings) as kept:
+    async with open_store(store.url, queue_settings, history_settings) as kept:
         kit = kit_on(kept, queue_settings)
         await replicate_all(kept, store.url, kit, migrated)
         await kit.queue.cancel(waiting)
@@ -44,7 +44,7 @@ async def test_a_history_younger_than_the_queue_learns_tasks_whose_birth_was_tri
 
 
 async def test_a_history_set_back_to_a_backup_learns_what_came_after_it(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     await kit.worker()
     (known,) = await submit_count(kit, 1)
@@ -70,7 +70,7 @@ async def test_a_history_set_back_to_a_backup_learns_what_came_after_it(
 
 
 async def test_a_stream_trimmed_below_the_checkpoint_lacks_nothing(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     await submit_count(kit, 1)
     await replicate_all(kept, store.url, kit, migrated)

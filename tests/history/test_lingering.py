@@ -21,11 +21,11 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.api.settings import read_service_settings
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.open_store import KeptStore
+from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.replication.assemble import replicator_on
-from tideq.persistence.replication.writer import Batch
+from tideq.persistence.replication.writer import WriteBatch
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.background import running
+from tideq.queue_core.background import background_task
 from tideq.queue_core.settings import QueueSettings, SettingsError
 
 LONG_MS = 60_000 * 60
@@ -34,12 +34,12 @@ VERSIONS = "SELECT task_id::text, array_agg(version ORDER BY version) FROM task_
 
 
 @contextlib.asynccontextmanager
-async def lingering(kept: KeptStore, store: StoreUnderTest, kit: Kit) -> AsyncGenerator[list[Batch]]:
+async def lingering(kept: OpenStore, store: StoreUnderTest, kit: Kit) -> AsyncGenerator[list[WriteBatch]]:
     """What it has written so far."""
-    batches: list[Batch] = []
+    batches: list[WriteBatch] = []
     async with (
         replicator_on(kept, store.url, kit.settings, batches.append, LONG_MS) as replicator,
-        running(replicator.run_for_ever()),
+        background_task(replicator.run_for_ever()),
     ):
         yield batches
 
@@ -50,16 +50,16 @@ async def live(kit: Kit, count: int) -> list[str]:
 
 
 async def test_whole_lives_of_many_tasks_are_one_batch_and_each_one_row_written_once(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     await kit.worker(task_types=("resize",))
     freshness = freshness_of(kit, kept, migrated)
     async with lingering(kept, store, kit) as batches:
         await kit.submit(task_type="other")
-        assert await freshness.catch_up(PATIENCE_SECONDS)
+        assert await freshness.wait_until_caught_up(PATIENCE_SECONDS)
         for _ in range(5):
             await live(kit, 2)
-        assert await freshness.catch_up(PATIENCE_SECONDS)
+        assert await freshness.wait_until_caught_up(PATIENCE_SECONDS)
         await until(lambda: _has(batches, 2))
 
     assert [len(batch.changes) for batch in batches] == [1, 40]
@@ -68,35 +68,35 @@ async def test_whole_lives_of_many_tasks_are_one_batch_and_each_one_row_written_
     assert places == {f"(0,{number})" for number in range(1, 12)}, "a row that is updated moves to another place"
 
 
-async def _has(batches: list[Batch], count: int) -> bool:
+async def _has(batches: list[WriteBatch], count: int) -> bool:
     return len(batches) >= count
 
 
 async def test_one_word_hurries_a_replicator_for_all_who_wait(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     freshness = freshness_of(kit, kept, migrated)
     async with lingering(kept, store, kit):
         await submit_count(kit, 3)
-        assert all(await asyncio.gather(*(freshness.catch_up(PATIENCE_SECONDS) for _ in range(40))))
+        assert all(await asyncio.gather(*(freshness.wait_until_caught_up(PATIENCE_SECONDS) for _ in range(40))))
 
     told: Any = await kit.client.xinfo_stream(kit.keys.key("haste"))
     assert 1 <= told["entries-added"] < 40
     assert told["length"] == 1
 
 
-async def test_who_waits_for_nothing_hurries_nobody(kit: Kit, kept: KeptStore, migrated: Database) -> None:
-    assert await freshness_of(kit, kept, migrated).catch_up(0)
+async def test_who_waits_for_nothing_hurries_nobody(kit: Kit, kept: OpenStore, migrated: Database) -> None:
+    assert await freshness_of(kit, kept, migrated).wait_until_caught_up(0)
 
     assert not await kit.client.exists(kit.keys.key("haste"))
 
 
 async def test_a_word_that_comes_before_anyone_lingers_is_not_lost(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     freshness = freshness_of(kit, kept, migrated)
     await kit.submit()
-    assert not await freshness.catch_up(0)
+    assert not await freshness.wait_until_caught_up(0)
 
     async with lingering(kept, store, kit) as batches:
         await until(lambda: _has(batches, 1))
@@ -104,7 +104,7 @@ async def test_a_word_that_comes_before_anyone_lingers_is_not_lost(
 
 async def test_killed_while_it_lingers_it_has_lost_nothing_and_asked_to_end_it_does_so_at_once(
     kit: Kit,
-    kept: KeptStore,
+    kept: OpenStore,
     migrated: Database,
     store: StoreUnderTest,
     history_settings: HistorySettings,
@@ -120,7 +120,7 @@ async def test_killed_while_it_lingers_it_has_lost_nothing_and_asked_to_end_it_d
     freshness = freshness_of(kit, kept, migrated)
     with command(settings, tmp_path / "log", "replicate") as first:
         first_ids = await live(kit, 3)
-        assert await freshness.catch_up(PATIENCE_SECONDS)
+        assert await freshness.wait_until_caught_up(PATIENCE_SECONDS)
         reached = await checkpoint(kit, migrated)
         later_ids = await live(kit, 3)
         await until(lambda: _lingers(kit))
@@ -129,7 +129,7 @@ async def test_killed_while_it_lingers_it_has_lost_nothing_and_asked_to_end_it_d
     assert await checkpoint(kit, migrated) == reached
 
     with command(settings, tmp_path / "log", "replicate") as second:
-        assert await freshness.catch_up(PATIENCE_SECONDS)
+        assert await freshness.wait_until_caught_up(PATIENCE_SECONDS)
         last_id = await kit.submit()
         await until(lambda: _lingers(kit))
         second.terminate()

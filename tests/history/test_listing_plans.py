@@ -16,7 +16,7 @@ from tests.history.made_up import WEEK_MS, MadeUpTask, made_up_tasks, write
 from tests.history.plans import ExplainedDatabase, Plan
 from tideq.persistence.database import Database
 from tideq.persistence.read.filters import TaskFilter
-from tideq.persistence.read.list import Listing
+from tideq.persistence.read.list import TaskList
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.terms import error_terms, parameter_term, tag_term
 
@@ -29,8 +29,8 @@ TASK_TABLES = ("tasks", "task_terms", "dead_letter_tasks")
 @dataclass
 class Scene:
     database: ExplainedDatabase
-    listing: Listing
-    plain: Listing
+    listing: TaskList
+    plain: TaskList
     """Without looking at plans, which doubles the work."""
     tasks: list[MadeUpTask]
     """Newest first."""
@@ -56,7 +56,7 @@ async def scene(database_url: str) -> AsyncIterator[Scene]:
         tasks = made_up_tasks(TASKS, end_ms, SPAN_MS)
         await write(database, tasks, end_ms, SPAN_MS)
         tasks.sort(key=lambda task: task.task_id, reverse=True)
-        yield Scene(database, Listing(database), Listing(plain), tasks, end_ms)
+        yield Scene(database, TaskList(database), TaskList(plain), tasks, end_ms)
 
 
 def _states(*states: str) -> Build:

@@ -13,7 +13,7 @@ from tests.history.situations import replicate_all, rows, until_open
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.open_store import KeptStore
+from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.attempts import Success
 from tideq.queue_core.errors import StaleLease, TaskNotFound, WrongState
@@ -50,7 +50,7 @@ class Lost:
 
 
 @pytest.fixture
-async def lost(kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, valkey: Server) -> Lost:
+async def lost(kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, valkey: Server) -> Lost:
     """The store is back at the copy; history has everything; nobody has called the store since."""
     await kit.worker()
     for _ in range(4):
@@ -100,7 +100,7 @@ RESULT = "SELECT state, result FROM tasks WHERE task_id = %s"
 
 
 async def test_a_start_the_store_forgot_still_stands_and_its_result_is_accepted_once(
-    kit: Kit, kept: KeptStore, lost: Lost, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, lost: Lost, migrated: Database, store: StoreUnderTest
 ) -> None:
     await until_open(kit)
 
@@ -143,7 +143,7 @@ async def test_a_dead_letter_the_store_forgot_is_listed_again(kit: Kit, lost: Lo
 
 
 async def test_a_store_that_lost_what_history_never_had_is_sound(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, valkey: Server
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, valkey: Server
 ) -> None:
     """History is a part of what is left, and learns the rest."""
     (known,) = await submit_count(kit, 1)
@@ -177,7 +177,7 @@ async def test_reconcile_lists_what_it_would_mend_and_mends_it(
 
 
 async def test_reconcile_of_a_sound_store_loses_nothing_history_has_yet_to_learn(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     assert kept.custodian is not None
     await submit_count(kit, 1)
@@ -192,7 +192,7 @@ async def test_reconcile_of_a_sound_store_loses_nothing_history_has_yet_to_learn
 
 
 async def test_a_result_that_history_could_only_park_is_not_worked_for_again(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, valkey: Server
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, valkey: Server
 ) -> None:
     await kit.worker()
     await kit.submit()

@@ -18,17 +18,17 @@ from tideq.persistence.schema.migrations import (
     RETRY_SECONDS,
     Migration,
     MigrationError,
-    known_migrations,
     migrate,
     migrate_when_reachable,
     missing_migrations,
     missing_when_migrated,
+    shipped_migrations,
 )
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.errors import HistoryUnavailable
 
 Wait = Callable[[Database, float], Awaitable[list[Migration]]]
-APPLIED = [f"applied: {each.number:04} {each.name}" for each in known_migrations()]
+APPLIED = [f"applied: {each.number:04} {each.name}" for each in shipped_migrations()]
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ async def test_the_migrations_add_up_to_the_schema_that_is_written_down(
 
 
 def test_migrations_are_numbered_without_a_gap() -> None:
-    assert [migration.number for migration in known_migrations()] == [*range(1, len(known_migrations()) + 1)]
+    assert [migration.number for migration in shipped_migrations()] == [*range(1, len(shipped_migrations()) + 1)]
 
 
 async def test_four_processes_that_migrate_at_once_apply_every_migration_once(

@@ -10,17 +10,17 @@ from tests.history.population import ROOMY
 from tests.history.situations import replicate_all
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.persistence.partition_owner import EVERYTHING
 from tideq.persistence.checkpoints import Checkpoints
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.context import Ground
-from tideq.persistence.recovery.open_store import KeptStore
+from tideq.persistence.partition_owner import EVERYTHING
+from tideq.persistence.recovery.context import RecoveryContext
+from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.recovery.rebuild import put_keys_and_dead_letters
 from tideq.persistence.recovery.reconcile import Reconciliation
 from tideq.queue_core.attempts import Failure
-from tideq.queue_core.outbox.consumer import Feed
-from tideq.queue_core.store.restore import Restoration
+from tideq.queue_core.outbox.consumer import OutboxConsumer
 from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.store.restore import StoreRestore
 from tideq.queue_core.task import NewTask
 
 PAGE = 10
@@ -52,14 +52,14 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 async def test_the_ids_that_the_store_has_come_in_pages(kit: Kit) -> None:
     task_ids = await _submit(kit, ABOVE_ONE_REPLY)
 
-    pages = [page async for page in Feed(kit.client, kit.client, kit.keys).known_ids(PAGE)]
+    pages = [page async for page in OutboxConsumer(kit.client, kit.client, kit.keys).known_ids(PAGE)]
 
     assert {task_id.decode() for page in pages for task_id in page} == set(task_ids)
     assert max(map(len, pages)) < ABOVE_ONE_REPLY / 4
 
 
 async def test_keys_and_dead_letters_are_put_back_in_pages(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, fetched: list[int]
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, fetched: list[int]
 ) -> None:
     task_ids = await _submit(kit, 3 * PAGE + 1)
     await _die(kit, 2 * PAGE + 1)
@@ -70,7 +70,7 @@ async def test_keys_and_dead_letters_are_put_back_in_pages(
     fetched.clear()
 
     async with migrated.session() as connection:
-        restoration = Restoration(kept.client, kit.settings)
+        restoration = StoreRestore(kept.client, kit.settings)
         await put_keys_and_dead_letters(connection, restoration, kit.settings.retention, page_count=PAGE)
 
     assert max(fetched) == PAGE
@@ -79,18 +79,18 @@ async def test_keys_and_dead_letters_are_put_back_in_pages(
 
 
 async def test_what_a_store_lost_is_looked_for_in_pages(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, fetched: list[int]
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, fetched: list[int]
 ) -> None:
     task_ids = await _submit(kit, 3 * PAGE + 1)
     await replicate_all(kept, store.url, kit, migrated)
     before = {name: await kit.client.dump(kit.keys.key(name)) for name in ("records", "queue")}
     await kit.client.delete(*map(kit.keys.key, before))
-    restoration = Restoration(kept.client, kit.settings)
+    restoration = StoreRestore(kept.client, kit.settings)
     checkpoints = Checkpoints(migrated, kit.settings.partition)
     fetched.clear()
 
     async with migrated.session() as connection:
-        ground = Ground(connection, restoration, checkpoints, kit.settings, EVERYTHING)
+        ground = RecoveryContext(connection, restoration, checkpoints, kit.settings, EVERYTHING)
         differences = Reconciliation(ground, lambda: None, PAGE).differences()
         missed = [each.task_id async for each in differences]
 

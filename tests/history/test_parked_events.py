@@ -18,11 +18,11 @@ from tests.history.situations import (
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.open_store import KeptStore
+from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.replication.parking import Parking
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.outbox.consumer import Feed
 from tideq.queue_core.errors import TaskNotFound
+from tideq.queue_core.outbox.consumer import OutboxConsumer
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.task import NewTask
 
@@ -47,12 +47,12 @@ async def awkward(migrated: Database) -> Database:
 
 
 @pytest.fixture
-def parking(kept: KeptStore, kit: Kit, migrated: Database) -> Parking:
-    return Parking(migrated, kit.queue, Feed(kit.client, kit.client, kit.keys), kit.settings.partition)
+def parking(kept: OpenStore, kit: Kit, migrated: Database) -> Parking:
+    return Parking(migrated, kit.queue, OutboxConsumer(kit.client, kit.client, kit.keys), kit.settings.partition)
 
 
 async def test_what_is_tried_again_goes_in_and_the_same_replicator_goes_on_with_the_task(
-    kit: Kit, kept: KeptStore, awkward: Database, store: StoreUnderTest, parking: Parking
+    kit: Kit, kept: OpenStore, awkward: Database, store: StoreUnderTest, parking: Parking
 ) -> None:
     await kit.worker()
     async with replicating(kept, store.url, kit):
@@ -84,7 +84,7 @@ async def _is_when_it_happened(database: Database, task_id: str) -> bool:
 
 
 async def test_what_fails_again_stays_parked_in_its_order(
-    kit: Kit, kept: KeptStore, awkward: Database, store: StoreUnderTest, parking: Parking
+    kit: Kit, kept: OpenStore, awkward: Database, store: StoreUnderTest, parking: Parking
 ) -> None:
     task_id = await kit.submit(task_type="awkward")
     await kit.queue.cancel(task_id)
@@ -100,7 +100,7 @@ async def test_what_fails_again_stays_parked_in_its_order(
 
 
 async def test_the_store_forgets_a_finished_task_once_its_events_are_written(
-    kit: Kit, kept: KeptStore, awkward: Database, store: StoreUnderTest, parking: Parking
+    kit: Kit, kept: OpenStore, awkward: Database, store: StoreUnderTest, parking: Parking
 ) -> None:
     task_id = await kit.submit(task_type="awkward")
     await kit.queue.cancel(task_id)
@@ -119,7 +119,7 @@ async def test_the_store_forgets_a_finished_task_once_its_events_are_written(
 
 
 async def test_what_is_given_up_leaves_the_task_as_it_was_last_heard_of(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, parking: Parking
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, parking: Parking
 ) -> None:
     task_id = await _completed_with_an_unwritable_result(kit)
     await replicate_all(kept, store.url, kit, migrated)
@@ -142,7 +142,7 @@ async def _completed_with_an_unwritable_result(kit: Kit) -> str:
 
 
 async def test_a_task_whose_result_is_parked_is_not_worked_for_again_after_a_rebuild(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     task_id = await _completed_with_an_unwritable_result(kit)
     (other,) = await submit_count(kit, 1)
@@ -157,7 +157,7 @@ async def test_a_task_whose_result_is_parked_is_not_worked_for_again_after_a_reb
 
 
 async def test_a_task_that_history_has_nothing_but_parked_events_of_is_rebuilt_from_those(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     (bad,) = await kit.queue.submit_many([NewTask(task_type="resize", parameters=b'{"a":"\0"}')])
     await kit.worker()
@@ -179,7 +179,7 @@ def command_line(
 
 
 async def test_the_command_lists_tries_again_and_gives_up(
-    kit: Kit, kept: KeptStore, awkward: Database, store: StoreUnderTest, command_line: dict[str, str]
+    kit: Kit, kept: OpenStore, awkward: Database, store: StoreUnderTest, command_line: dict[str, str]
 ) -> None:
     first, second = [await kit.submit(task_type="awkward") for _ in range(2)]
     await replicate_all(kept, store.url, kit, awkward)

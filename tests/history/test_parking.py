@@ -13,7 +13,7 @@ from tests.history.situations import execute, replicate_all, replicating, rows, 
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.open_store import KeptStore
+from tideq.persistence.recovery.open_store import OpenStore
 from tideq.queue_core.attempts import Success
 from tideq.queue_core.task import NewTask, TraceContext
 
@@ -28,7 +28,7 @@ PARKED = "SELECT task_id, version, problem FROM parked_events ORDER BY parked_id
 
 
 async def test_twenty_poisoned_tasks_among_thousands_are_parked_and_all_others_applied(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     await kit.worker(capacity=10_000)
     poisoned, healthy = await _submit_mixed(kit)
@@ -89,7 +89,7 @@ async def _assert_stay_in_the_store(kit: Kit, poisoned: set[str], healthy: set[s
     ids=["zero in a result", "no text in a result", "no text in an error", "zero in a message"],
 )
 async def test_an_ending_that_cannot_be_written_is_parked_behind_a_history_that_stays_true(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, verb: str, body: bytes
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, verb: str, body: bytes
 ) -> None:
     await kit.worker()
     (other,) = await submit_count(kit, 1, priority="low")
@@ -106,7 +106,7 @@ async def test_an_ending_that_cannot_be_written_is_parked_behind_a_history_that_
 
 
 async def test_what_a_parked_task_does_later_is_parked_behind_it_by_any_replicator(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     (bad,) = await kit.queue.submit_many([POISONED[0]])
     await replicate_all(kept, store.url, kit, migrated)
@@ -122,7 +122,7 @@ async def test_what_a_parked_task_does_later_is_parked_behind_it_by_any_replicat
 
 
 async def test_an_own_id_submitted_again_after_the_store_forgot_it_is_parked_and_blocks_nobody(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     task_id = await kit.submit()
     await kit.queue.cancel(task_id)
@@ -143,7 +143,7 @@ async def test_an_own_id_submitted_again_after_the_store_forgot_it_is_parked_and
 
 
 async def test_a_definition_nobody_can_read_is_parked_and_blocks_nobody(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     broken, other = await submit_count(kit, 2)
     await kit.client.hset(kit.keys.key("definitions"), broken, b"\xc1 is no message")
@@ -154,7 +154,7 @@ async def test_a_definition_nobody_can_read_is_parked_and_blocks_nobody(
 
 
 async def test_an_error_nested_too_deep_to_be_read_is_kept_as_it_is(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     deep = b'{"message":"boom","details":%b%b}' % (b"[" * 30_000, b"]" * 30_000)
     await kit.submit()
@@ -168,7 +168,7 @@ async def test_an_error_nested_too_deep_to_be_read_is_kept_as_it_is(
 
 
 async def test_a_partition_that_is_made_at_the_moment_parks_nothing(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     """A row on its way to another partition is refused by a check; the next try finds the new one."""
     await execute(migrated, "ALTER TABLE tasks ADD CONSTRAINT made_meanwhile CHECK (false) NOT VALID")

@@ -28,8 +28,8 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import READING, Database
 from tideq.persistence.read.filters import TaskFilter
-from tideq.persistence.read.list import Listing
-from tideq.persistence.recovery.open_store import KeptStore
+from tideq.persistence.read.list import TaskList
+from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.schema import partitions as partitions_module
 from tideq.persistence.schema.clocks import Clocks, ClocksDiffer, store_instants
 from tideq.persistence.schema.migrations import migrate
@@ -46,7 +46,7 @@ from tideq.persistence.schema.partitions import (
     missing_ranges,
 )
 from tideq.persistence.settings import DAY_MS, HistorySettings
-from tideq.queue_core.background import running
+from tideq.queue_core.background import background_task
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.errors import HistoryUnavailable
 from tideq.workers.monitor.pruner import prune_for_ever
@@ -95,7 +95,7 @@ async def test_partitions_are_made_once_and_for_a_while_ahead(
 
 
 async def test_what_lies_outside_all_ranges_moves_when_its_range_is_made(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, history_settings: HistorySettings
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, history_settings: HistorySettings
 ) -> None:
     """Ids may be chosen by clients, and those of a clock that is off lie anywhere."""
     far = NOW + 1_000 * DAY_MS
@@ -197,7 +197,7 @@ async def test_a_partition_stays_until_its_end_is_old(migrated: Database, histor
 
 
 async def test_a_process_whose_clock_is_off_makes_and_drops_what_the_database_says(
-    migrated: Database, history_settings: HistorySettings, monkeypatch: pytest.MonkeyPatch, kept: KeptStore
+    migrated: Database, history_settings: HistorySettings, monkeypatch: pytest.MonkeyPatch, kept: OpenStore
 ) -> None:
     """A year ahead, it would drop all of history, and make no partition for the present ever again."""
     real_ns = time.time_ns
@@ -214,7 +214,7 @@ async def test_a_process_whose_clock_is_off_makes_and_drops_what_the_database_sa
         return await store_instants(kept.plain_client, kept.engine)
 
     with capture_logs() as logs:
-        async with running(prune_for_ever(partitions, 0, Duties(), instants, note)):
+        async with background_task(prune_for_ever(partitions, 0, Duties(), instants, note)):
             await asyncio.wait_for(in_time.wait(), PATIENCE_SECONDS)
             await until(lambda: _has(logs, "pruning postponed"))
 
@@ -277,14 +277,14 @@ async def test_a_database_that_does_not_go_on_is_given_up(
 
 
 async def test_a_long_reader_keeps_partitions_as_they_are_and_nobody_waits_behind_it(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, history_settings: HistorySettings
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, history_settings: HistorySettings
 ) -> None:
     """As a dump does, which holds every table for hours. Lists, the replicator and durable submissions go on."""
     partitions = Partitions(migrated, history_settings, waits=(0.05, 0.05))
     clocks = await partitions.clocks(time.time_ns() // 1_000_000)
     await partitions.make_ahead(clocks.database_ms - 200 * DAY_MS)
     before = await _ranges(migrated)
-    listing = Listing(migrated)
+    listing = TaskList(migrated)
 
     async with (
         replicating(kept, store.url, kit),

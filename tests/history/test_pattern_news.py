@@ -5,10 +5,10 @@ import time
 
 from tideq.persistence.database import Database, statement
 from tideq.persistence.dead_letters.alerts import SURGE_COUNT, PatternWatch
-from tideq.queue_core.background import running
+from tideq.queue_core.background import background_task
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.samples import Counters
-from tideq.workers.monitor.dead_letter_alerts import METRIC, sound_for_ever
+from tideq.workers.monitor.dead_letter_alerts import METRIC, alert_for_ever
 
 
 async def die(database: Database, pattern: str, deaths: int) -> None:
@@ -51,7 +51,7 @@ async def test_the_alarm_counts_what_it_tells(migrated: Database) -> None:
     await die(migrated, "a", 1)
     await die(migrated, "b", 40)
 
-    async with running(sound_for_ever(PatternWatch(migrated), duties, interval_seconds=0.01)):
+    async with background_task(alert_for_ever(PatternWatch(migrated), duties, interval_seconds=0.01)):
         await _until(counters, "new", 2)
         await die(migrated, "b", 40)
         await _until(counters, "surge", 1)

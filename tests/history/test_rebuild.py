@@ -15,14 +15,14 @@ from tests.history.situations import replicate_all, rows, until, until_open
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
+from tideq.persistence.recovery.open_store import OpenStore, open_store
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.store.access_keys import AccessKeys
 from tideq.queue_core.attempts import Success
 from tideq.queue_core.engine import Engine, assemble_engine
-from tideq.queue_core.store.restore import Restoration
 from tideq.queue_core.errors import StaleLease, StoreReplaced, WrongState
 from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.store.access_keys import AccessKeys
+from tideq.queue_core.store.restore import StoreRestore
 
 FEW, MANY = 1_000, 20_000
 
@@ -44,7 +44,7 @@ def store(valkey: Server) -> StoreUnderTest:
 
 
 @pytest.fixture
-async def population(kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest) -> Population:
+async def population(kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest) -> Population:
     """As it was; the store has been wiped and rebuilt since."""
     population = await populate(kit, FEW)
     await replicate_all(kept, store.url, kit, migrated)
@@ -141,7 +141,7 @@ async def test_workers_are_given_time_to_say_that_they_live(kit: Kit, population
 
 
 async def test_history_goes_on_with_the_next_version_of_every_task(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, population: Population
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, population: Population
 ) -> None:
     await kit.attempts.complete("w1", [Success(*each) for each in held(*population.executing)])
     await replicate_all(kept, store.url, kit, migrated)
@@ -172,31 +172,31 @@ async def test_a_rebuild_killed_in_the_middle_leaves_the_store_closed_and_the_ne
     command_line: dict[str, str],
     tmp_path: Path,
 ) -> None:
-    async with open_kept_store(store.url, queue_settings, history_settings) as kept:
+    async with open_store(store.url, queue_settings, history_settings) as kept:
         kit = kit_on(kept, queue_settings)
         population = await populate(kit, MANY)
         await replicate_all(kept, store.url, kit, migrated)
 
     client = store.client()
-    restoration = Restoration(client, queue_settings)
+    restoration = StoreRestore(client, queue_settings)
     with command(command_line, tmp_path / "rebuild.log", "rebuild", "--force") as process:
         await until(lambda: _is_half_full(restoration, client, kit))
         process.kill()
         process.wait()
-    assert not (await restoration.facts()).is_usable
+    assert not (await restoration.status()).is_usable
     with pytest.raises(StoreReplaced):
         await make_engine(client, queue_settings, epoch="1").queue.submit(KEYED[0])
     await client.aclose()
 
-    async with open_kept_store(store.url, queue_settings, history_settings) as kept:
+    async with open_store(store.url, queue_settings, history_settings) as kept:
         kit = kit_on(kept, queue_settings)
         assert standing(await kit.insight.snapshot()) == population.live
         await kit.assert_sound()
 
 
-async def _is_half_full(restoration: Restoration, client: Any, kit: Kit) -> bool:
+async def _is_half_full(restoration: StoreRestore, client: Any, kit: Kit) -> bool:
     count = await client.hlen(kit.keys.key("records"))
-    return not (await restoration.facts()).is_usable and 1_000 < count < MANY * 3 // 4
+    return not (await restoration.status()).is_usable and 1_000 < count < MANY * 3 // 4
 
 
 def make_engine(client: Any, settings: QueueSettings, epoch: str) -> Engine:
@@ -207,7 +207,7 @@ def make_engine(client: Any, settings: QueueSettings, epoch: str) -> Engine:
 
 
 async def test_the_rebuild_command_says_what_it_would_do_does_it_once_and_all_over_only_when_forced(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, command_line: dict[str, str]
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, command_line: dict[str, str]
 ) -> None:
     population = await populate(kit, FEW)
     await replicate_all(kept, store.url, kit, migrated)
@@ -226,7 +226,7 @@ async def test_the_rebuild_command_says_what_it_would_do_does_it_once_and_all_ov
 
 
 async def test_a_dry_run_says_what_an_empty_store_would_get_and_leaves_it_empty(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, command_line: dict[str, str]
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, command_line: dict[str, str]
 ) -> None:
     await kit.submit()
     await replicate_all(kept, store.url, kit, migrated)
@@ -248,23 +248,23 @@ async def test_a_store_that_is_newer_than_its_history_is_not_rebuilt_unless_forc
     command_line: dict[str, str],
 ) -> None:
     """As after PostgreSQL was set back to a backup from before the store's last epoch."""
-    async with open_kept_store(store.url, queue_settings, history_settings) as kept:
+    async with open_store(store.url, queue_settings, history_settings) as kept:
         kit = kit_on(kept, queue_settings)
         await kit.submit()
         await replicate_all(kept, store.url, kit, migrated)
         late = await kit.submit()
-        restoration = Restoration(kept.plain_client, kit.settings)
-        await restoration.enter(await restoration.facts(), "2")
+        restoration = StoreRestore(kept.plain_client, kit.settings)
+        await restoration.enter(await restoration.status(), "2")
 
     said = finished(command_line, "rebuild")
 
     assert "nothing to do" in said.stdout
-    async with open_kept_store(store.url, queue_settings, history_settings) as kept:
+    async with open_store(store.url, queue_settings, history_settings) as kept:
         assert (await kit_on(kept, queue_settings).read(late)).task_id == late
 
 
 async def test_a_forced_rebuild_loses_nothing_that_was_never_replicated(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, command_line: dict[str, str]
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, command_line: dict[str, str]
 ) -> None:
     await kit.worker()
     known = await kit.submit()
@@ -290,28 +290,28 @@ async def test_a_store_closed_before_history_had_everything_is_rebuilt_with_what
     migrated: Database, store: StoreUnderTest, queue_settings: QueueSettings, history_settings: HistorySettings
 ) -> None:
     """As left by a forced rebuild that was killed at once."""
-    async with open_kept_store(store.url, queue_settings, history_settings) as kept:
+    async with open_store(store.url, queue_settings, history_settings) as kept:
         kit = kit_on(kept, queue_settings)
         known = await kit.submit()
         await replicate_all(kept, store.url, kit, migrated)
         unknown = await kit.submit()
-        restoration = Restoration(kept.plain_client, queue_settings)
-        await restoration.seal(await restoration.facts())
+        restoration = StoreRestore(kept.plain_client, queue_settings)
+        await restoration.close(await restoration.status())
 
-    async with open_kept_store(store.url, queue_settings, history_settings) as kept:
+    async with open_store(store.url, queue_settings, history_settings) as kept:
         kit = kit_on(kept, queue_settings)
         assert [(await kit.read(each)).state.value for each in (known, unknown)] == ["queued", "queued"]
         await kit.assert_sound()
 
 
 async def test_a_store_left_closed_is_not_opened_without_its_history_and_that_is_said(
-    kit: Kit, kept: KeptStore, store: StoreUnderTest, queue_settings: QueueSettings
+    kit: Kit, kept: OpenStore, store: StoreUnderTest, queue_settings: QueueSettings
 ) -> None:
-    restoration = Restoration(kept.plain_client, queue_settings)
-    sealed = await restoration.seal(await restoration.facts())
+    restoration = StoreRestore(kept.plain_client, queue_settings)
+    sealed = await restoration.close(await restoration.status())
 
     said = finished(environ(store.url, queue_settings.queue_name), "monitor")
 
     assert (said.returncode, "DATABASE_URL" in said.stderr, "closed" in said.stderr) == (2, True, True)
-    assert (await restoration.facts()).epoch == sealed.epoch
+    assert (await restoration.status()).epoch == sealed.epoch
     await restoration.enter(sealed, "1")

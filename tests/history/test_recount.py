@@ -11,20 +11,20 @@ from tests.history.situations import forget_everything, replicating, rows, until
 from tests.history.witness import Ledger
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.persistence.history import Archive
 from tideq.persistence.database import Database
 from tideq.persistence.dead_letters.list import DeadLetterFilter
+from tideq.persistence.history import History
 from tideq.persistence.recount import EVERY_MS, NotNow, Recount
-from tideq.persistence.recovery.open_store import KeptStore
+from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.background import running
+from tideq.queue_core.background import background_task
 from tideq.queue_core.duties import Duties
+from tideq.queue_core.errors import Unavailable, UnknownWorker, WorkerExists
+from tideq.queue_core.queue import Removed
+from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.store.clock import StoreClock
 from tideq.queue_core.store.ended_tasks import Kind
-from tideq.queue_core.queue import Removed
-from tideq.queue_core.errors import Unavailable, UnknownWorker, WorkerExists
-from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.transitions import TERMINAL
 from tideq.workers.monitor.recounter import recount_for_ever
 
@@ -42,7 +42,7 @@ def settings(request: pytest.FixtureRequest) -> QueueSettings:
 
 
 @pytest.fixture
-async def kit(kept: KeptStore, queue_settings: QueueSettings) -> AsyncIterator[Kit]:
+async def kit(kept: OpenStore, queue_settings: QueueSettings) -> AsyncIterator[Kit]:
     clock = StoreClock(kept.client, *(part.keys for part in kept.engine.parts))
     kit = Kit(kept.client, queue_settings, kept.engine.keys, kept.engine, clock)
     yield kit
@@ -51,18 +51,18 @@ async def kit(kept: KeptStore, queue_settings: QueueSettings) -> AsyncIterator[K
 
 @pytest.fixture
 def archive(
-    kept: KeptStore, migrated: Database, queue_settings: QueueSettings, history_settings: HistorySettings
-) -> Archive:
-    return Archive(migrated, kept.engine, kept.client, queue_settings, history_settings)
+    kept: OpenStore, migrated: Database, queue_settings: QueueSettings, history_settings: HistorySettings
+) -> History:
+    return History(migrated, kept.engine, kept.client, queue_settings, history_settings)
 
 
 @pytest.fixture
-def recount(kept: KeptStore, migrated: Database) -> Recount:
+def recount(kept: OpenStore, migrated: Database) -> Recount:
     return Recount(migrated, kept.client, kept.engine)
 
 
 @pytest.fixture
-async def replicated(kit: Kit, kept: KeptStore, store: StoreUnderTest) -> AsyncIterator[None]:
+async def replicated(kit: Kit, kept: OpenStore, store: StoreUnderTest) -> AsyncIterator[None]:
     async with replicating(kept, store.url, kit):
         yield
 
@@ -72,9 +72,9 @@ async def in_store(kit: Kit) -> dict[Kind, int]:
     return {(task_type, state): count for (task_type, state), count in counted.items() if state in TERMINAL}
 
 
-async def in_history(database: Database, archive: Archive) -> dict[Kind, int]:
+async def in_history(database: Database, archive: History) -> dict[Kind, int]:
     """Once it has everything."""
-    assert await archive.freshness.catch_up(PATIENCE_SECONDS)
+    assert await archive.freshness.wait_until_caught_up(PATIENCE_SECONDS)
     query = "SELECT task_type, state, count(*) FROM tasks WHERE ended_at IS NOT NULL GROUP BY task_type, state"
     return {(task_type, state): count for task_type, state, count in await rows(database, query)}
 
@@ -89,7 +89,7 @@ async def under_load(kit: Kit, seed: int) -> None:
 
     for worker_id in WORKER_NAMES:
         with contextlib.suppress(UnknownWorker):
-            await kit.fleet.dismiss(worker_id)
+            await kit.fleet.remove(worker_id)
     async with load.running():
         await until(have_ended)
 
@@ -139,7 +139,7 @@ async def until_forgotten(kit: Kit, task_ids: list[str]) -> None:
 
 @pytest.mark.usefixtures("replicated")
 async def test_the_counts_are_historys_whatever_happens_to_tasks(
-    kit: Kit, archive: Archive, migrated: Database
+    kit: Kit, archive: History, migrated: Database
 ) -> None:
     """Nobody recounts: the scripts alone count right, through retries, purges and tasks that left the store."""
     await under_load(kit, seed=1)
@@ -151,7 +151,7 @@ async def test_the_counts_are_historys_whatever_happens_to_tasks(
 
 @pytest.mark.usefixtures("replicated")
 async def test_a_recount_amid_work_finds_no_difference(
-    kit: Kit, archive: Archive, migrated: Database, recount: Recount
+    kit: Kit, archive: History, migrated: Database, recount: Recount
 ) -> None:
     """What the outbox has yet to tell history is reckoned in, and what ends meanwhile is counted all the same."""
     differences: list[dict[Kind, int]] = []
@@ -160,7 +160,7 @@ async def test_a_recount_amid_work_finds_no_difference(
         while True:
             differences.append(await recounted(recount))
 
-    async with running(recount_again_and_again()):
+    async with background_task(recount_again_and_again()):
         await under_load(kit, seed=2)
 
     assert len(differences) > 3
@@ -170,7 +170,7 @@ async def test_a_recount_amid_work_finds_no_difference(
 
 @pytest.mark.usefixtures("replicated")
 async def test_a_store_that_was_emptied_counts_as_before(
-    kit: Kit, archive: Archive, migrated: Database, recount: Recount
+    kit: Kit, archive: History, migrated: Database, recount: Recount
 ) -> None:
     await under_load(kit, seed=3)
     await recounted(recount)
@@ -191,10 +191,10 @@ async def test_a_store_that_was_emptied_counts_as_before(
 
 @pytest.mark.usefixtures("replicated")
 async def test_what_history_removes_after_the_store_forgot_it_is_not_counted(
-    kit: Kit, archive: Archive, migrated: Database, recount: Recount
+    kit: Kit, archive: History, migrated: Database, recount: Recount
 ) -> None:
     done, dead = await ended(kit, "complete", 3), await ended(kit, "discard", 2, "crop")
-    assert await archive.freshness.catch_up(PATIENCE_SECONDS)
+    assert await archive.freshness.wait_until_caught_up(PATIENCE_SECONDS)
     await until_forgotten(kit, done + dead)
     await recounted(recount)
 
@@ -207,13 +207,13 @@ async def test_what_history_removes_after_the_store_forgot_it_is_not_counted(
 
 
 @pytest.mark.usefixtures("replicated")
-async def test_what_comes_back_from_history_is_not_counted(kit: Kit, archive: Archive, migrated: Database) -> None:
+async def test_what_comes_back_from_history_is_not_counted(kit: Kit, archive: History, migrated: Database) -> None:
     dead, failed = await ended(kit, "discard", 3), await ended(kit, "fail", 2)
-    assert await archive.freshness.catch_up(PATIENCE_SECONDS)
+    assert await archive.freshness.wait_until_caught_up(PATIENCE_SECONDS)
     await until_forgotten(kit, dead + failed)
 
     assert (await archive.replays.run(DeadLetterFilter())).replayed == 3
-    async with archive.recall.holding(failed[0]) as held:
+    async with archive.expired.holding(failed[0]) as held:
         await kit.queue.retry(failed[0], kept=held)
 
     assert await in_store(kit) == {("resize", "failed"): 1}
@@ -222,11 +222,11 @@ async def test_what_comes_back_from_history_is_not_counted(kit: Kit, archive: Ar
 
 @pytest.mark.usefixtures("replicated")
 async def test_dropped_partitions_go_on_being_counted(
-    kit: Kit, archive: Archive, migrated: Database, recount: Recount
+    kit: Kit, archive: History, migrated: Database, recount: Recount
 ) -> None:
     await ended(kit, "complete", 3)
     await ended(kit, "fail", 1, "crop")
-    assert await archive.freshness.catch_up(PATIENCE_SECONDS)
+    assert await archive.freshness.wait_until_caught_up(PATIENCE_SECONDS)
     before = await in_store(kit)
     partitions = Partitions(migrated, HistorySettings(retention_ms=1))
     clocks = await partitions.clocks(0)
@@ -242,7 +242,7 @@ async def test_dropped_partitions_go_on_being_counted(
 
 @pytest.mark.usefixtures("replicated")
 async def test_tasks_that_an_earlier_version_ended_are_counted_by_the_next_recount(
-    kit: Kit, archive: Archive, migrated: Database, recount: Recount
+    kit: Kit, archive: History, migrated: Database, recount: Recount
 ) -> None:
     """It counts nothing: as if these counts had never been."""
     await ended(kit, "complete", 3)
@@ -258,7 +258,7 @@ async def test_tasks_that_an_earlier_version_ended_are_counted_by_the_next_recou
 
 
 async def test_a_recount_waits_until_history_follows_the_store(
-    kit: Kit, kept: KeptStore, store: StoreUnderTest, recount: Recount, migrated: Database
+    kit: Kit, kept: OpenStore, store: StoreUnderTest, recount: Recount, migrated: Database
 ) -> None:
     await ended(kit, "complete", 3)
     for part in kit.engine.parts:
@@ -271,12 +271,12 @@ async def test_a_recount_waits_until_history_follows_the_store(
 
 
 async def test_a_recount_reckons_with_what_history_has_not_heard_of(
-    kit: Kit, kept: KeptStore, store: StoreUnderTest, archive: Archive, recount: Recount
+    kit: Kit, kept: OpenStore, store: StoreUnderTest, archive: History, recount: Recount
 ) -> None:
     """History still has them as failed; nobody replicates what became of them."""
     async with replicating(kept, store.url, kit):
         again, gone, _ = await ended(kit, "fail", 3)
-        assert await archive.freshness.catch_up(PATIENCE_SECONDS)
+        assert await archive.freshness.wait_until_caught_up(PATIENCE_SECONDS)
     await kit.queue.retry(again)
     await kit.queue.purge(gone)
     await ended(kit, "complete")
@@ -288,11 +288,11 @@ async def test_a_recount_reckons_with_what_history_has_not_heard_of(
 
 @pytest.mark.usefixtures("replicated")
 async def test_a_store_that_lost_its_last_writes_is_recounted(
-    kit: Kit, kept: KeptStore, archive: Archive, migrated: Database, recount: Recount
+    kit: Kit, kept: OpenStore, archive: History, migrated: Database, recount: Recount
 ) -> None:
     """It counts less than it did, and says it was set right a moment ago."""
     await ended(kit, "complete", 3)
-    assert await archive.freshness.catch_up(PATIENCE_SECONDS)
+    assert await archive.freshness.wait_until_caught_up(PATIENCE_SECONDS)
     await recounted(recount)
     (part, *_) = [part for part in kit.engine.parts if await kit.client.hlen(part.keys.key("ended")) > 2]
     await kit.client.hincrby(part.keys.key("ended"), "resize completed", -1)
@@ -309,7 +309,7 @@ async def test_a_store_that_lost_its_last_writes_is_recounted(
 
 @pytest.mark.usefixtures("replicated")
 async def test_what_is_parked_is_counted_as_the_store_tells_it(
-    kit: Kit, archive: Archive, migrated: Database, recount: Recount
+    kit: Kit, archive: History, migrated: Database, recount: Recount
 ) -> None:
     """History's row of such a task is behind: to go by it would uncount the task."""
     await kit.worker()
@@ -325,11 +325,11 @@ async def test_what_is_parked_is_counted_as_the_store_tells_it(
 
 @pytest.mark.usefixtures("replicated")
 async def test_a_recount_waits_for_a_removal_that_is_under_way(
-    kit: Kit, archive: Archive, migrated: Database, recount: Recount, monkeypatch: pytest.MonkeyPatch
+    kit: Kit, archive: History, migrated: Database, recount: Recount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gone from history and not yet from the counts, the task would be uncounted twice."""
     done = await ended(kit, "complete", 2)
-    assert await archive.freshness.catch_up(PATIENCE_SECONDS)
+    assert await archive.freshness.wait_until_caught_up(PATIENCE_SECONDS)
     await until_forgotten(kit, done)
     is_deleted, may_go_on, forget = asyncio.Event(), asyncio.Event(), kit.queue.forget_many
 
@@ -351,7 +351,7 @@ async def test_a_recount_waits_for_a_removal_that_is_under_way(
 
 @pytest.mark.usefixtures("replicated")
 async def test_the_monitor_recounts_by_itself_when_it_is_due(
-    kit: Kit, archive: Archive, migrated: Database, recount: Recount
+    kit: Kit, archive: History, migrated: Database, recount: Recount
 ) -> None:
     await ended(kit, "complete", 3)
     before = await in_history(migrated, archive)
@@ -361,7 +361,7 @@ async def test_the_monitor_recounts_by_itself_when_it_is_due(
     async def is_right() -> bool:
         return await in_store(kit) == before
 
-    async with running(recount_for_ever(recount, Duties(), look_seconds=0.01)):
+    async with background_task(recount_for_ever(recount, Duties(), look_seconds=0.01)):
         await until(is_right)
         await forget_everything(kit)
         await until_whole(kit)

@@ -16,14 +16,14 @@ from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
 from tideq.persistence.definitions import packed as packed_definition
 from tideq.persistence.definitions import packed_record
-from tideq.persistence.recovery.store_guard import Verdict
-from tideq.persistence.recovery.open_store import KeptStore
+from tideq.persistence.recovery.open_store import OpenStore
+from tideq.persistence.recovery.store_guard import StoreCheck
 from tideq.queue_core.queue import KeptTask
-from tideq.queue_core.store.restore import Restoration
+from tideq.queue_core.store.restore import StoreRestore
 
 
 async def test_a_task_purged_before_it_was_replicated_leaves_nothing(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     gone, kept_id = await submit_count(kit, 2)
     await kit.queue.cancel(gone)
@@ -37,7 +37,7 @@ async def test_a_task_purged_before_it_was_replicated_leaves_nothing(
 
 
 async def test_a_task_replayed_from_history_goes_on_in_its_row(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     task_id, kept_task = await _forgotten_dead_letter(kit, kept, migrated, store)
 
@@ -51,7 +51,7 @@ async def test_a_task_replayed_from_history_goes_on_in_its_row(
 
 
 async def test_a_task_whose_row_was_cleaned_away_while_it_was_replayed_is_written_anew(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     task_id, kept_task = await _forgotten_dead_letter(kit, kept, migrated, store)
 
@@ -70,7 +70,7 @@ ERROR = '{"message":"no"}'
 
 
 async def _forgotten_dead_letter(
-    kit: Kit, kept: KeptStore, database: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, database: Database, store: StoreUnderTest
 ) -> tuple[str, KeptTask]:
     """Its id, and all of it that history keeps for a replay."""
     task_id = await kit.submit(parameters=b'{"a":1}')
@@ -86,7 +86,7 @@ async def _forgotten_dead_letter(
 
 
 async def test_stream_ids_that_begin_low_again_are_not_taken_for_old_ones(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     """As after a loss of the store on a server whose clock is ten minutes behind."""
     (first,) = await submit_count(kit, 1)
@@ -111,16 +111,16 @@ async def test_stream_ids_that_begin_low_again_are_not_taken_for_old_ones(
 
 
 async def test_a_history_that_is_younger_than_the_store_learns_all_its_stream_still_has(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     """Also the entries of earlier epochs, which a store that was reconciled still holds."""
     assert kept.custodian is not None
     (first,) = await submit_count(kit, 1)
-    restoration = Restoration(kit.client, kit.settings)
-    await restoration.enter(await restoration.facts(), "2")
+    restoration = StoreRestore(kit.client, kit.settings)
+    await restoration.enter(await restoration.status(), "2")
     await execute(migrated, "DELETE FROM checkpoints")
 
-    assert await kept.custodian.settle() is Verdict.ADOPT
+    assert await kept.custodian.verify() is StoreCheck.ADOPT
     (second,) = await submit_count(kit, 1)
     await replicate_all(kept, store.url, kit, migrated)
 
@@ -132,7 +132,7 @@ async def _is_at(kit: Kit, epoch: str) -> bool:
 
 
 async def test_a_stream_read_from_its_beginning_again_adds_nothing_and_parks_nothing(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     """As after PostgreSQL was set back to a backup: at least once from the stream, exactly once into history."""
     await kit.worker()

@@ -20,20 +20,20 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.checkpoints import Checkpoints
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.open_store import KeptStore
-from tideq.persistence.replication.changes import changes_in
+from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.replication.assemble import replicator_on
+from tideq.persistence.replication.changes import changes_in
 from tideq.persistence.replication.replicator import KEPT_ENTRIES, Replicator
-from tideq.persistence.replication.writer import Batch, Writer
-from tideq.queue_core.background import running
-from tideq.queue_core.store.access_keys import AccessKeys
+from tideq.persistence.replication.writer import WriteBatch, Writer
+from tideq.queue_core.background import background_task
 from tideq.queue_core.engine import assemble_engine
-from tideq.queue_core.outbox.consumer import FIRST_ID, Feed
+from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxConsumer
+from tideq.queue_core.store.access_keys import AccessKeys
 from tideq.queue_core.store.connect import connect_listener
 
 
 async def test_rows_and_checkpoint_are_committed_together(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     ids = await submit_count(kit, 10)
 
@@ -51,7 +51,7 @@ async def test_rows_and_checkpoint_are_committed_together(
 
 
 async def test_nothing_is_trimmed_or_forgotten_before_it_is_committed(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     await kit.worker()
     for _ in range(KEPT_ENTRIES + 200):
@@ -73,7 +73,7 @@ async def test_nothing_is_trimmed_or_forgotten_before_it_is_committed(
 
 
 async def test_a_task_that_ended_just_before_its_replicator_died_is_forgotten_all_the_same(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     await kit.worker()
     await complete_all(kit, tasks := await started_count(kit, 3))
@@ -92,8 +92,8 @@ async def _replicate_without_acknowledging(kit: Kit, database: Database, store: 
     """One that the store refuses from the moment its rows are committed: as if it had died there."""
     engine, listener = assemble_engine(kit.client, kit.settings), connect_listener(store.url)
     await engine.queue.open()
-    replicator = Replicator(database, engine, Feed(kit.client, listener, kit.keys))
-    async with contextlib.aclosing(listener), database.session() as blocker, running(replicator.run_for_ever()):
+    replicator = Replicator(database, engine, OutboxConsumer(kit.client, listener, kit.keys))
+    async with contextlib.aclosing(listener), database.session() as blocker, background_task(replicator.run_for_ever()):
         async with blocker.transaction():
             await blocker.execute("SELECT FROM checkpoints FOR UPDATE")
             await until_somebody_waits_for(database, "checkpoints")
@@ -102,21 +102,23 @@ async def _replicate_without_acknowledging(kit: Kit, database: Database, store: 
 
 
 async def test_an_older_version_never_overwrites_a_newer_one(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     await kit.submit()
     await kit.worker()
     task = await kit.started()
-    entries = await Feed(kit.client, kit.client, kit.keys).read(FIRST_ID)
+    entries = await OutboxConsumer(kit.client, kit.client, kit.keys).read(FIRST_ID)
     await kit.complete(task)
     await replicate_all(kept, store.url, kit, migrated)
 
     await execute(migrated, "DELETE FROM task_events WHERE version = 3")
     before = await checkpoint(kit, migrated)
     async with migrated.session() as connection:
-        writer = Writer(connection, Checkpoints(migrated, 0), 0, Feed(kit.client, kit.client, kit.keys).definitions)
+        writer = Writer(
+            connection, Checkpoints(migrated, 0), 0, OutboxConsumer(kit.client, kit.client, kit.keys).definitions
+        )
         await writer.prepare()
-        await writer.write(Batch(list(changes_in(entries[-1])), {}, before, before))
+        await writer.write(WriteBatch(list(changes_in(entries[-1])), {}, before, before))
 
     assert await rows(migrated, "SELECT state, version FROM tasks") == [("completed", 4)]
     assert await rows(migrated, "SELECT state FROM task_events WHERE version = 3") == [("executing",)]
@@ -124,20 +126,20 @@ async def test_an_older_version_never_overwrites_a_newer_one(
 
 @pytest.mark.parametrize(("max_staged", "size"), [(0, 0), (20_000, 8_192)], ids=["truncated", "deleted"])
 async def test_what_was_staged_for_one_batch_is_not_there_for_the_next(
-    kit: Kit, kept: KeptStore, migrated: Database, max_staged: int, size: int, monkeypatch: pytest.MonkeyPatch
+    kit: Kit, kept: OpenStore, migrated: Database, max_staged: int, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tideq.persistence.replication.writer.MAX_STAGED", max_staged)
     await kit.submit()
     await kit.worker()
     await kit.complete(await kit.started())
-    feed = Feed(kit.client, kit.client, kit.keys)
+    feed = OutboxConsumer(kit.client, kit.client, kit.keys)
     entries, before = await feed.read(FIRST_ID), await checkpoint(kit, migrated)
 
     async with migrated.session() as connection:
         writer = Writer(connection, Checkpoints(migrated, 0), 0, feed.definitions)
         await writer.prepare()
         for change in [change for entry in entries for change in changes_in(entry)]:
-            await writer.write(Batch([change], await feed.definitions([change.task_id]), before, before))
+            await writer.write(WriteBatch([change], await feed.definitions([change.task_id]), before, before))
             left = await connection.execute("SELECT count(*) FROM staged")
             assert await left.fetchone() == (0,)
         used = await connection.execute("SELECT pg_relation_size('staged')")
@@ -147,18 +149,18 @@ async def test_what_was_staged_for_one_batch_is_not_there_for_the_next(
 
 
 async def test_a_replicator_that_leads_again_copies_what_changed_while_others_led(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     """Paused, resumed by way of another leader, and paused again just as before."""
     async with replicator_on(kept, store.url, kit.settings) as first:
         await kit.controls.pause("resize")
-        async with running(first.run_for_ever()):
+        async with background_task(first.run_for_ever()):
             await until(lambda: _is_copied(migrated, b"resize"))
         await kit.controls.resume("resize")
         async with replicating(kept, store.url, kit):
             await until(lambda: _is_copied(migrated, b"\x80"))
         await kit.controls.pause("resize")
-        async with running(first.run_for_ever()):
+        async with background_task(first.run_for_ever()):
             await until(lambda: _is_copied(migrated, b"resize"))
 
 
@@ -168,7 +170,7 @@ async def _is_copied(database: Database, word: bytes) -> bool:
 
 
 async def test_a_store_that_lost_everything_is_not_copied_over_what_history_keeps(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     """Nobody calls the store here but the replicator; its own look is what brings custody in."""
     await AccessKeys(kit.client, kit.keys).create("ann", "admin", 1)

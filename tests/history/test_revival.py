@@ -7,9 +7,9 @@ import pytest
 from tests.history.situations import replicating, rows, until, until_replicated, until_somebody_waits_for
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.persistence.history import Archive
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.open_store import KeptStore
+from tideq.persistence.history import History
+from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.settings import QueueSettings, Retention
 from tideq.queue_core.states import TaskState
@@ -22,12 +22,12 @@ def settings() -> QueueSettings:
 
 @pytest.fixture
 def archive(
-    kept: KeptStore, migrated: Database, queue_settings: QueueSettings, history_settings: HistorySettings
-) -> Archive:
-    return Archive(migrated, kept.engine, kept.client, queue_settings, history_settings)
+    kept: OpenStore, migrated: Database, queue_settings: QueueSettings, history_settings: HistorySettings
+) -> History:
+    return History(migrated, kept.engine, kept.client, queue_settings, history_settings)
 
 
-async def _forgotten(kit: Kit, kept: KeptStore, store: StoreUnderTest, database: Database) -> str:
+async def _forgotten(kit: Kit, kept: OpenStore, store: StoreUnderTest, database: Database) -> str:
     """A cancelled task that only history has."""
     task_id = await kit.submit()
     await kit.queue.cancel(task_id)
@@ -43,11 +43,11 @@ async def _forgotten(kit: Kit, kept: KeptStore, store: StoreUnderTest, database:
 
 
 async def test_a_task_that_is_being_revived_is_not_removed(
-    kit: Kit, kept: KeptStore, store: StoreUnderTest, migrated: Database, archive: Archive
+    kit: Kit, kept: OpenStore, store: StoreUnderTest, migrated: Database, archive: History
 ) -> None:
     task_id = await _forgotten(kit, kept, store, migrated)
 
-    async with archive.recall.holding(task_id) as held:
+    async with archive.expired.holding(task_id) as held:
         removing = asyncio.create_task(archive.cleanup.remove([task_id]))
         await until_somebody_waits_for(migrated, "tasks")
         await kit.queue.retry(task_id, kept=held)
@@ -61,12 +61,12 @@ async def test_a_task_that_is_being_revived_is_not_removed(
 
 
 async def test_a_task_that_is_being_removed_is_not_revived(
-    kit: Kit, kept: KeptStore, store: StoreUnderTest, migrated: Database, archive: Archive
+    kit: Kit, kept: OpenStore, store: StoreUnderTest, migrated: Database, archive: History
 ) -> None:
     task_id = await _forgotten(kit, kept, store, migrated)
 
     async def hold() -> bool:
-        async with archive.recall.holding(task_id) as held:
+        async with archive.expired.holding(task_id) as held:
             return held is not None
 
     async with migrated.session() as remover, remover.transaction():
@@ -77,7 +77,7 @@ async def test_a_task_that_is_being_removed_is_not_revived(
 
 
 async def test_a_kept_task_comes_back_as_it_was(
-    kit: Kit, kept: KeptStore, store: StoreUnderTest, migrated: Database, archive: Archive
+    kit: Kit, kept: OpenStore, store: StoreUnderTest, migrated: Database, archive: History
 ) -> None:
     task_id = await kit.submit(
         "resize",
@@ -94,7 +94,7 @@ async def test_a_kept_task_comes_back_as_it_was(
     async with replicating(kept, store.url, kit):
         await until_replicated(kit, migrated)
 
-    async with archive.recall.holding(task_id) as held:
+    async with archive.expired.holding(task_id) as held:
         assert held is not None
         await kit.queue.purge(task_id)
         await kit.queue.retry(task_id, kept=held)
@@ -106,7 +106,7 @@ async def test_a_kept_task_comes_back_as_it_was(
 
 
 async def test_history_finds_one_some_and_none(
-    kit: Kit, kept: KeptStore, store: StoreUnderTest, migrated: Database, archive: Archive
+    kit: Kit, kept: OpenStore, store: StoreUnderTest, migrated: Database, archive: History
 ) -> None:
     ids = [await kit.submit() for _ in range(3)]
     async with replicating(kept, store.url, kit):

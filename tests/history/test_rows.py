@@ -17,11 +17,11 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
 from tideq.persistence.definitions import packed
-from tideq.persistence.recovery.open_store import KeptStore
+from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.replication.changes import Change, changes_in, timestamp
 from tideq.persistence.replication.copying import copy_text
 from tideq.persistence.replication.rows import Rows, finished_in
-from tideq.queue_core.outbox.consumer import Entry
+from tideq.queue_core.outbox.consumer import OutboxEntry
 from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import TraceContext
@@ -35,7 +35,7 @@ def change(version: int, state: str, reason: str = "", body: bytes | None = None
     values |= {"created_ms": "1", "ended_ms": "5" if state in ("completed", "dead_letter", "cancelled") else ""}
     record = "".join(f"{values.get(name, '')}\0" for name in NAMES).encode()
     fields = {b"now_ms": b"5", b"epoch": b"1", task_id: record}
-    (made,) = changes_in(Entry("5-0", fields if body is None else {**fields, task_id + b":body": body}))
+    (made,) = changes_in(OutboxEntry("5-0", fields if body is None else {**fields, task_id + b":body": body}))
     return made
 
 
@@ -169,7 +169,7 @@ def test_any_text_goes_through_copy_as_it_is(connection: Connection, texts: list
 
 
 async def test_awkward_tasks_are_in_history_as_they_were_and_a_rebuild_would_get_the_same_bytes(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     await kit.worker()
     for number, text in enumerate(AWKWARD):

@@ -13,7 +13,7 @@ from tests.history.situations import replicate_all, until, until_open
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.open_store import KeptStore
+from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.settings import QueueSettings
 
@@ -46,7 +46,7 @@ def service_settings(
 
 async def test_an_emptied_store_is_answered_with_503_until_history_is_back_and_it_is_rebuilt(
     kit: Kit,
-    kept: KeptStore,
+    kept: OpenStore,
     migrated: Database,
     store: StoreUnderTest,
     postgres: Server,

@@ -14,12 +14,12 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest, free_port
 from tideq.embedded import ValkeyOptions, bundled_valkey
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
+from tideq.persistence.recovery.open_store import OpenStore, open_store
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.durability import Durability
-from tideq.queue_core.store.replica_wait import Assurance
-from tideq.queue_core.store.connect import connect
 from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.store.connect import connect
+from tideq.queue_core.store.replica_wait import ReplicaWait
 
 IDS = "SELECT task_id::text FROM tasks"
 WAIT_MS = 10_000
@@ -58,7 +58,7 @@ def store(pair: Pair) -> StoreUnderTest:
 
 
 @pytest.fixture
-async def known(kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest) -> str:
+async def known(kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest) -> str:
     """A task that the replica and history have."""
     (task_id,) = await submit_count(kit, 1)
     await replicate_all(kept, store.url, kit, migrated)
@@ -69,10 +69,10 @@ async def known(kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnder
 @pytest.fixture
 async def taken(
     pair: Pair, known: str, queue_settings: QueueSettings, history_settings: HistorySettings
-) -> AsyncIterator[KeptStore]:
+) -> AsyncIterator[OpenStore]:
     """The replica after it took over, as a process sees it that was told so."""
     await pair.promote()
-    async with open_kept_store(pair.replica.redis_url, queue_settings, history_settings) as taken:
+    async with open_store(pair.replica.redis_url, queue_settings, history_settings) as taken:
         yield taken
 
 
@@ -85,7 +85,7 @@ async def until_replica_has_all(client: Any) -> None:
 
 
 async def test_a_server_that_takes_over_begins_a_new_epoch_with_all_it_has(
-    taken: KeptStore, known: str, queue_settings: QueueSettings
+    taken: OpenStore, known: str, queue_settings: QueueSettings
 ) -> None:
     assert taken.engine.scripts.epoch == "2"
     assert (await kit_on(taken, queue_settings).read(known)).task_id == known
@@ -99,7 +99,7 @@ async def test_a_server_that_takes_over_with_its_memory_full_is_opened_all_the_s
     client = connect(pair.replica.redis_url)
     await client.config_set("maxmemory", 1)
 
-    async with open_kept_store(pair.replica.redis_url, queue_settings, history_settings) as taken:
+    async with open_store(pair.replica.redis_url, queue_settings, history_settings) as taken:
         assert taken.engine.scripts.epoch == "2"
     await client.aclose()
 
@@ -113,7 +113,7 @@ async def test_a_worker_is_not_given_up_for_heartbeats_that_the_new_server_never
     await until_replica_has_all(kit.client)
     await pair.promote()
 
-    async with open_kept_store(pair.replica.redis_url, queue_settings, history_settings) as taken:
+    async with open_store(pair.replica.redis_url, queue_settings, history_settings) as taken:
         due_ms = await taken.client.zscore(kit.keys.key("workers"), "w1")
         seconds, _ = await taken.client.time()
 
@@ -122,7 +122,7 @@ async def test_a_worker_is_not_given_up_for_heartbeats_that_the_new_server_never
 
 
 async def test_what_an_old_primary_accepts_after_it_was_replaced_does_not_become_history(
-    kit: Kit, kept: KeptStore, taken: KeptStore, pair: Pair, known: str, store: StoreUnderTest, migrated: Database
+    kit: Kit, kept: OpenStore, taken: OpenStore, pair: Pair, known: str, store: StoreUnderTest, migrated: Database
 ) -> None:
     """Nor does it keep from history what the new one accepts, whichever comes first."""
     (stray,) = await submit_count(kit, 1)
@@ -147,7 +147,7 @@ async def is_known(database: Database, task_id: str) -> bool:
 
 async def test_what_the_old_primary_told_history_before_it_was_replaced_is_put_back(
     kit: Kit,
-    kept: KeptStore,
+    kept: OpenStore,
     pair: Pair,
     known: str,
     store: StoreUnderTest,
@@ -159,7 +159,7 @@ async def test_what_the_old_primary_told_history_before_it_was_replaced_is_put_b
     (told,) = await submit_count(kit, 1)
     await replicate_all(kept, store.url, kit, migrated)
 
-    async with open_kept_store(pair.replica.redis_url, queue_settings, history_settings) as taken:
+    async with open_store(pair.replica.redis_url, queue_settings, history_settings) as taken:
         assert {task.task_id for task in await kit_on(taken, kit.settings).queue.read_many([known, told]) if task} == {
             known,
             told,
@@ -167,11 +167,11 @@ async def test_what_the_old_primary_told_history_before_it_was_replaced_is_put_b
 
 
 async def test_a_task_that_the_server_does_not_have_is_not_called_safe_there(
-    kit: Kit, taken: KeptStore, known: str
+    kit: Kit, taken: OpenStore, known: str
 ) -> None:
     """It was written to a server that has been replaced since: the new one has nothing to copy."""
     (stray,) = await submit_count(kit, 1)
-    assurance = Assurance(taken.client, kit.keys)
+    assurance = ReplicaWait(taken.client, kit.keys)
 
-    assert not await assurance.reach(Durability.DISK, WAIT_MS, [stray])
-    assert await assurance.reach(Durability.DISK, WAIT_MS, [known])
+    assert not await assurance.wait_for_copies(Durability.DISK, WAIT_MS, [stray])
+    assert await assurance.wait_for_copies(Durability.DISK, WAIT_MS, [known])

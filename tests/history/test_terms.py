@@ -9,7 +9,7 @@ from tideq.persistence.terms import (
     MAX_WORD_LENGTH,
     MAX_WORDS,
     NO_ERROR,
-    TaskError,
+    ErrorTerms,
     definition_terms,
     error_terms,
     parameter_term,
@@ -53,8 +53,8 @@ def test_long_words_and_long_texts_are_bounded() -> None:
 @pytest.mark.parametrize(
     ("document", "error"),
     [
-        (b'{"message":"boom","code":"X","retriable":false,"details":{"a":[1]}}', TaskError("boom", "X", False)),
-        (b'{"message":"boom"}', TaskError("boom", "", True)),
+        (b'{"message":"boom","code":"X","retriable":false,"details":{"a":[1]}}', ErrorTerms("boom", "X", False)),
+        (b'{"message":"boom"}', ErrorTerms("boom", "", True)),
         (b"{}", NO_ERROR),
         (None, NO_ERROR),
         (b"", NO_ERROR),
@@ -66,7 +66,7 @@ def test_long_words_and_long_texts_are_bounded() -> None:
         (b'{"message":"\\ud800"}', NO_ERROR),
     ],
 )
-def test_an_error_nobody_can_read_is_found_by_nothing(document: bytes | None, error: TaskError) -> None:
+def test_an_error_nobody_can_read_is_found_by_nothing(document: bytes | None, error: ErrorTerms) -> None:
     assert read_error(document) == error
 
 

@@ -9,9 +9,9 @@ from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
 from tideq.persistence.dead_letters.list import DeadLetterFilter, DeadLetters
 from tideq.persistence.read.filters import TaskFilter
-from tideq.persistence.read.tasks import History
-from tideq.persistence.read.list import Listing
-from tideq.persistence.recovery.open_store import KeptStore
+from tideq.persistence.read.list import TaskList
+from tideq.persistence.read.tasks import TaskReader
+from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.schema.partitions import id_at
 from tideq.persistence.settings import DAY_MS
 from tideq.queue_core.scripts.record import Record, parse_record
@@ -24,7 +24,7 @@ async def _record(kit: Kit, task_id: str) -> Record:
 
 
 async def test_rows_are_not_to_be_seen_before_their_checkpoint(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     """Both are of one transaction: a replicator killed in between would write the rows a second time."""
     await kit.submit()
@@ -46,13 +46,13 @@ async def test_steps_come_in_the_order_of_their_epochs_and_versions_whatever_the
         await execute(migrated, step, task_id, epoch, version, second)
 
     async with migrated:
-        found = await History(migrated).transitions(str(task_id))
+        found = await TaskReader(migrated).transitions(str(task_id))
 
     assert [each.version for each in found] == [1, 2, 3, 4, 5]
 
 
 async def test_after_a_rebuild_time_goes_on_from_where_history_was(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     """The new store's clock may be behind that of the lost one: ranks and deadlines must not lie before its past."""
     await kit.submit()
@@ -62,13 +62,13 @@ async def test_after_a_rebuild_time_goes_on_from_where_history_was(
     await forget_everything(kit)
     assert kept.custodian
 
-    await kept.custodian.settle()
+    await kept.custodian.verify()
 
     assert (await _record(kit, await kit.submit())).number("created_ms") >= least_ms
 
 
 async def test_a_page_goes_on_among_tasks_that_died_in_one_instant(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     await kit.worker()
     for _ in range(5):
@@ -92,7 +92,7 @@ async def test_a_page_goes_on_among_tasks_that_died_in_one_instant(
 
 @pytest.mark.usefixtures("elsewhere")
 async def test_instants_are_the_same_in_every_zone(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     task_id = await kit.submit()
     await replicate_all(kept, store.url, kit, migrated)
@@ -104,7 +104,7 @@ async def test_instants_are_the_same_in_every_zone(
     assert await rows(migrated, "SELECT current_setting('timezone')") == [("Asia/Kolkata",)]
     instants = "SELECT extract(epoch FROM created_at) * 1000, extract(epoch FROM ended_at) * 1000 FROM tasks"
     assert [tuple(map(int, row)) for row in await rows(migrated, instants)] == [(created_ms, ended_ms)]
-    listing = Listing(migrated)
+    listing = TaskList(migrated)
     for wanted, count in (
         (TaskFilter(created_from_ms=created_ms, created_below_ms=created_ms + 1), 1),
         (TaskFilter(created_from_ms=created_ms + 1), 0),

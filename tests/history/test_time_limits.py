@@ -17,10 +17,10 @@ from tideq.persistence.database import (
     WRITING,
     Connection,
     Database,
-    Limits,
+    SessionLimits,
 )
-from tideq.persistence.read.tasks import hold
-from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
+from tideq.persistence.read.tasks import lock_tasks
+from tideq.persistence.recovery.open_store import OpenStore, open_store
 from tideq.persistence.replication import replicator as replicator_module
 from tideq.persistence.replication.batch import MAX_EVENTS, Portion
 from tideq.persistence.settings import HistorySettings
@@ -72,7 +72,9 @@ async def _limits(connection: Connection) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("limits", [WRITING, WAITING, MENDING, MIGRATING])
-async def test_a_session_has_the_limits_of_its_work_whatever_the_role_has(impatient: Database, limits: Limits) -> None:
+async def test_a_session_has_the_limits_of_its_work_whatever_the_role_has(
+    impatient: Database, limits: SessionLimits
+) -> None:
     async with impatient.session(limits=limits) as connection:
         found = await _limits(connection)
 
@@ -87,7 +89,7 @@ async def test_a_reader_has_limits_of_its_own_and_what_holds_rows_may_be_idle(
     async with impatient, impatient.reading() as connection:
         before = await _limits(connection)
         async with connection.transaction():
-            await hold(connection, [])
+            await lock_tasks(connection, [])
             holding = await _limits(connection)
         after = await _limits(connection)
 
@@ -107,14 +109,14 @@ async def test_history_is_written_however_little_time_its_role_gives_a_statement
     await execute(migrated, SLOW)
     settings = HistorySettings(database_url=impatient_url)
 
-    async with open_kept_store(store.url, queue_settings, settings) as kept, replicating(kept, store.url, kit):
+    async with open_store(store.url, queue_settings, settings) as kept, replicating(kept, store.url, kit):
         await until_replicated(kit, migrated)
 
     assert len(await rows(migrated, "SELECT FROM task_events")) == 1
 
 
 async def test_a_batch_that_is_cancelled_is_halved_until_it_fits_and_grows_again(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replicator_module, "RETRY_SECONDS", 0.01)
     for _ in range(12):
@@ -141,7 +143,7 @@ def _noting(sizes: list[int]) -> Callable[[Portion], None]:
 
 
 async def test_one_entry_that_is_cancelled_is_written_in_parts(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     """A thousand tasks of one submission are one entry of the stream: no smaller batch can be read."""
     await kit.queue.submit_many([NewTask(task_type="resize")] * 10)

@@ -5,17 +5,17 @@ import pytest
 from tests.history.situations import checkpoint, execute, forget_everything, replicate_all, rows
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.persistence.history import Archive
 from tideq.persistence.checkpoints import Checkpoints
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.store_guard import Verdict
-from tideq.persistence.recovery.open_store import KeptStore
+from tideq.persistence.history import History
+from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.recovery.reconcile import PURGED
+from tideq.persistence.recovery.store_guard import StoreCheck
 from tideq.persistence.replication.changes import Change, changes_in
-from tideq.persistence.replication.writer import Batch, Writer
+from tideq.persistence.replication.writer import WriteBatch, Writer
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import DAY_MS, HistorySettings
-from tideq.queue_core.outbox.consumer import FIRST_ID, Feed
+from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxConsumer
 from tideq.queue_core.settings import QueueSettings, Retention
 
 CHOSEN = "0192f0c1-2b3c-7d4e-8f50-002233445566"
@@ -45,7 +45,7 @@ async def _end(kit: Kit, task_id: str) -> None:
 
 
 async def test_a_task_purged_in_writes_that_a_fail_over_lost_does_not_run(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     purged = await kit.submit(idempotency_key="k")
     copy = await _copy(kit)
@@ -56,9 +56,9 @@ async def test_a_task_purged_in_writes_that_a_fail_over_lost_does_not_run(
     assert kept.custodian
 
     told = [(each.task_id, each.in_history.state) async for each in kept.custodian.differences()]
-    verdict = await kept.custodian.settle()
+    verdict = await kept.custodian.verify()
 
-    assert verdict is Verdict.RECONCILE, "by SOUND history was away for too long, and the very same server goes on"
+    assert verdict is StoreCheck.RECONCILE, "by SOUND history was away for too long, and the very same server goes on"
     assert told == [(purged, PURGED), (other, "queued")]
     assert await kit.queue.read_many([purged]) == [None]
     assert (await kit.read(other)).state == "queued"
@@ -68,7 +68,7 @@ async def test_a_task_purged_in_writes_that_a_fail_over_lost_does_not_run(
 
 
 async def test_an_id_submitted_anew_after_its_purge_runs_after_a_fail_over(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     """A tombstone speaks of one life: the later one comes back although the store has the earlier."""
     await kit.submit(task_id=CHOSEN, task_type="earlier")
@@ -81,16 +81,16 @@ async def test_an_id_submitted_anew_after_its_purge_runs_after_a_fail_over(
     assert kept.custodian
 
     await _fail_over_to(copy, kit)
-    await kept.custodian.settle()
+    await kept.custodian.verify()
     assert (await kit.read(CHOSEN)).definition.task_type == "later"
 
     await _fail_over_to(later, kit)
-    await kept.custodian.settle()
+    await kept.custodian.verify()
     assert (await kit.read(CHOSEN)).definition.task_type == "later"
 
 
 async def test_a_later_life_that_history_has_not_heard_of_stays(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     await kit.submit(task_id=CHOSEN, task_type="earlier")
     await _end(kit, CHOSEN)
@@ -100,13 +100,13 @@ async def test_a_later_life_that_history_has_not_heard_of_stays(
     assert kept.custodian
 
     await kept.custodian.reconcile()
-    await kept.custodian.settle()
+    await kept.custodian.verify()
 
     assert (await kit.read(CHOSEN)).definition.task_type == "later"
 
 
 async def test_a_later_life_that_was_purged_too_does_not_run(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     await kit.submit(task_id=CHOSEN, task_type="earlier")
     await _end(kit, CHOSEN)
@@ -119,13 +119,13 @@ async def test_a_later_life_that_was_purged_too_does_not_run(
     assert kept.custodian
 
     await _fail_over_to(copy, kit)
-    await kept.custodian.settle()
+    await kept.custodian.verify()
 
     assert await kit.queue.read_many([CHOSEN]) == [None]
 
 
 async def test_a_rebuild_brings_back_nothing_of_what_was_purged(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     """Neither a task nor its idempotency key, which would stand for a task that nobody has."""
     purged = await kit.submit(idempotency_key="k")
@@ -135,7 +135,7 @@ async def test_a_rebuild_brings_back_nothing_of_what_was_purged(
     await forget_everything(kit)
     assert kept.custodian
 
-    await kept.custodian.settle()
+    await kept.custodian.verify()
 
     assert await kit.queue.read_many([purged]) == [None]
     assert await kit.submit(idempotency_key="k") != purged
@@ -143,11 +143,11 @@ async def test_a_rebuild_brings_back_nothing_of_what_was_purged(
 
 @pytest.mark.parametrize("version", [1, 7])
 async def test_versions_of_an_older_epoch_are_not_taken_of_what_was_purged(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, version: int
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, version: int
 ) -> None:
     """As an old primary told them that had not heard of the purge."""
     purged, other = await kit.submit(), await kit.submit()
-    feed = Feed(kept.client, kept.client, kit.keys)
+    feed = OutboxConsumer(kept.client, kept.client, kit.keys)
     definitions = await feed.definitions([purged.encode(), other.encode()])
     old = [change for entry in await feed.read(FIRST_ID) for change in changes_in(entry)]
     await _end(kit, purged)
@@ -160,7 +160,7 @@ async def test_versions_of_an_older_epoch_are_not_taken_of_what_was_purged(
 
 
 async def test_a_later_life_of_an_older_epoch_is_taken(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     await kit.submit(task_id=CHOSEN, task_type="earlier")
     await _end(kit, CHOSEN)
@@ -168,7 +168,7 @@ async def test_a_later_life_of_an_older_epoch_is_taken(
     read = (await checkpoint(kit, migrated)).entry_id
     await kit.clock.advance(5)
     await kit.submit(task_id=CHOSEN, task_type="later")
-    feed = Feed(kept.client, kept.client, kit.keys)
+    feed = OutboxConsumer(kept.client, kept.client, kit.keys)
     late = [change for entry in await feed.read(read) for change in changes_in(entry)]
 
     await _write_in_the_next_epoch(kit, migrated, feed, late, await feed.definitions([CHOSEN.encode()]))
@@ -177,7 +177,7 @@ async def test_a_later_life_of_an_older_epoch_is_taken(
 
 
 async def _write_in_the_next_epoch(
-    kit: Kit, database: Database, feed: Feed, late: list[Change], definitions: dict[bytes, bytes]
+    kit: Kit, database: Database, feed: OutboxConsumer, late: list[Change], definitions: dict[bytes, bytes]
 ) -> None:
     await execute(database, "UPDATE checkpoints SET epoch = epoch + 1")
     before = await checkpoint(kit, database)
@@ -185,7 +185,7 @@ async def _write_in_the_next_epoch(
         checkpoints = Checkpoints(database, kit.settings.partition)
         writer = Writer(connection, checkpoints, kit.settings.partition, feed.definitions)
         await writer.prepare()
-        await writer.write(Batch(late, definitions, before, before._replace(entry_id="9-9")))
+        await writer.write(WriteBatch(late, definitions, before, before._replace(entry_id="9-9")))
 
 
 def _in_version(change: Change, version: int) -> Change:
@@ -195,7 +195,7 @@ def _in_version(change: Change, version: int) -> Change:
 
 
 async def test_what_a_clean_up_takes_from_history_alone_has_a_tombstone_too(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, history_settings: HistorySettings
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, history_settings: HistorySettings
 ) -> None:
     task_id = await kit.submit()
     copy = await _copy(kit)
@@ -204,13 +204,13 @@ async def test_what_a_clean_up_takes_from_history_alone_has_a_tombstone_too(
     await kit.clock.advance(1_000)
     await kit.queue.sweep()
     assert await kit.queue.read_many([task_id]) == [None]
-    archive = Archive(migrated, kept.engine, kept.client, kit.settings, history_settings)
+    archive = History(migrated, kept.engine, kept.client, kit.settings, history_settings)
     assert kept.custodian
 
     assert await archive.cleanup.remove([task_id]) == 1
     await _fail_over_to(copy, kit)
     await kept.custodian.reconcile()
-    await kept.custodian.settle()
+    await kept.custodian.verify()
 
     assert await kit.queue.read_many([task_id]) == [None]
 

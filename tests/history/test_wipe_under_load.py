@@ -17,7 +17,7 @@ from tests.history.situations import replicating, until, until_open, until_repli
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.open_store import KeptStore
+from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.attempts import Success
 from tideq.queue_core.errors import StoreReplaced, Unavailable
@@ -78,7 +78,7 @@ class Busy:
 
 
 async def test_a_store_wiped_under_load_refuses_at_once_and_comes_back_as_history_knew_it(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, history_settings: HistorySettings
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, history_settings: HistorySettings
 ) -> None:
     population = await populate(kit, LIVE_COUNT)
     busy = Busy(kit)

@@ -12,7 +12,7 @@ from psycopg import sql
 
 from tests.history.witness import Ledger, OutboxCopy
 from tests.kit import Kit
-from tideq.queue_core.background import end
+from tideq.queue_core.background import cancel_and_wait
 
 LOOK_COUNT = 500
 SAMPLE_COUNT = 30
@@ -39,7 +39,7 @@ class Watch:
         try:
             yield
         finally:
-            await end(task)
+            await cancel_and_wait(task)
             if not task.cancelled() and (error := task.exception()):
                 self.problems.append(str(error))
 

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 import redis
 
-from tideq.embedded import EmbeddedStores, OldServersStillRunning, RunningInstance, Timeouts, find_running
+from tideq.embedded import EmbeddedStores, OldServersStillRunning, RunningInstance, ServerTimeouts, find_running
 from tideq.embedded.instance import read_note
 
 REPOSITORY = Path(__file__).parents[2]
@@ -135,7 +135,7 @@ def test_a_start_waits_for_the_old_servers_and_names_the_one_that_stays(tmp_path
         process.wait()
 
         with pytest.raises(OldServersStillRunning, match=str(valkey_pid)):
-            EmbeddedStores(tmp_path, postgres=None, timeouts=Timeouts(old_servers_ms=300)).start()
+            EmbeddedStores(tmp_path, postgres=None, timeouts=ServerTimeouts(old_servers_ms=300)).start()
         said: list[str] = []
 
         def end_it_once_we_wait(line: str) -> None:

@@ -13,7 +13,7 @@ import redis
 from tests.chaos.shim import Shim
 from tests.history.servers import Server
 from tideq.embedded import EmbeddedStores, ValkeyOptions, bundled_valkey
-from tideq.embedded.aof_sync import LogKeeper
+from tideq.embedded.aof_sync import AofSync
 
 SLOW_MS = 30_000
 WAIT_SECONDS = 30
@@ -132,7 +132,7 @@ def keeping(
     stores: EmbeddedStores, sync: Callable[[int], None], on_progress: Callable[[str], None] = lambda _: None
 ) -> Generator[None]:
     socket_path = Path(stores.redis_url.removeprefix("unix://"))
-    keeper = LogKeeper(stores.data_dir / "valkey", socket_path, on_progress, sync)
+    keeper = AofSync(stores.data_dir / "valkey", socket_path, on_progress, sync)
     keeper.start()
     try:
         yield

@@ -14,9 +14,9 @@ from redis.exceptions import TimeoutError as TooLate
 
 from tests.kit import make_kit
 from tideq.embedded import EmbeddedStores, ValkeyOptions, bundled_valkey, find_running
-from tideq.queue_core.store.reconnecting import connect_anew
-from tideq.queue_core.store.connect import connect
 from tideq.queue_core.errors import StoreUnavailable
+from tideq.queue_core.store.connect import connect
+from tideq.queue_core.store.reconnecting import drop_idle_connections
 from tideq.queue_core.task import NewTask
 
 SLEEP = "local n = 0 for i = 1, tonumber(ARGV[1]) do n = n + i % 3 end return n"
@@ -125,7 +125,7 @@ async def test_a_line_that_is_renewed_still_answers_what_was_asked(client: Any) 
     slow = asyncio.ensure_future(client.ask("EVAL", SLEEP, 0, 3_000_000))
     await asyncio.sleep(0)
 
-    await connect_anew(client)
+    await drop_idle_connections(client)
 
     assert await client.ask("PING") == b"PONG"
     assert await slow > 0

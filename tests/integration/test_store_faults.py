@@ -9,10 +9,10 @@ import pytest
 
 from tests.kit import Kit, make_kit
 from tideq.embedded import EmbeddedStores, ValkeyOptions, bundled_valkey, find_running
-from tideq.queue_core.store.memory import MemoryWatch
-from tideq.queue_core.store.connect import connect
 from tideq.queue_core.errors import StoreFull, StoreReplaced, StoreUnavailable
 from tideq.queue_core.states import TaskState
+from tideq.queue_core.store.connect import connect
+from tideq.queue_core.store.memory import MemoryWatch
 from tideq.queue_core.task import NewTask
 
 OPTIONS = ValkeyOptions(binary=bundled_valkey())

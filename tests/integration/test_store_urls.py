@@ -16,8 +16,8 @@ from tests.kit import make_kit
 from tests.stores import STORES, StoreUnderTest, free_port, missing
 from tideq.embedded import EmbeddedStores, ValkeyOptions, bundled_valkey
 from tideq.queue_core.background import loop_factory
-from tideq.queue_core.store.connect import StoreUrlError, connect, connect_listener
 from tideq.queue_core.errors import StoreUnavailable
+from tideq.queue_core.store.connect import StoreUrlError, connect, connect_listener
 
 WAIT_SECONDS = 90
 PLAIN = {"bind": "127.0.0.1", "save": "", "repl-diskless-sync-delay": "0"}

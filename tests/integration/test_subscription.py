@@ -10,9 +10,9 @@ import pytest
 from redis.exceptions import ConnectionError as ConnectionLost
 
 from tideq.embedded import EmbeddedStores, ValkeyOptions, bundled_valkey
+from tideq.queue_core.errors import StoreRefused
 from tideq.queue_core.store.connect import connect, connect_listener
 from tideq.queue_core.store.subscription import subscribed
-from tideq.queue_core.errors import StoreRefused
 
 
 class Heard:

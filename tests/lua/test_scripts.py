@@ -7,7 +7,7 @@ import pytest
 from tideq.queue_core.scripts.keys import KEYS, PREFIXES, Keys
 from tideq.queue_core.scripts.replies import REFUSALS
 from tideq.queue_core.scripts.runner import LUA, HeaderError, Scripts, assemble, parse_header
-from tideq.queue_core.submission import Kind, Prepared, in_rows
+from tideq.queue_core.submission import Prepared, SubmitKind, in_rows
 
 SCRIPTS = sorted(path.name.removesuffix(".lua") for path in LUA.iterdir() if path.name.endswith(".lua"))
 INCLUDES = sorted(path.name.removesuffix(".lua") for path in (LUA / "include").iterdir())
@@ -93,7 +93,7 @@ def test_every_reply_word_is_known_to_python(name: str) -> None:
 
 
 def test_the_rows_of_submit_are_those_python_sends() -> None:
-    kind = Kind("resize", "high", 0, 0, 5, 300_000, "")
+    kind = SubmitKind("resize", "high", 0, 0, 5, 300_000, "")
     plain, special = Prepared("id1", kind, "", "", b"d1"), Prepared("id2", kind, "+5", "name print", b"d2")
 
     rows = in_rows([plain, special]).rows

@@ -18,11 +18,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from tests.kit import Kit, make_kit
 from tests.model import situation
 from tests.model.model import Model, ModelTask, Refused
-from tideq.queue_core.scripts.replies import Outcome
 from tideq.queue_core.errors import QueueError
-from tideq.queue_core.retry_policy import Backoff
-from tideq.queue_core.settings import Circuit, Leases, Priority, QueueSettings, Retention
 from tideq.queue_core.invariants import Snapshot, violations
+from tideq.queue_core.retry_policy import Backoff
+from tideq.queue_core.scripts.replies import Outcome
+from tideq.queue_core.settings import Circuit, Leases, Priority, QueueSettings, Retention
 
 STEP_COUNT = 50
 FIRST_MS = 1_800_000_000_000

@@ -19,9 +19,9 @@ from tests.model.model import ENDED, HELD
 from tests.model.rules_producers import Aim, ProducerRules
 from tests.model.rules_workers import BODIES, WORKERS, Ticket, WorkerRules
 from tests.model.situation import ASSIGNMENT_MS, CIRCUIT_OPEN_MS, HEARTBEAT_MS, KEY_TTL_MS, PROFILES, SCOPES, Draft
-from tideq.queue_core.attempts import Held
+from tideq.queue_core.attempts import LeaseRef
 from tideq.queue_core.fleet import Word
-from tideq.queue_core.task import Worker
+from tideq.queue_core.task import WorkerDeclaration
 
 FOREVER_MS = 2**60
 MAX_SHRINKING_SECONDS = 40
@@ -156,7 +156,7 @@ class QueueMachine(ProducerRules, WorkerRules):
             self.send_in([Draft("crawl", "high")] * 2)
         self.take(worker, 3)
         if tickets := [each for each in self.tickets if each.worker == worker and self.is_held(each, ("assigned",))]:
-            self.speak("start", self.kit.attempts.start, Held, tickets)
+            self.speak("start", self.kit.attempts.start, LeaseRef, tickets)
             settle(tickets)
 
     # The fleet.
@@ -170,7 +170,7 @@ class QueueMachine(ProducerRules, WorkerRules):
     def join(self, worker: str) -> None:
         is_absent = worker not in self.model.silent_at
         types, capabilities = PROFILES[worker]
-        card = Worker(worker_id=worker, task_types=types, capabilities=capabilities)
+        card = WorkerDeclaration(worker_id=worker, task_types=types, capabilities=capabilities)
         self.agree("register", self.ask(self.kit.fleet.register(card)), None if is_absent else "worker-exists")
         if is_absent:
             self.model.circuits = {of: circuit for of, circuit in self.model.circuits.items() if of[0] != worker}
@@ -195,14 +195,14 @@ class QueueMachine(ProducerRules, WorkerRules):
         if is_known and self.model.standing[worker] != "draining":
             self.model.standing[worker] = verdict
         expected = None if verdict == "draining" or not is_known else self.model.status(worker)
-        call = fleet.drain(worker) if verdict == "draining" else fleet.judge_health(worker, verdict == "active")
+        call = fleet.drain(worker) if verdict == "draining" else fleet.set_health(worker, verdict == "active")
         self.agree("judge", self.ask(call), expected if is_known else "unknown-worker")
 
     def dismiss(self, dice: Random) -> None:
         worker = dice.choice(ANYBODY)
         held = [task for task in self.model.tasks.values() if task.state in HELD and task.worker == worker]
         is_known = self.model.silent_at.pop(worker, None) is not None
-        self.agree("dismiss", self.ask(self.kit.fleet.dismiss(worker)), len(held) if is_known else "unknown-worker")
+        self.agree("dismiss", self.ask(self.kit.fleet.remove(worker)), len(held) if is_known else "unknown-worker")
         for task in held:
             self.model.hand_back(task)
 

@@ -10,7 +10,7 @@ from tests.model.bench import ComparedQueue, foretell, said
 from tests.model.model import ENDED, HELD
 from tests.model.rules_producers import UNKNOWN_ID, Aim, some_aims
 from tests.model.situation import PROFILES
-from tideq.queue_core.attempts import Extension, Failure, Held, ProgressReport, Success, Verdict
+from tideq.queue_core.attempts import AttemptVerb, Extension, Failure, LeaseRef, ProgressReport, Success
 
 EXECUTING = ("executing",)
 AIMS = ("fit", "fit", "fit", "fit", "over", "over", "over", "any", "forged", "borrowed", "unknown")
@@ -38,7 +38,7 @@ BODIES = (b"1", b"2")
 CODES = ("", "", "RATE_LIMIT", "TEMPORARY_UNAVAILABLE", "TIMEOUT", "OUT_OF_MEMORY")
 JITTERS = (-1, 0, 0.5)
 EXTENSIONS_MS = (1_000, 100_000, 6_000_000)
-VERDICTS: tuple[Verdict, ...] = ("retry", "retry", "retry", "fail", "discard")
+VERDICTS: tuple[AttemptVerb, ...] = ("retry", "retry", "retry", "fail", "discard")
 
 
 class WorkerRules(ComparedQueue):
@@ -76,20 +76,22 @@ class WorkerRules(ComparedQueue):
         self.take(worker, dice.randint(1, 3), poll, starts=starts)
         number, kept = self.model.answered(worker, poll, starts=starts)
         undone = [] if is_late else kept
-        withdrawn = self.wait(self.kit.queue.withdraw(worker, poll, number - is_late, starts=starts))
+        withdrawn = self.wait(self.kit.queue.undo_claim(worker, poll, number - is_late, starts=starts))
         self.agree("withdraw", withdrawn, len(undone))
         for task_id, _ in undone:
             self.model.hand_back(self.model.tasks[task_id])
 
     def start(self, dice: Random) -> None:
-        self.speak("start", self.kit.attempts.start, Held, self.choose(some_aims(dice, AIMS, most=5), ("assigned",)))
+        self.speak(
+            "start", self.kit.attempts.start, LeaseRef, self.choose(some_aims(dice, AIMS, most=5), ("assigned",))
+        )
 
     def start_all(self, dice: Random) -> None:
         """As a healthy worker does with all it was given."""
         first = dice.randrange(1000)
         aims = [Aim("fit", first + number) for number in range(5)]
         if any(task.state == "assigned" for task in self.model.tasks.values()):
-            self.speak("start", self.kit.attempts.start, Held, self.choose(aims, ("assigned",)))
+            self.speak("start", self.kit.attempts.start, LeaseRef, self.choose(aims, ("assigned",)))
 
     def extend(self, dice: Random) -> None:
         extension_ms = dice.choice(EXTENSIONS_MS)
@@ -107,7 +109,7 @@ class WorkerRules(ComparedQueue):
         self.speak("progress", self.kit.attempts.progress, row, self.choose(some_aims(dice, AIMS, most=5), EXECUTING))
 
     def release(self, dice: Random) -> None:
-        self.speak("release", self.kit.attempts.release, Held, self.choose(some_aims(dice, AIMS, most=5), HELD))
+        self.speak("release", self.kit.attempts.release, LeaseRef, self.choose(some_aims(dice, AIMS, most=5), HELD))
 
     def complete(self, dice: Random) -> None:
         self.send_success(self.choose(some_aims(dice, AIMS, most=5), EXECUTING), dice.choice(BODIES))
@@ -130,7 +132,7 @@ class WorkerRules(ComparedQueue):
         accepted = self.speak("complete", self.kit.attempts.complete, row, tickets, 0, "", body)
         self.results += [Result(self.send_success, ticket, (body,)) for ticket in accepted]
 
-    def send_failure(self, tickets: list[Ticket], verdict: Verdict, code: str, jitter: float, body: bytes) -> None:
+    def send_failure(self, tickets: list[Ticket], verdict: AttemptVerb, code: str, jitter: float, body: bytes) -> None:
         def row(task_id: str, lease: str) -> Failure:
             return Failure(task_id, lease, body, code, verdict, jitter)
 

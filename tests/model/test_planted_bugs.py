@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, Phase, settings
 
 from tests.model.bench import STEP_COUNT, Bench
 from tests.model.machine import drive
-from tideq.queue_core.scripts import runner as scripts
-from tideq.queue_core.scripts.runner import Source, assemble
+from tideq.queue_core.scripts import runner
+from tideq.queue_core.scripts.runner import ScriptSource, assemble
 
 SHORT_SEARCH = settings(
     max_examples=1_500,  # most fall within 25; ids are random, so the slowest varies
@@ -119,13 +119,13 @@ MISTAKES = {
 }
 
 
-def planted(mistake: Mistake) -> Callable[[str], Source]:
+def planted(mistake: Mistake) -> Callable[[str], ScriptSource]:
     """An `assemble` with this mistake in it."""
     changed = {name: _changed(assemble(name), mistake) for name in mistake.found_in}
     return lambda name: changed.get(name) or assemble(name)
 
 
-def _changed(source: Source, mistake: Mistake) -> Source:
+def _changed(source: ScriptSource, mistake: Mistake) -> ScriptSource:
     if mistake.right not in source.text:
         pytest.fail(f"{source.name}.lua no longer says {mistake.right!r}: plant this mistake anew")
     return source._replace(text=source.text.replace(mistake.right, mistake.wrong))
@@ -135,7 +135,7 @@ def _changed(source: Source, mistake: Mistake) -> Source:
 def test_a_short_search_finds_a_planted_mistake(
     mistake: Mistake, bench: Bench, report: list[str], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scripts, "assemble", planted(mistake))
+    monkeypatch.setattr(runner, "assemble", planted(mistake))
 
     with pytest.raises(AssertionError) as caught:
         drive(bench, SHORT_SEARCH, seed_number=1)

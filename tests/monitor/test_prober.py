@@ -12,7 +12,7 @@ import pytest
 
 from tests.kit import Kit
 from tideq.queue_core.errors import StoreUnavailable
-from tideq.queue_core.task import Worker
+from tideq.queue_core.task import WorkerDeclaration
 from tideq.workers.monitor import addresses
 from tideq.workers.monitor.addresses import MAX_RESOLVING, NotAllowed, allowed_address
 from tideq.workers.monitor.probe import MAX_BYTES, is_well
@@ -166,7 +166,7 @@ async def test_two_failures_stop_new_work_and_release_nothing_and_one_success_br
         await _saying(health[0])(reader, writer)
 
     async with listening(answer) as port:
-        await kit.fleet.register(Worker(worker_id="w1", host="127.0.0.1", health_port=port, capacity=5))
+        await kit.fleet.register(WorkerDeclaration(worker_id="w1", host="127.0.0.1", health_port=port, capacity=5))
         await kit.submit()
         held = await kit.started()
         await kit.submit()
@@ -196,18 +196,18 @@ async def test_failed_probes_are_counted_in_a_row_where_everybody_sees_them(kit:
         await _saying(health[0])(reader, writer)
 
     async with listening(answer) as port:
-        await kit.fleet.register(Worker(worker_id="w1", host="127.0.0.1", health_port=port))
+        await kit.fleet.register(WorkerDeclaration(worker_id="w1", host="127.0.0.1", health_port=port))
         first = Prober(kit.fleet, ["127.0.0.1/32"])
         await first.probe_all()
-        after_one = await kit.fleet.describe("w1")
+        after_one = await kit.fleet.get("w1")
         restarted = Prober(kit.fleet, ["127.0.0.1/32"])
         await restarted.probe_all()
         await restarted.probe_all()
-        after_three = await kit.fleet.describe("w1")
+        after_three = await kit.fleet.get("w1")
         health[0] = OK
         await restarted.probe_all()
 
-    well = await kit.fleet.describe("w1")
+    well = await kit.fleet.get("w1")
     assert (after_one.status, after_one.probe_failures, after_one.reason) == ("active", 1, None)
     assert (after_three.status, after_three.probe_failures, after_three.reason) == ("unhealthy", 3, "probe_failed")
     assert (well.status, well.probe_failures) == ("active", 0)
@@ -218,13 +218,13 @@ async def test_failed_probes_are_counted_in_a_row_where_everybody_sees_them(kit:
 async def test_a_worker_that_drains_by_itself_is_probed_and_one_sent_home_is_not(kit: Kit) -> None:
     async with listening(_saying(SICK)) as port:
         for worker_id in ("resting", "leaving"):
-            await kit.fleet.register(Worker(worker_id=worker_id, host="127.0.0.1", health_port=port))
+            await kit.fleet.register(WorkerDeclaration(worker_id=worker_id, host="127.0.0.1", health_port=port))
         await kit.fleet.heartbeat("resting", word="draining")
         await kit.fleet.drain("leaving")
 
         await Prober(kit.fleet, ["127.0.0.1/32"]).probe_all()
 
-    found = {member.worker.worker_id: member.probe_failures async for member in kit.fleet.everyone()}
+    found = {member.worker.worker_id: member.probe_failures async for member in kit.fleet.all()}
     assert found == {"resting": 1, "leaving": 0}
 
 
@@ -235,7 +235,7 @@ async def test_a_worker_at_an_address_nobody_allowed_is_left_alone(kit: Kit) -> 
         asked.append(1)
 
     async with listening(note) as port:
-        await kit.fleet.register(Worker(worker_id="w1", host="127.0.0.1", health_port=port))
+        await kit.fleet.register(WorkerDeclaration(worker_id="w1", host="127.0.0.1", health_port=port))
         prober = Prober(kit.fleet, ["10.0.0.0/8"])
         await prober.probe_all()
         await prober.probe_all()
@@ -245,7 +245,7 @@ async def test_a_worker_at_an_address_nobody_allowed_is_left_alone(kit: Kit) -> 
 
 
 async def _state(kit: Kit) -> str:
-    (member,) = [member async for member in kit.fleet.everyone()]
+    (member,) = [member async for member in kit.fleet.all()]
     return member.status
 
 
@@ -285,16 +285,16 @@ async def test_a_round_in_which_one_cannot_be_judged_still_forgets_who_has_left(
 
     async with listening(_saying(SICK)) as port:
         for worker_id in ("w1", "w2"):
-            await kit.fleet.register(Worker(worker_id=worker_id, host="127.0.0.1", health_port=port))
+            await kit.fleet.register(WorkerDeclaration(worker_id=worker_id, host="127.0.0.1", health_port=port))
         prober = Prober(kit.fleet, ["127.0.0.1/32"])
         await prober.probe_all()
-        await kit.fleet.dismiss("w2")
+        await kit.fleet.remove("w2")
         with monkeypatch.context() as patch:
             patch.setattr(kit.fleet, "judge", refuse)
             with pytest.raises(StoreUnavailable):
                 await prober.probe_all()
 
-        await kit.fleet.register(Worker(worker_id="w2", host="127.0.0.1", health_port=port))
+        await kit.fleet.register(WorkerDeclaration(worker_id="w2", host="127.0.0.1", health_port=port))
         await prober.probe_all()
 
     statuses = {member.worker.worker_id: member.status for member in (await kit.fleet.members()).members}

@@ -19,12 +19,12 @@ from tideq.persistence.database import Database
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.background import running
-from tideq.queue_core.store.clock import StoreClock
-from tideq.queue_core.outbox.monitor_cursor import JournalStore
-from tideq.queue_core.scripts.keys import Keys
+from tideq.queue_core.background import background_task
+from tideq.queue_core.outbox.monitor_cursor import MonitorCursor
 from tideq.queue_core.retry_policy import Backoff
+from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.settings import Probing, QueueSettings
+from tideq.queue_core.store.clock import StoreClock
 
 
 class Whole(NamedTuple):
@@ -61,11 +61,11 @@ async def quiet(store: StoreUnderTest, database_url: str, queue_settings: QueueS
 @pytest.fixture
 async def whole(quiet: Whole) -> AsyncIterator[Whole]:
     service, kit = quiet.service, quiet.kit
-    journal = JournalStore(kit.client, kit.engine.scripts, kit.keys)
+    journal = MonitorCursor(kit.client, kit.engine.scripts, kit.keys)
 
     async def is_followed() -> bool:
         return bool(await journal.position())
 
-    async with running(do_everything(service.store, service.settings, service.duties)):
+    async with background_task(do_everything(service.store, service.settings, service.duties)):
         await until(is_followed)
         yield quiet

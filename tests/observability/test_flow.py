@@ -4,10 +4,10 @@ import pytest
 
 from tests.contract.situations import submit_count
 from tests.kit import Kit
-from tideq.queue_core.outbox.monitor_cursor import JournalStore
-from tideq.queue_core.samples import Counters, Distribution, Labels, Reading
-from tideq.workers.monitor.task_metrics import MAX_TASK_TYPES, FlowMeter
+from tideq.queue_core.outbox.monitor_cursor import MonitorCursor
+from tideq.queue_core.samples import Counters, Labels, Sample, SampleHistogram
 from tideq.workers.monitor.journal.follower import Follower
+from tideq.workers.monitor.task_metrics import MAX_TASK_TYPES, TaskMetrics
 
 PROCESS = "7"
 
@@ -17,8 +17,8 @@ class Monitor:
 
     def __init__(self, kit: Kit) -> None:
         self.counters = Counters()
-        store = JournalStore(kit.client, kit.engine.scripts, kit.keys)
-        self.follower = Follower(store, [FlowMeter(self.counters)])
+        store = MonitorCursor(kit.client, kit.engine.scripts, kit.keys)
+        self.follower = Follower(store, [TaskMetrics(self.counters)])
 
     async def catch_up(self) -> None:
         told = -1
@@ -26,14 +26,14 @@ class Monitor:
             told = self.follower.told_count
             await self.follower.step()
 
-    def rows(self, metric: str) -> dict[Labels, Reading]:
+    def rows(self, metric: str) -> dict[Labels, Sample]:
         found = self.counters.readings(PROCESS).get(metric, {})
         return {labels[1:]: value for labels, value in found.items()}
 
     def milliseconds(self, metric: str, *labels: str) -> tuple[int, int]:
         """How many, and how long in all."""
         found = self.rows(metric)[labels]
-        assert isinstance(found, Distribution)
+        assert isinstance(found, SampleHistogram)
         return found.count, round(found.total * 1000)
 
 

@@ -15,9 +15,9 @@ from tests.observability.scrape import PATH, Scrape, scrape
 from tideq.api.settings import CLIENT_SETTINGS, SERVICE_SETTINGS
 from tideq.cli.commands import app
 from tideq.persistence.settings import HISTORY_SETTINGS
-from tideq.queue_core.telemetry.metrics import METRICS
 from tideq.queue_core.samples import Counters, decode, encode
 from tideq.queue_core.settings import QUEUE_SETTINGS
+from tideq.queue_core.telemetry.metrics import METRICS
 
 DOCUMENTS = ("docs/runbook.md", "docs/observability.md")
 

@@ -13,8 +13,8 @@ from tests.api.bench import until
 from tests.observability.conftest import Whole
 from tests.observability.metrics_sink import MetricsSink, collecting_metrics
 from tests.observability.scrape import scrape
-from tideq.api.metrics.queue_metrics import all_readings
-from tideq.queue_core.background import running
+from tideq.api.metrics.queue_metrics import all_samples
+from tideq.queue_core.background import background_task
 from tideq.telemetry.metrics import Pusher, is_metered, push_for_ever
 
 CONVENTIONAL = {
@@ -44,7 +44,7 @@ async def test_a_collector_is_told_what_prometheus_is_told(whole: Whole, sink: M
     async def is_told() -> bool:
         return "messaging.process.duration" in sink.metrics
 
-    async with running(push_for_ever(os.environ, "tideq", name, lambda: all_readings(whole.service))):
+    async with background_task(push_for_ever(os.environ, "tideq", name, lambda: all_samples(whole.service))):
         await until(is_told)
     scraped = await scrape(whole.http)
 
@@ -70,7 +70,7 @@ async def test_messaging_metrics_have_their_conventional_names(whole: Whole, sin
     async def is_told() -> bool:
         return set(CONVENTIONAL) <= set(sink.metrics)
 
-    async with running(push_for_ever(os.environ, "tideq", "q", lambda: all_readings(whole.service))):
+    async with background_task(push_for_ever(os.environ, "tideq", "q", lambda: all_samples(whole.service))):
         await until(is_told)
 
     for metric, operation in CONVENTIONAL.items():
@@ -102,7 +102,7 @@ def test_only_who_asks_for_it_is_told(environ: dict[str, str], is_on: bool) -> N
 
 async def test_an_exporter_that_does_not_exist_is_named_and_takes_nothing_down_with_it(whole: Whole) -> None:
     with capture_logs() as logs:
-        await push_for_ever({"OTEL_METRICS_EXPORTER": "carrier-pigeon"}, "t", "q", lambda: all_readings(whole.service))
+        await push_for_ever({"OTEL_METRICS_EXPORTER": "carrier-pigeon"}, "t", "q", lambda: all_samples(whole.service))
 
     assert [line["error"] for line in logs] == ["OTEL_METRICS_EXPORTER: there is no exporter 'carrier-pigeon' here"]
 

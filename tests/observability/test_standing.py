@@ -6,9 +6,9 @@ from tests.observability.scrape import scrape
 from tests.stores import free_port
 from tideq.cli.background_duties import replicate
 from tideq.persistence.database import Database
-from tideq.persistence.read.status import Standing, Watch
-from tideq.queue_core.background import running
-from tideq.queue_core.outbox.consumer import Feed
+from tideq.persistence.read.status import HistoryStatus, StatusReader
+from tideq.queue_core.background import background_task
+from tideq.queue_core.outbox.consumer import OutboxConsumer
 
 LAG = "tideq_history_lag_seconds"
 
@@ -22,7 +22,7 @@ async def test_lag_is_the_age_of_what_history_does_not_have(quiet: Whole) -> Non
     async def has_caught_up() -> bool:
         return (await scrape(quiet.http)).value(LAG) == 0
 
-    async with running(replicate(service.store, service.settings, service.duties)):
+    async with background_task(replicate(service.store, service.settings, service.duties)):
         await until(has_caught_up)
     told = await scrape(quiet.http)
 
@@ -51,9 +51,9 @@ async def test_while_history_is_away_the_lag_goes_on_growing(quiet: Whole) -> No
 
 async def test_of_a_history_never_seen_nothing_is_made_up(quiet: Whole) -> None:
     async with Database(f"postgresql://nobody@127.0.0.1:{free_port()}/none") as nowhere:
-        watch = Watch(nowhere, Feed(quiet.kit.client, quiet.kit.client, quiet.kit.keys), 0)
+        watch = StatusReader(nowhere, OutboxConsumer(quiet.kit.client, quiet.kit.client, quiet.kit.keys), 0)
 
-        assert await _standing(quiet, watch) == Standing(is_up=False, epoch=None, parked_count=None, lag_ms=None)
+        assert await _standing(quiet, watch) == HistoryStatus(is_up=False, epoch=None, parked_count=None, lag_ms=None)
 
 
 async def test_a_history_that_hangs_is_told_as_away_while_it_still_hangs(quiet: Whole) -> None:
@@ -73,7 +73,7 @@ async def test_a_history_that_hangs_is_told_as_away_while_it_still_hangs(quiet: 
     await until(lambda: _is_up(quiet, watch))
 
 
-async def _is_up(quiet: Whole, watch: Watch) -> bool:
+async def _is_up(quiet: Whole, watch: StatusReader) -> bool:
     return (await _standing(quiet, watch)).is_up
 
 
@@ -103,6 +103,6 @@ async def test_a_store_in_doubt_is_told_as_that(quiet: Whole) -> None:
     assert (told.value("tideq_store_in_doubt"), told.value("tideq_store_up")) == (1, 0)
 
 
-async def _standing(quiet: Whole, watch: Watch) -> Standing:
+async def _standing(quiet: Whole, watch: StatusReader) -> HistoryStatus:
     now_ms = (await quiet.kit.insight.stats()).now_ms
     return await watch.standing(now_ms, quiet.service.engine.scripts.epoch)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from tideq.queue_core.task import Claim, NewTask, Submitted, Worker
+from tideq.queue_core.task import Claim, NewTask, Submitted, WorkerDeclaration
 
 OFFSET_MS = {"high": 0, "medium": 100_000_000, "low": 200_000_000}
 
@@ -22,7 +22,7 @@ class Waiting(NamedTuple):
         """The lower, the sooner."""
         return self.offset_ms - (now_ms - self.eligible_at_ms)
 
-    def suits(self, worker: Worker) -> bool:
+    def suits(self, worker: WorkerDeclaration) -> bool:
         is_handled = worker.task_types is None or self.task_type in worker.task_types
         return is_handled and self.capabilities <= set(worker.capabilities)
 
@@ -42,7 +42,7 @@ class Line:
             eligible_at_ms=answer.now_ms + (task.delay_ms or 0),
         )
 
-    def serve(self, worker: Worker, wanted: int, claim: Claim) -> None:
+    def serve(self, worker: WorkerDeclaration, wanted: int, claim: Claim) -> None:
         """Exactly the most urgent go, in that order. Those equally urgent go in order of their ids inside a lane."""
         now_ms = claim.now_ms
         ready = [task for task in self.waiting.values() if task.eligible_at_ms <= now_ms and task.suits(worker)]

@@ -8,7 +8,7 @@ from hypothesis.strategies import SearchStrategy
 
 from tests.kit import Kit
 from tests.order.line import OFFSET_MS, Line
-from tideq.queue_core.task import NewTask, Worker
+from tideq.queue_core.task import NewTask, WorkerDeclaration
 
 LONGEST_DELAY_MS = 150_000_000
 FOR_EVER_MS = 10**11
@@ -48,7 +48,9 @@ def scenes(task_types: Sequence[str], worker_count: int) -> SearchStrategy[Scene
     return st.lists(st.one_of(batch, batch, batch, st.builds(Pass, pause), take), min_size=4, max_size=12)
 
 
-async def play(kit: Kit, workers: Sequence[Worker], wanted: int, scene: Scene, line: Line | None = None) -> None:
+async def play(
+    kit: Kit, workers: Sequence[WorkerDeclaration], wanted: int, scene: Scene, line: Line | None = None
+) -> None:
     line = line or Line()
     for worker in workers:
         await kit.fleet.register(worker)
@@ -73,7 +75,7 @@ async def join(kit: Kit, batch: Sequence[NewTask], line: Line) -> None:
         line.join(task, answer)
 
 
-async def take(kit: Kit, worker: Worker, wanted: int, line: Line) -> int:
+async def take(kit: Kit, worker: WorkerDeclaration, wanted: int, line: Line) -> int:
     claim = await kit.queue.claim(worker.worker_id, wanted, assignment_ms=FOR_EVER_MS)
     line.serve(worker, wanted, claim)
     return len(claim.tasks)

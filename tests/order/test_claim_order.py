@@ -10,23 +10,23 @@ from tests.kit import Kit
 from tests.order.bench import Bench, examples
 from tests.order.line import Line
 from tests.order.scenes import CAPABILITIES, Scene, join, play, scenes
-from tideq.queue_core.task import NewTask, Worker
+from tideq.queue_core.task import NewTask, WorkerDeclaration
 
 FEW = ("crawl", "mail", "resize")
 MANY = tuple(f"type-{number:03}" for number in range(150))
 
 ONE_LANE_EACH = [
-    Worker(worker_id=f"{task_type}{len(having)}", task_types=(task_type,), capabilities=having)
+    WorkerDeclaration(worker_id=f"{task_type}{len(having)}", task_types=(task_type,), capabilities=having)
     for task_type in FEW
     for having in ((), ("gpu",), CAPABILITIES)
 ]
 """The first of each type serves one lane, the second two, the third all three of its type."""
 
-ANYTHING = [Worker(worker_id="all", capabilities=CAPABILITIES)]
+ANYTHING = [WorkerDeclaration(worker_id="all", capabilities=CAPABILITIES)]
 PAGED = [
-    Worker(worker_id="any"),
-    Worker(worker_id="some", task_types=MANY[::2], capabilities=("gpu",)),
-    Worker(worker_id="all", capabilities=CAPABILITIES),
+    WorkerDeclaration(worker_id="any"),
+    WorkerDeclaration(worker_id="some", task_types=MANY[::2], capabilities=("gpu",)),
+    WorkerDeclaration(worker_id="all", capabilities=CAPABILITIES),
 ]
 
 one_by_one_and_in_batches = pytest.mark.parametrize("wanted", [1, 7])

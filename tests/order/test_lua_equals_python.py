@@ -11,11 +11,11 @@ from tests.kit import Kit
 from tests.order.bench import Bench, examples
 from tests.order.line import OFFSET_MS
 from tideq.queue_core import lanes, retry_policy, score
-from tideq.queue_core.attempts import Held
+from tideq.queue_core.attempts import LeaseRef
 from tideq.queue_core.errors import RankOutOfRange
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.settings import Admission, Circuit, QueueSettings
-from tideq.queue_core.task import NewTask, Worker
+from tideq.queue_core.task import NewTask, WorkerDeclaration
 
 EVERY_LANE = [f"type-{number}" for number in range(score.MAX_LANES)]
 ROOMY = QueueSettings(admission=Admission(max_new_lanes_per_day=score.MAX_LANES))
@@ -133,7 +133,9 @@ def test_a_claim_hands_out_what_lanes_py_says_the_worker_serves(
         )
         for number, (task_types, capabilities) in enumerate(profiles):
             worker_id, profile = f"w{number}", lanes.worker_profile(task_types, capabilities)
-            await kit.fleet.register(Worker(worker_id=worker_id, task_types=task_types, capabilities=capabilities))
+            await kit.fleet.register(
+                WorkerDeclaration(worker_id=worker_id, task_types=task_types, capabilities=capabilities)
+            )
 
             tasks = (await kit.queue.claim(worker_id, 100)).tasks
 
@@ -143,6 +145,6 @@ def test_a_claim_hands_out_what_lanes_py_says_the_worker_serves(
                 if lanes.serves(profile, lanes.lane_signature(*signature))
             }
             if tasks:
-                await kit.attempts.release(worker_id, [Held(task.task_id, task.lease) for task in tasks])
+                await kit.attempts.release(worker_id, [LeaseRef(task.task_id, task.lease) for task in tasks])
 
     bench.run(play)

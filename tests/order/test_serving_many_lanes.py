@@ -1,7 +1,7 @@
 """More than 64 lanes a worker serves are kept as a map, fewer as a list: both say what lanes.py says."""
 
 from tests.kit import Kit
-from tideq.queue_core.attempts import Held
+from tideq.queue_core.attempts import LeaseRef
 from tideq.queue_core.lanes import lane_signature, serves, worker_profile
 from tideq.queue_core.task import NewTask
 
@@ -27,6 +27,6 @@ async def test_workers_of_few_and_of_many_lanes_are_served_those_that_lanes_py_s
         served = {task_id for task_id, signature in signatures.items() if serves(profile, signature)}
         assert {task.task_id for task in claimed} == served
         served_counts.add(len(claimed))
-        await kit.attempts.release("w1", [Held(task.task_id, task.lease) for task in claimed])
+        await kit.attempts.release("w1", [LeaseRef(task.task_id, task.lease) for task in claimed])
 
     assert min(served_counts) <= 64 < max(served_counts)

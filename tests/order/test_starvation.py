@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.kit import Kit
 from tests.order.bench import Bench, examples
 from tests.order.line import OFFSET_MS
-from tideq.queue_core.attempts import Held
+from tideq.queue_core.attempts import LeaseRef
 from tideq.queue_core.states import Reason
-from tideq.queue_core.task import ClaimedTask, NewTask, Submitted, Worker
+from tideq.queue_core.task import ClaimedTask, NewTask, Submitted, WorkerDeclaration
 
 LOW_MS = OFFSET_MS["low"]
 
@@ -112,7 +112,7 @@ def _turn(answer: Submitted, ordered: tuple[str, int]) -> int:
 
 async def _suffer(kit: Kit, fates: dict[str, Setback]) -> None:
     """Every task is claimed by one worker and meets its fate; 91 seconds later that worker is dead."""
-    await kit.fleet.register(Worker(worker_id="first", capacity=20))
+    await kit.fleet.register(WorkerDeclaration(worker_id="first", capacity=20))
     for task in (await kit.queue.claim("first", len(fates))).tasks:
         await _meet(kit, task, fates[task.task_id])
     for seconds in (31, 60):
@@ -128,4 +128,4 @@ async def _meet(kit: Kit, task: ClaimedTask, setback: Setback) -> None:
     if setback is FAIL:
         await kit.fail(task, "first")
     if setback is RELEASE:
-        (await kit.attempts.release("first", [Held(task.task_id, task.lease)]))[0].unwrap()
+        (await kit.attempts.release("first", [LeaseRef(task.task_id, task.lease)]))[0].unwrap()

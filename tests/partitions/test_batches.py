@@ -10,9 +10,9 @@ import pytest
 
 from tests.kit import Kit, make_kit
 from tests.stores import StoreUnderTest
-from tideq.queue_core.partitioning import key_reservation as pointing
-from tideq.queue_core.queue import Queue, Removed
 from tideq.queue_core.errors import IdempotencyConflict, KeyPending, QueueFull, StoreUnavailable
+from tideq.queue_core.partitioning import key_reservation
+from tideq.queue_core.queue import Queue, Removed
 from tideq.queue_core.settings import Admission, QueueSettings
 from tideq.queue_core.task import NewTask
 from tideq.queue_core.task_id import partition_of
@@ -132,7 +132,7 @@ async def test_a_batch_whose_process_died_before_it_was_written_is_as_if_it_neve
     assert await depth(kit) == 0
     assert await pending_keys(kit)
     with monkeypatch.context() as impatient:
-        impatient.setattr(pointing, "WAIT_SECONDS", 0.0)
+        impatient.setattr(key_reservation, "WAIT_SECONDS", 0.0)
         with pytest.raises(KeyPending):
             await kit.queue.submit_many(keyed(*range(20)))
 

@@ -7,8 +7,8 @@ import pytest
 from tests.contract.situations import held
 from tests.kit import Kit, make_kit
 from tests.stores import StoreUnderTest
+from tideq.queue_core.attempts import AttemptVerb
 from tideq.queue_core.circuits import HeldBack
-from tideq.queue_core.attempts import Verdict
 from tideq.queue_core.fleet import Member
 from tideq.queue_core.task import ClaimedTask, NewTask
 from tideq.queue_core.task_id import partition_of
@@ -25,14 +25,16 @@ async def submit_in(kit: Kit, partition: int, task_type: str = "resize") -> None
     await kit.engine.parts[partition].queue.submit_many([NewTask(task_type=task_type, max_retries=0)])
 
 
-async def attempts_in(kit: Kit, *partitions: int, verdict: Verdict | None = None, task_type: str = "resize") -> None:
+async def attempts_in(
+    kit: Kit, *partitions: int, verdict: AttemptVerb | None = None, task_type: str = "resize"
+) -> None:
     """One after the other, each of a task in one of the partitions."""
     for partition in partitions:
         await submit_in(kit, partition, task_type)
         await end(kit, await kit.claimed(), verdict)
 
 
-async def end(kit: Kit, task: ClaimedTask, verdict: Verdict | None = None) -> None:
+async def end(kit: Kit, task: ClaimedTask, verdict: AttemptVerb | None = None) -> None:
     await kit.start(task)
     await (kit.fail(task, verdict=verdict) if verdict else kit.complete(task))
 

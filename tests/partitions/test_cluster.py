@@ -13,11 +13,11 @@ import pytest
 from tests.kit import Kit, make_kit
 from tests.partitions.cluster import Cluster, running_cluster
 from tests.partitions.test_history_commands import PARTITION_COUNT, Scene
-from tideq.queue_core.attempts import Held, Success
-from tideq.queue_core.scripts.keys import hash_tag, slot_of
-from tideq.queue_core.store.connect import connect
+from tideq.queue_core.attempts import LeaseRef, Success
 from tideq.queue_core.errors import Unavailable
+from tideq.queue_core.scripts.keys import hash_tag, slot_of
 from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.store.connect import connect
 from tideq.queue_core.task import NewTask
 from tideq.queue_core.task_id import partition_of
 
@@ -92,7 +92,7 @@ async def test_slots_that_move_under_load_lose_nothing_and_double_nothing(kit: K
         await kit.worker(worker_id, capacity=100)
         while not (is_over.is_set() and (await kit.insight.backlog()).ready == 0):
             claim = await kit.queue.claim(worker_id, 10)
-            held = [Held(task.task_id, task.lease) for task in claim.tasks]
+            held = [LeaseRef(task.task_id, task.lease) for task in claim.tasks]
             if not held:
                 await asyncio.sleep(0.01)
                 continue

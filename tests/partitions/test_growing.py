@@ -7,9 +7,9 @@ import pytest
 
 from tests.kit import Kit, make_kit
 from tests.stores import StoreUnderTest
+from tideq.queue_core.errors import IdempotencyConflict, InvalidTask
 from tideq.queue_core.fleet import Word
 from tideq.queue_core.scripts.keys import SLOTS, Keys, hash_tag, slot_of
-from tideq.queue_core.errors import IdempotencyConflict, InvalidTask
 from tideq.queue_core.settings import QueueSettings, SettingsError, read_settings
 from tideq.queue_core.task import NewTask
 from tideq.queue_core.task_id import TaskIds, partition_of
@@ -66,7 +66,7 @@ async def test_a_worker_of_before_is_introduced_to_the_new_partitions(client: An
     await large.fleet.heartbeat("w1")
 
     for part in large.engine.parts:
-        described = await part.fleet.describe("w1")
+        described = await part.fleet.get("w1")
         assert (described.status, described.worker.capacity) == ("active", 3)
     (member,) = (await large.fleet.members()).members
     assert member.worker.task_types == ("resize",)
@@ -80,9 +80,9 @@ async def test_a_worker_that_drains_is_not_brought_back(client: Any, queue_name:
     large = await grown(client, queue_name, 2, 8)
 
     assert (await large.fleet.heartbeat("w1")).should_drain
-    assert (await large.engine.parts[0].fleet.describe("w1")).status == "draining"
+    assert (await large.engine.parts[0].fleet.get("w1")).status == "draining"
     with pytest.raises(Exception, match="not registered"):
-        await large.engine.parts[7].fleet.describe("w1")
+        await large.engine.parts[7].fleet.get("w1")
 
 
 @pytest.mark.parametrize("word", ["draining", "unhealthy"])
@@ -94,9 +94,9 @@ async def test_a_worker_is_introduced_with_what_it_says_of_itself(client: Any, q
     large = await grown(client, queue_name, 2, 8)
     await large.fleet.heartbeat("w1")
 
-    assert [(await part.fleet.describe("w1")).status for part in large.engine.parts] == [word] * 8
+    assert [(await part.fleet.get("w1")).status for part in large.engine.parts] == [word] * 8
     await large.fleet.heartbeat("w1", word="active")
-    assert (await large.fleet.describe("w1")).status == "active"
+    assert (await large.fleet.get("w1")).status == "active"
 
 
 @pytest.mark.parametrize("word", ["draining", "unhealthy"])
@@ -112,7 +112,7 @@ async def test_a_partition_that_has_not_heard_of_it_gives_a_worker_nothing(
     await kit.engine.parts[2].fleet.heartbeat("w1", word=word)
 
     assert (await kit.queue.claim("w1", 40)).tasks == ()
-    assert (await kit.fleet.describe("w1")).reason == f"{word}_by_itself"
+    assert (await kit.fleet.get("w1")).reason == f"{word}_by_itself"
     await kit.fleet.heartbeat("w1", word="active")
     assert len((await kit.queue.claim("w1", 40)).tasks) == 40
 

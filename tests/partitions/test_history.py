@@ -10,16 +10,16 @@ import pytest
 
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.persistence.history import Archive
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
+from tideq.persistence.history import History
+from tideq.persistence.recovery.open_store import OpenStore, open_store
 from tideq.persistence.replication.assemble import replicator_on
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.background import running
-from tideq.queue_core.store.clock import StoreClock
+from tideq.queue_core.background import background_task
 from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.store.clock import StoreClock
 from tideq.queue_core.task import NewTask
 from tideq.queue_core.task_id import partition_of
 
@@ -33,13 +33,13 @@ def queue_settings() -> QueueSettings:
 
 
 @contextlib.asynccontextmanager
-async def opened(url: str, settings: QueueSettings, database_url: str) -> AsyncGenerator[tuple[KeptStore, Kit]]:
+async def opened(url: str, settings: QueueSettings, database_url: str) -> AsyncGenerator[tuple[OpenStore, Kit]]:
     """The store in custody, with replicators at work, which linger until somebody waits for them."""
-    async with open_kept_store(url, settings, HistorySettings(database_url=database_url)) as kept:
+    async with open_store(url, settings, HistorySettings(database_url=database_url)) as kept:
         clock = StoreClock(kept.client, *(part.keys for part in kept.engine.parts))
         async with (
             replicator_on(kept, url, settings, linger_ms=HOUR_MS) as replicator,
-            running(replicator.run_for_ever()),
+            background_task(replicator.run_for_ever()),
         ):
             yield kept, Kit(kept.client, settings, kept.engine.keys, kept.engine, clock)
 
@@ -61,8 +61,8 @@ async def test_one_partition_that_was_lost_gets_its_tasks_back_and_the_others_ke
         done = await kit.started()
         await kit.complete(done)
         assert kept.database is not None
-        archive = Archive(kept.database, kept.engine, kept.client, queue_settings, HistorySettings())
-        assert await archive.freshness.catch_up(PATIENCE_SECONDS)
+        archive = History(kept.database, kept.engine, kept.client, queue_settings, HistorySettings())
+        assert await archive.freshness.wait_until_caught_up(PATIENCE_SECONDS)
         found = await archive.history.find(done.task_id)
         assert found is not None
         assert found.state == "completed"

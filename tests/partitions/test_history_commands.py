@@ -12,17 +12,17 @@ from tests.api.running import environ, tideq
 from tests.kit import Kit
 from tests.partitions.test_history import HOUR_MS, PATIENCE_SECONDS
 from tests.stores import StoreUnderTest
-from tideq.persistence.history import freshness_of
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.open_store import open_kept_store
+from tideq.persistence.history import lag_of
+from tideq.persistence.recovery.open_store import open_store
 from tideq.persistence.replication.assemble import replicator_on
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.background import running
+from tideq.queue_core.background import background_task
+from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.store.clock import StoreClock
 from tideq.queue_core.store.connect import connect
-from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.task_id import partition_of
 
 TASK_COUNT = 24
@@ -64,7 +64,7 @@ class Scene:
     async def opened(self, *, has_history: bool = True) -> AsyncGenerator[Kit]:
         """With history it has caught up in the end."""
         async with AsyncExitStack() as stack:
-            kept = await stack.enter_async_context(open_kept_store(self.url, self.queue, self.history))
+            kept = await stack.enter_async_context(open_store(self.url, self.queue, self.history))
             clock = StoreClock(kept.client, *(part.keys for part in kept.engine.parts))
             kit = Kit(kept.client, self.queue, kept.engine.keys, kept.engine, clock)
             assert kept.database is not None
@@ -72,10 +72,10 @@ class Scene:
                 replicator = await stack.enter_async_context(
                     replicator_on(kept, self.url, self.queue, linger_ms=HOUR_MS)
                 )
-                await stack.enter_async_context(running(replicator.run_for_ever()))
+                await stack.enter_async_context(background_task(replicator.run_for_ever()))
             yield kit
             if has_history:
-                assert await freshness_of(kept.database, kept.client, kept.engine).catch_up(PATIENCE_SECONDS)
+                assert await lag_of(kept.database, kept.client, kept.engine).wait_until_caught_up(PATIENCE_SECONDS)
 
 
 @pytest.fixture

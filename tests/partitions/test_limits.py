@@ -11,10 +11,10 @@ from tests.contract.situations import complete_all, held, submit_count
 from tests.kit import Kit, make_kit
 from tests.stores import StoreUnderTest
 from tideq.queue_core.controls import Limits
-from tideq.queue_core.partitioning.ledger import Ledger
-from tideq.queue_core.scripts.runner import Scripts
-from tideq.queue_core.polls.ready_lanes import WakeSource
 from tideq.queue_core.errors import StoreUnavailable
+from tideq.queue_core.partitioning.ledger import Ledger
+from tideq.queue_core.polls.ready_lanes import ReadyLanes
+from tideq.queue_core.scripts.runner import Scripts
 from tideq.queue_core.task import Claim
 from tideq.queue_core.task_id import partition_of
 
@@ -335,7 +335,7 @@ async def test_a_worker_is_counted_once_and_what_it_holds_is_added_up(kit: Kit) 
     assert (workers.active, workers.total_capacity, workers.used_capacity) == (1, 50, 30)
     (member,) = (await kit.fleet.members()).members
     assert member.held_count == 30
-    assert await kit.fleet.dismiss("w1") == 30
+    assert await kit.fleet.remove("w1") == 30
     assert (await kit.fleet.members()).members == ()
 
 
@@ -380,8 +380,8 @@ async def uses_of(kit: Kit) -> tuple[int, dict[int, Any]]:
 
 async def survey(kit: Kit) -> tuple[dict[str, int], int | None]:
     """What is told to those who wait: how many are ready, and how long until there may be more."""
-    sources = [WakeSource(part.scripts, kit.client, part.keys) for part in kit.engine.parts]
-    surveys = await ledger_of(kit).within({number: await each.survey(100) for number, each in enumerate(sources)})
+    sources = [ReadyLanes(part.scripts, kit.client, part.keys) for part in kit.engine.parts]
+    surveys = await ledger_of(kit).within({number: await each.scan(100) for number, each in enumerate(sources)})
     ready: dict[str, int] = {}
     for signature, count in (each for told in surveys for each in told.ready):
         ready[signature] = ready.get(signature, 0) + count

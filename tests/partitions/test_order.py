@@ -122,7 +122,7 @@ async def test_a_withdrawn_answer_goes_back_in_all_partitions(kit: Kit) -> None:
     await kit.worker(capacity=100)
     claim = await kit.queue.claim("w1", 30, poll_id="p")
 
-    assert await kit.queue.withdraw("w1", "p", claim.answer) == 30
+    assert await kit.queue.undo_claim("w1", "p", claim.answer) == 30
 
     again = await kit.queue.claim("w1", 30)
     assert [task.task_id for task in again.tasks] == expected
@@ -134,7 +134,7 @@ async def test_withdrawing_an_answer_that_was_repeated_since_changes_nothing(kit
     first = await kit.queue.claim("w1", 30, poll_id="p")
     await kit.queue.claim("w1", 30, poll_id="p")
 
-    assert await kit.queue.withdraw("w1", "p", first.answer) == 0
+    assert await kit.queue.undo_claim("w1", "p", first.answer) == 0
 
 
 async def test_what_falls_due_anywhere_is_recovered_by_a_claim(kit: Kit) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from typing import NamedTuple, TypeVar
 
 from tests.kit import Kit
-from tideq.queue_core.attempts import Held
+from tideq.queue_core.attempts import LeaseRef
 from tideq.queue_core.errors import QueueError
 from tideq.queue_core.task import ClaimedTask, NewTask
 
@@ -33,7 +33,7 @@ class Sides(NamedTuple):
     async def executing(self, count: int = ROUNDS, **fields: int) -> list[ClaimedTask]:
         """So many tasks that `w1` has started."""
         tasks = await self.assigned(count, **fields)
-        for outcome in await self.left.attempts.start("w1", [Held(task.task_id, task.lease) for task in tasks]):
+        for outcome in await self.left.attempts.start("w1", [LeaseRef(task.task_id, task.lease) for task in tasks]):
             outcome.unwrap()
         return tasks
 

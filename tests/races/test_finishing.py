@@ -8,8 +8,8 @@ from tests.kit import Kit
 from tests.races.outbox import audit
 from tests.races.racing import ROUNDS, Sides, assert_contested
 from tideq.queue_core.attempts import Extension
-from tideq.queue_core.scripts.replies import Outcome
 from tideq.queue_core.errors import QueueError, StaleLease, WrongState
+from tideq.queue_core.scripts.replies import Outcome
 from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.task import ClaimedTask
 

@@ -6,7 +6,7 @@ from collections import Counter
 from tests.kit import Kit, make_kit
 from tests.races.outbox import audit, steps
 from tests.races.racing import ROUNDS, Sides, assert_contested
-from tideq.queue_core.attempts import Held
+from tideq.queue_core.attempts import LeaseRef
 from tideq.queue_core.task import NewTask
 
 LAPSED, TIMED_OUT, SPENT, LOST = 250, 150, 150, 50
@@ -70,7 +70,7 @@ async def _claim(kit: Kit, worker_id: str, count: int, *, starts: bool = True, *
     tasks = (await kit.queue.claim(worker_id, count)).tasks
     assert len(tasks) == count
     if starts:
-        for outcome in await kit.attempts.start(worker_id, [Held(task.task_id, task.lease) for task in tasks]):
+        for outcome in await kit.attempts.start(worker_id, [LeaseRef(task.task_id, task.lease) for task in tasks]):
             outcome.unwrap()
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from tests.races.outbox import audit
 from tests.races.racing import ROUNDS, Sides, assert_contested
-from tideq.queue_core.attempts import Held
-from tideq.queue_core.scripts.replies import Outcome
+from tideq.queue_core.attempts import LeaseRef
 from tideq.queue_core.errors import StaleLease, WrongState
+from tideq.queue_core.scripts.replies import Outcome
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import Claim, ClaimedTask
 
@@ -111,7 +111,7 @@ async def test_of_a_late_start_and_another_workers_claim_one_has_the_task(sides:
         if claim.tasks:
             assert isinstance(started, StaleLease)
             assert (started.state, found.worker_id) == ("assigned", "w2")
-            (await sides.right.attempts.start("w2", [Held(task.task_id, claim.tasks[0].lease)]))[0].unwrap()
+            (await sides.right.attempts.start("w2", [LeaseRef(task.task_id, claim.tasks[0].lease)]))[0].unwrap()
         else:
             assert (started, found.worker_id) == (None, "w1")
         await sides.left.queue.cancel(task.task_id)

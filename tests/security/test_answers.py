@@ -5,8 +5,8 @@ import pytest
 
 from tests.api.bench import assert_problem
 from tests.api.test_roles import ROUTES
-from tideq.api.operations import PUBLIC
 from tideq.api.edge.safe_headers import SAFE
+from tideq.api.operations import PUBLIC
 
 TASK_ID = "0192f0c1-2b3c-7d4e-8f50-112233445566"
 CLOSED = sorted({(method, path) for method, path, roles in ROUTES if PUBLIC not in roles and path != "/api/v1/events"})

@@ -5,13 +5,13 @@ import inspect
 import msgspec
 import pytest
 
-from tideq.api.edge.auth import Gate
+from tideq.api.edge.auth import Authenticator
 from tideq.api.edge.problems import Unauthorized
 from tideq.api.service import Service
+from tideq.queue_core.errors import InvalidRequest
+from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.store import access_keys
 from tideq.queue_core.store.access_keys import AccessKeys
-from tideq.queue_core.scripts.keys import Keys
-from tideq.queue_core.errors import InvalidRequest
 
 GUESSES = ("nothing", "no key at all", "unknown id", "right id", "almost right", "another key's secret", "revoked")
 
@@ -60,7 +60,7 @@ async def test_a_guess_costs_one_look_and_one_comparison_of_digests(
     monkeypatch.setattr(access_keys, "hmac", comparing)
 
     with pytest.raises(Unauthorized) as refusal:
-        await Gate(keys, is_open=False).caller({"authorization": f"Bearer {guess}"})
+        await Authenticator(keys, is_open=False).caller({"authorization": f"Bearer {guess}"})
 
     assert str(refusal.value) == "the key is unknown or revoked", "what is wrong about it is not told"
     assert keys.count == 1

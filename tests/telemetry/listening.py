@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 
 from tests.kit import Kit
-from tideq.queue_core.outbox.monitor_cursor import JournalStore
-from tideq.workers.monitor.journal.follower import Follower, Listener
-from tideq.workers.monitor.journal.transition import Transition
+from tideq.queue_core.outbox.monitor_cursor import MonitorCursor
+from tideq.workers.monitor.journal.follower import Follower, TransitionListener
+from tideq.workers.monitor.journal.transition import ObservedTransition
 
 
 class Ear:
     def __init__(self, *, wants_origins: bool = False) -> None:
         self.wants_origins = wants_origins
-        self.heard: list[Transition] = []
+        self.heard: list[ObservedTransition] = []
 
-    def hear(self, transitions: Sequence[Transition]) -> None:
+    def observe(self, transitions: Sequence[ObservedTransition]) -> None:
         self.heard += transitions
 
     def moves(self) -> list[tuple[str, str, str]]:
@@ -23,11 +23,11 @@ class Ear:
         return [(phase.name, phase.ended_ms - phase.began_ms) for each in self.heard for phase in each.phases]
 
 
-def journal(kit: Kit) -> JournalStore:
-    return JournalStore(kit.client, kit.engine.scripts, kit.keys)
+def journal(kit: Kit) -> MonitorCursor:
+    return MonitorCursor(kit.client, kit.engine.scripts, kit.keys)
 
 
-async def follower(kit: Kit, *listeners: Listener) -> Follower:
+async def follower(kit: Kit, *listeners: TransitionListener) -> Follower:
     """One that has found the beginning: what happens from here on it will tell."""
     made = Follower(journal(kit), listeners)
     await made.step()

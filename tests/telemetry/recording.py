@@ -3,8 +3,8 @@
 import random
 
 from tests.telemetry.sink import Seen
-from tideq.queue_core.telemetry.trace_context import TraceParent
 from tideq.queue_core.telemetry.spans import Span
+from tideq.queue_core.telemetry.trace_context import TraceParent
 
 
 class Recording:

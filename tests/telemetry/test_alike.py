@@ -10,9 +10,9 @@ from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.task import TraceContext
 from tideq.queue_core.telemetry.spans import Span
-from tideq.workers.monitor.journal.memo import Alike
-from tideq.workers.monitor.journal.lifecycle_spans import LifeSpans
-from tideq.workers.monitor.journal.transition import Transition
+from tideq.workers.monitor.journal.lifecycle_spans import LifecycleSpans
+from tideq.workers.monitor.journal.memo import Memo
+from tideq.workers.monitor.journal.transition import ObservedTransition
 
 TRACE = TraceContext("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 CHOICES = {
@@ -29,9 +29,9 @@ CHOICES = {
 ALWAYS = {"assigned_ms": b"4", "created_ms": b"1", "ended_ms": b"9", "eligible_ms": b"2"}
 
 
-def transition(number: int, task_type: str, chosen: dict[str, bytes]) -> Transition:
+def transition(number: int, task_type: str, chosen: dict[str, bytes]) -> ObservedTransition:
     record = [{**ALWAYS, **chosen}.get(name, b"0") for name in NAMES]
-    made = Transition(f"0195546e-3c7a-7d21-9f04-{number:012x}".encode(), 9, record, b'{"code":"BROKEN"}')
+    made = ObservedTransition(f"0195546e-3c7a-7d21-9f04-{number:012x}".encode(), 9, record, b'{"code":"BROKEN"}')
     made.task_type, made.origin = task_type, Origin(TRACE)
     return made
 
@@ -39,7 +39,7 @@ def transition(number: int, task_type: str, chosen: dict[str, bytes]) -> Transit
 chosen = st.fixed_dictionaries({name: st.sampled_from(values) for name, values in CHOICES.items()})
 
 
-def is_possible(each: Transition) -> bool:
+def is_possible(each: ObservedTransition) -> bool:
     """What was executing had been started."""
     return each.source != TaskState.EXECUTING or bool(each._record[NAMES.index("started_ms")])  # pyright: ignore[reportPrivateUsage]
 
@@ -63,16 +63,16 @@ def test_types_are_told_apart() -> None:
 
 
 @given(stories)
-def test_spans_are_told_as_if_there_were_no_others(transitions: list[Transition]) -> None:
+def test_spans_are_told_as_if_there_were_no_others(transitions: list[ObservedTransition]) -> None:
     check_told_as_if_alone(transitions)
 
 
-def check_told_as_if_alone(transitions: list[Transition]) -> None:
+def check_told_as_if_alone(transitions: list[ObservedTransition]) -> None:
     together, apart = Recording(), Recording()
 
-    LifeSpans(together, "default").hear(transitions)
+    LifecycleSpans(together, "default").observe(transitions)
     for each in transitions:
-        LifeSpans(apart, "default").hear([each])
+        LifecycleSpans(apart, "default").observe([each])
 
     assert [told(span) for span in together.spans] == [told(span) for span in apart.spans]
 
@@ -84,11 +84,11 @@ def told(span: Span) -> tuple[object, ...]:
 def test_so_many_are_kept_and_no_more() -> None:
     made = list[str]()
 
-    def note(each: Transition) -> str:
+    def note(each: ObservedTransition) -> str:
         made.append(each.task_type)
         return each.task_type
 
-    alike = Alike(note, max_known=2)
+    alike = Memo(note, max_known=2)
     for task_type in ("a", "a", "b", "c", "a"):
         assert alike(transition(0, task_type, {})) == task_type
 

@@ -12,8 +12,8 @@ from opentelemetry.sdk.resources import Resource
 
 from tests.telemetry.sink import decoded
 from tideq.queue_core.telemetry.names import SCOPE
-from tideq.queue_core.telemetry.trace_context import TraceParent
 from tideq.queue_core.telemetry.spans import Shape, Span, SpanError
+from tideq.queue_core.telemetry.trace_context import TraceParent
 from tideq.telemetry.encoding import field, request, span_field
 from tideq.telemetry.outlet import poster, resource_message
 from tideq.telemetry.readable import readable

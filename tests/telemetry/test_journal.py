@@ -8,20 +8,20 @@ import pytest
 from tests.contract.situations import task_in
 from tests.kit import Kit
 from tests.telemetry.listening import Ear, follow, follower, journal
+from tideq.queue_core.attempts import LeaseRef
 from tideq.queue_core.duties import Duties
-from tideq.queue_core.attempts import Held
-from tideq.queue_core.outbox.consumer import Entry
+from tideq.queue_core.outbox.consumer import OutboxEntry
 from tideq.queue_core.outbox.monitor_cursor import Origin
-from tideq.queue_core.scripts.record import NAMES
-from tideq.queue_core.samples import Counters
 from tideq.queue_core.retry_policy import Backoff
+from tideq.queue_core.samples import Counters
+from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import NewTask, TraceContext
 from tideq.queue_core.transitions import TRANSITIONS
-from tideq.workers.monitor.task_metrics import FlowMeter
 from tideq.workers.monitor.journal.follower import Follower
 from tideq.workers.monitor.journal.origins import Origins
-from tideq.workers.monitor.journal.transition import Transition, transitions_in
+from tideq.workers.monitor.journal.transition import ObservedTransition, transitions_in
+from tideq.workers.monitor.task_metrics import TaskMetrics
 
 REVIVALS = [move for move in TRANSITIONS if move.revives]
 QUICKLY = Backoff(base_ms=10_000, multiplier=1, cap_ms=10_000)
@@ -99,7 +99,7 @@ async def test_what_was_never_started_is_told_as_that_attempt(kit: Kit) -> None:
     await kit.clock.advance(31_000)
     await kit.queue.sweep()
     released = await kit.claimed()
-    await kit.attempts.release("w1", [Held(released.task_id, released.lease)])
+    await kit.attempts.release("w1", [LeaseRef(released.task_id, released.lease)])
 
     await follow(made)
 
@@ -205,7 +205,7 @@ async def test_a_listener_that_fails_costs_the_others_nothing(kit: Kit) -> None:
     class Broken:
         wants_origins = False
 
-        def hear(self, transitions: Sequence[Transition]) -> None:
+        def observe(self, transitions: Sequence[ObservedTransition]) -> None:
             raise RuntimeError("no")
 
     ear = Ear()
@@ -280,7 +280,7 @@ async def test_manual_retries_begin_another_life(kit: Kit) -> None:
 @pytest.mark.parametrize(("verb", "state"), [(move.verb, state) for move in REVIVALS for state in move.sources])
 async def test_a_task_sent_back_by_hand_says_in_which_state_it_was_found(kit: Kit, verb: str, state: TaskState) -> None:
     ear, counters = Ear(), Counters()
-    made = await follower(kit, ear, FlowMeter(counters))
+    made = await follower(kit, ear, TaskMetrics(counters))
     await kit.worker()
     task = await task_in(kit, state)
     await getattr(kit.queue, verb)(task.task_id)
@@ -298,7 +298,7 @@ async def test_a_retry_that_an_earlier_version_wrote_does_not_say_where_it_came_
     (entry,) = (await journal(kit).read("0-0")).entries[-1:]
     plain = {name: value for name, value in entry.fields.items() if not name.endswith(b":from")}
 
-    (told,) = transitions_in(Entry(entry.entry_id, plain))
+    (told,) = transitions_in(OutboxEntry(entry.entry_id, plain))
 
     assert len(plain) == len(entry.fields) - 1
     assert (told.source, told.state, told.reason) == ("", "queued", "retried")
@@ -312,7 +312,7 @@ def _at_least(phases: list[tuple[str, int]], milliseconds: tuple[int, ...]) -> b
 class Reader(Ear):
     """Reads all that metrics and spans read before it goes on to the next."""
 
-    def hear(self, transitions: Sequence[Transition]) -> None:
+    def observe(self, transitions: Sequence[ObservedTransition]) -> None:
         for each in transitions:
             assert (each.looks, each.phases, each.is_revived, each.worker_id, each.life) is not None
             assert each.retry_count + each.loss_count + each.delivery_count >= 0
@@ -389,7 +389,7 @@ async def test_a_definition_that_cannot_be_read_costs_its_own_task_the_trace_and
 
 async def test_what_a_listener_failed_over_is_counted(kit: Kit) -> None:
     class Broken(Ear):
-        def hear(self, transitions: Sequence[Transition]) -> None:
+        def observe(self, transitions: Sequence[ObservedTransition]) -> None:
             raise RuntimeError("no")
 
     ear = Ear()

@@ -6,13 +6,13 @@ from tests.kit import Kit
 from tests.telemetry.listening import follow, follower
 from tests.telemetry.recording import Recording
 from tideq.queue_core.outbox.monitor_cursor import Origin
-from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.retry_policy import Backoff
+from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.task import TraceContext
-from tideq.queue_core.telemetry.trace_context import execution_span_id, revival_span_id
 from tideq.queue_core.telemetry.spans import SpanError
-from tideq.workers.monitor.journal.lifecycle_spans import LifeSpans
-from tideq.workers.monitor.journal.transition import Transition
+from tideq.queue_core.telemetry.trace_context import execution_span_id, revival_span_id
+from tideq.workers.monitor.journal.lifecycle_spans import LifecycleSpans
+from tideq.workers.monitor.journal.transition import ObservedTransition
 
 QUICKLY = Backoff(base_ms=10, multiplier=1, cap_ms=10)
 TRACE_ID, SENDER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -28,7 +28,7 @@ def trace(flags: str) -> TraceContext:
 
 
 async def test_what_is_not_sampled_is_not_told(kit: Kit, tracing: Recording) -> None:
-    made = await follower(kit, LifeSpans(tracing, "default"))
+    made = await follower(kit, LifecycleSpans(tracing, "default"))
     await kit.worker()
     for flags in ("00", "02"):
         await kit.submit(trace=trace(flags))
@@ -42,7 +42,7 @@ async def test_what_is_not_sampled_is_not_told(kit: Kit, tracing: Recording) -> 
 
 
 async def test_a_life_and_its_phases_hang_under_their_sender(kit: Kit, tracing: Recording) -> None:
-    made = await follower(kit, LifeSpans(tracing, "default"))
+    made = await follower(kit, LifecycleSpans(tracing, "default"))
     await kit.worker()
     task_id = await kit.submit(trace=trace("03"))
     await kit.clock.advance(5)
@@ -61,7 +61,7 @@ async def test_a_life_and_its_phases_hang_under_their_sender(kit: Kit, tracing: 
 
 
 async def test_a_task_that_dies_fails_as_a_whole(kit: Kit, tracing: Recording) -> None:
-    made = await follower(kit, LifeSpans(tracing, "default"))
+    made = await follower(kit, LifecycleSpans(tracing, "default"))
     await kit.worker()
     await kit.submit(trace=trace("01"), max_retries=0)
     await kit.fail(await kit.started(), error=b'{"message":"no","code":"BROKEN","details":{"secret":1}}')
@@ -74,7 +74,7 @@ async def test_a_task_that_dies_fails_as_a_whole(kit: Kit, tracing: Recording) -
 
 
 async def test_a_lapse_is_told_as_an_error_of_the_assignment(kit: Kit, tracing: Recording) -> None:
-    made = await follower(kit, LifeSpans(tracing, "default"))
+    made = await follower(kit, LifecycleSpans(tracing, "default"))
     await kit.worker()
     await kit.submit(trace=trace("01"))
     await kit.clock.advance(5)
@@ -91,7 +91,7 @@ async def test_a_lapse_is_told_as_an_error_of_the_assignment(kit: Kit, tracing: 
 
 
 async def test_every_span_of_several_lives_has_an_id_of_its_own(kit: Kit, tracing: Recording) -> None:
-    made = await follower(kit, LifeSpans(tracing, "default"))
+    made = await follower(kit, LifecycleSpans(tracing, "default"))
     await kit.worker()
     task_id = await kit.submit(trace=trace("01"), max_retries=0)
     for _ in range(3):
@@ -113,7 +113,7 @@ async def test_every_span_of_several_lives_has_an_id_of_its_own(kit: Kit, tracin
 
 
 async def test_phases_of_no_length_are_not_told(kit: Kit, tracing: Recording) -> None:
-    made = await follower(kit, LifeSpans(tracing, "default"))
+    made = await follower(kit, LifecycleSpans(tracing, "default"))
     await kit.worker()
     await kit.submit(trace=trace("01"))
     await kit.clock.advance(5)
@@ -128,10 +128,10 @@ def test_an_execution_within_one_millisecond_is_told_all_the_same(tracing: Recor
     """What the worker did hangs under it. Nothing begins before the sender, who began in that millisecond."""
     instants = dict.fromkeys(("created_ms", "assigned_ms", "started_ms", "ended_ms"), b"1700000000000")
     known = {"state": b"completed", "reason": b"succeeded", "attempt": b"1", "age_bucket": b"medium:1", **instants}
-    ended = Transition(b"t" * 36, 1_700_000_000_000, [known.get(name, b"") for name in NAMES], None)
+    ended = ObservedTransition(b"t" * 36, 1_700_000_000_000, [known.get(name, b"") for name in NAMES], None)
     ended.origin = Origin(trace("01"))
 
-    LifeSpans(tracing, "default").hear([ended])
+    LifecycleSpans(tracing, "default").observe([ended])
 
     assert tracing.names == ["task.executing", "task.lifecycle"]
     assert {span.began_ns for span in tracing.spans} == {1_700_000_000_000_999_999}
@@ -142,7 +142,7 @@ async def test_a_life_that_was_asked_for_by_hand_begins_then_and_links_to_it(
     kit: Kit, tracing: Recording, lead_ms: int
 ) -> None:
     """Not the life of a scheduled task, which waits from its submission on; both also where they were retried."""
-    made = await follower(kit, LifeSpans(tracing, "default"))
+    made = await follower(kit, LifecycleSpans(tracing, "default"))
     for delay_ms in (0, lead_ms):
         worker_id = await kit.worker(f"w{delay_ms}")
         task_id = await kit.submit(trace=trace("01"), delay_ms=delay_ms, max_retries=1, backoff=QUICKLY)

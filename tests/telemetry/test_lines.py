@@ -12,15 +12,15 @@ import pytest
 from tests.contract.situations import task_in
 from tests.kit import Kit
 from tests.telemetry.listening import follow, follower
-from tideq.queue_core.outbox.consumer import Entry
+from tideq.queue_core.outbox.consumer import OutboxEntry
 from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import TraceContext
 from tideq.queue_core.telemetry.trace_context import execution_span_id, lifecycle_span_id
 from tideq.queue_core.transitions import transition
 from tideq.telemetry.line_writer import LineWriter
-from tideq.workers.monitor.journal.transition_log import TransitionLines
-from tideq.workers.monitor.journal.transition import Transition, transitions_in
+from tideq.workers.monitor.journal.transition import ObservedTransition, transitions_in
+from tideq.workers.monitor.journal.transition_log import TransitionLog
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 TRACE = TraceContext(f"00-{TRACE_ID}-00f067aa0ba902b7-01")
@@ -35,7 +35,7 @@ structlog.get_logger().warning({HOSTILE!r}, name={HOSTILE!r})
 
 async def test_a_line_says_who_did_what_and_why(kit: Kit) -> None:
     written = list[str]()
-    made = await follower(kit, TransitionLines(written.append, for_people=False))
+    made = await follower(kit, TransitionLog(written.append, for_people=False))
     await kit.worker()
     task_id = await kit.submit("resize", trace=TRACE, client_id="shop", parameters=b'{"card":"4111"}')
     await kit.clock.advance(45_000)
@@ -76,14 +76,14 @@ def test_a_line_gives_its_instant_in_utc_wherever_the_process_lives(for_people: 
     written, made = list[str](), hostile()
     made.at_ms = 1_772_442_000_042
 
-    TransitionLines(written.append, for_people=for_people).hear([made])
+    TransitionLog(written.append, for_people=for_people).observe([made])
 
     assert "2026-03-02T09:00:00.042Z" in "".join(written)
 
 
 async def test_a_line_has_a_trace_also_where_the_task_came_without_one(kit: Kit) -> None:
     written = list[str]()
-    made = await follower(kit, TransitionLines(written.append, for_people=False))
+    made = await follower(kit, TransitionLog(written.append, for_people=False))
     task_id = await kit.submit()
 
     await follow(made)
@@ -95,7 +95,7 @@ async def test_a_line_has_a_trace_also_where_the_task_came_without_one(kit: Kit)
 async def test_every_state_in_the_lines_is_one_that_tasks_are_in(kit: Kit) -> None:
     """Whatever became of them: none is `finished`."""
     written = list[str]()
-    made = await follower(kit, TransitionLines(written.append, for_people=False))
+    made = await follower(kit, TransitionLog(written.append, for_people=False))
     await kit.worker()
     for state in TaskState:
         task = await task_in(kit, state)
@@ -115,14 +115,14 @@ async def test_every_state_in_the_lines_is_one_that_tasks_are_in(kit: Kit) -> No
 def test_hostile_names_stay_on_their_line(for_people: bool) -> None:
     written = list[str]()
 
-    TransitionLines(written.append, for_people=for_people).hear([hostile(), hostile()])
+    TransitionLog(written.append, for_people=for_people).observe([hostile(), hostile()])
 
     (text,) = written
     assert len(text.splitlines()) == 2
     assert all(line.isprintable() for line in text.splitlines())
 
 
-def hostile() -> Transition:
+def hostile() -> ObservedTransition:
     fields = dict.fromkeys(NAMES, "")
     fields |= {
         "state": "assigned",
@@ -134,7 +134,7 @@ def hostile() -> Transition:
         "lease": "1-a-1",
     }
     record = "".join(f"{fields[name]}\0" for name in NAMES).encode() + b"\0"
-    entry = Entry("1-1", {b"now_ms": b"1", b"0195546e-3c7a-7d21-9f04-00a1b2c3d4e5": record})
+    entry = OutboxEntry("1-1", {b"now_ms": b"1", b"0195546e-3c7a-7d21-9f04-00a1b2c3d4e5": record})
     (made,) = transitions_in(entry)
     made.task_type = HOSTILE
     return made

@@ -11,10 +11,10 @@ from tests.telemetry.listening import follow
 from tests.telemetry.recording import Recording
 from tests.telemetry.test_requests import http, service
 from tideq.api.service import Service
-from tideq.queue_core.outbox.monitor_cursor import JournalStore
+from tideq.queue_core.outbox.monitor_cursor import MonitorCursor
 from tideq.queue_core.telemetry.spans import Span
 from tideq.workers.monitor.journal.follower import Follower
-from tideq.workers.monitor.journal.lifecycle_spans import LifeSpans
+from tideq.workers.monitor.journal.lifecycle_spans import LifecycleSpans
 
 __all__ = ["http", "service"]
 
@@ -26,7 +26,7 @@ CALLER = "00-" + "c" * 32 + "-" + "d" * 16 + "-01"
 async def journal(service: Service, tracing: Recording, queue_name: str) -> AsyncIterator[Follower]:
     """A monitor that tells lives beside the requests."""
     (part,) = service.engine.parts
-    follower = Follower(JournalStore(service.client, part.scripts, part.keys), [LifeSpans(tracing, queue_name)])
+    follower = Follower(MonitorCursor(service.client, part.scripts, part.keys), [LifecycleSpans(tracing, queue_name)])
     await follower.step()
     yield follower
     await follow(follower)

@@ -14,9 +14,9 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from tests.stores import free_port
 from tests.telemetry.processes import collector_of_others
 from tests.telemetry.sink import Sink
-from tideq.queue_core.telemetry.trace_context import TraceParent
 from tideq.queue_core.telemetry.spans import INTERNAL, Shape, Span, SpanError
-from tideq.telemetry.outlet import Outlet
+from tideq.queue_core.telemetry.trace_context import TraceParent
+from tideq.telemetry.outlet import SpanQueue
 from tideq.telemetry.setup import make_tracing
 
 QUEUED = Shape("task.queued", INTERNAL)
@@ -28,19 +28,19 @@ def span(number: int) -> Span:
     return Span(QUEUED, context, "", number, number + 1, {"tideq.task.attempt": number})
 
 
-def outlet_to(url: str, **environ: str) -> Outlet:
+def outlet_to(url: str, **environ: str) -> SpanQueue:
     exporter = OTLPSpanExporter(endpoint=f"{url}/v1/traces", timeout=1)
-    return Outlet([exporter], Resource({"service.name": "tideq"}), {**SMALL, **environ})
+    return SpanQueue([exporter], Resource({"service.name": "tideq"}), {**SMALL, **environ})
 
 
 @pytest.fixture
-def outlet(sink: Sink) -> Iterator[Outlet]:
+def outlet(sink: Sink) -> Iterator[SpanQueue]:
     outlet = outlet_to(sink.url)
     yield outlet
     outlet.close(0.2)
 
 
-def test_everything_arrives_in_order(sink: Sink, outlet: Outlet) -> None:
+def test_everything_arrives_in_order(sink: Sink, outlet: SpanQueue) -> None:
     for number in range(95):
         outlet.take(span(number))
 
@@ -51,7 +51,7 @@ def test_everything_arrives_in_order(sink: Sink, outlet: Outlet) -> None:
     assert (outlet.dropped_count, outlet.failed_count) == (0, 0)
 
 
-def test_spans_of_the_sdk_go_the_same_way(sink: Sink, outlet: Outlet) -> None:
+def test_spans_of_the_sdk_go_the_same_way(sink: Sink, outlet: SpanQueue) -> None:
     provider = TracerProvider(resource=outlet.resource, shutdown_on_exit=False)
     provider.add_span_processor(outlet)
 
@@ -79,7 +79,7 @@ def test_spans_go_over_grpc_to_a_collector_of_others(
     assert seen.attributes == {"tideq.task.attempt": 7, "error.type": "BROKEN"}
 
 
-def test_a_collector_that_hangs_costs_what_does_not_fit(sink: Sink, outlet: Outlet) -> None:
+def test_a_collector_that_hangs_costs_what_does_not_fit(sink: Sink, outlet: SpanQueue) -> None:
     sink.hangs = True
 
     for number in range(10_000):
@@ -102,7 +102,7 @@ def test_leaving_a_collector_that_hangs_takes_the_time_allowed(sink: Sink) -> No
 
 def test_a_collector_that_is_away_is_tried_again(sink: Sink) -> None:
     exporter = Flaky()
-    outlet = Outlet([exporter], Resource({}), SMALL)
+    outlet = SpanQueue([exporter], Resource({}), SMALL)
     outlet.take(span(0))
     assert outlet.force_flush(5_000)
     exporter.is_away = False
@@ -116,7 +116,7 @@ def test_a_collector_that_is_away_is_tried_again(sink: Sink) -> None:
 
 def test_what_comes_while_a_batch_is_sent_waits_for_the_next() -> None:
     exporter = Flaky(is_away=False)
-    outlet = Outlet([exporter], Resource({}), {**SMALL, "OTEL_BSP_SCHEDULE_DELAY": "600000"})
+    outlet = SpanQueue([exporter], Resource({}), {**SMALL, "OTEL_BSP_SCHEDULE_DELAY": "600000"})
     for number in range(25):
         outlet.take(span(number))
     exporter.wait(20)
@@ -130,7 +130,7 @@ def test_what_comes_while_a_batch_is_sent_waits_for_the_next() -> None:
 def test_a_queue_of_one_batch_is_emptied_before_it_is_full() -> None:
     exporter = Flaky(is_away=False)
     sizes = {"OTEL_BSP_MAX_QUEUE_SIZE": "10", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "10"}
-    outlet = Outlet([exporter], Resource({}), {**sizes, "OTEL_BSP_SCHEDULE_DELAY": "600000"})
+    outlet = SpanQueue([exporter], Resource({}), {**sizes, "OTEL_BSP_SCHEDULE_DELAY": "600000"})
     for number in range(6):
         outlet.take(span(number))
 
@@ -142,7 +142,7 @@ def test_a_queue_of_one_batch_is_emptied_before_it_is_full() -> None:
 
 def test_what_is_left_over_is_sent_when_the_delay_is_over() -> None:
     exporter = Flaky(is_away=False)
-    outlet = Outlet([exporter], Resource({}), SMALL)
+    outlet = SpanQueue([exporter], Resource({}), SMALL)
     for number in range(13):
         outlet.take(span(number))
 

@@ -13,8 +13,8 @@ from tideq.api.app import create_app
 from tideq.api.service import Service, open_service
 from tideq.api.settings import ServiceSettings
 from tideq.queue_core.settings import QueueSettings
-from tideq.queue_core.telemetry.trace_context import execution_span_id
 from tideq.queue_core.telemetry.spans import CLIENT, PRODUCER, SERVER
+from tideq.queue_core.telemetry.trace_context import execution_span_id
 
 TASKS = "/api/v1/tasks"
 TRACE_ID, SUBMITTER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

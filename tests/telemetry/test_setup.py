@@ -38,7 +38,10 @@ def test_it_is_on_where_a_collector_is_named(environ: dict[str, str], is_on: boo
     ("modules", "unwanted"),
     [
         ("tideq.cli.worker, tideq.application.decorator", '"opentelemetry",'),
-        ("tideq.cli.up, tideq.cli.serve, tideq.cli.monitor", '"opentelemetry.exporter", "tideq.telemetry.otel_tracing"'),
+        (
+            "tideq.cli.up, tideq.cli.serve, tideq.cli.monitor",
+            '"opentelemetry.exporter", "tideq.telemetry.otel_tracing"',
+        ),
     ],
     ids=["worker", "service"],
 )

@@ -13,12 +13,12 @@ from tests.stores import free_port
 from tideq.api.edge.problems import DEFAULT_RETRY_AFTER_SECONDS
 from tideq.persistence import database as database_module
 from tideq.persistence.database import Database
-from tideq.persistence.recovery import open_store as kept_store
+from tideq.persistence.recovery import open_store
 from tideq.queue_core import duties as duties_module
-from tideq.queue_core.background import running
+from tideq.queue_core.background import background_task
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.errors import HistoryUnavailable, StoreUnavailable
-from tideq.workers.runtime.backoff import Patience
+from tideq.workers.runtime.backoff import Backoff
 
 AWAY_SECONDS = 600.0
 BACK_SECONDS = 10.0
@@ -68,12 +68,12 @@ async def _duty(outage: Outage, longest_pause_seconds: float) -> None:
         is_back.set()
         await asyncio.Event().wait()
 
-    async with asyncio.timeout(20), running(Duties().keep_every("any", 1, work, longest_pause_seconds)):
+    async with asyncio.timeout(20), background_task(Duties().add_periodic("any", 1, work, longest_pause_seconds)):
         await is_back.wait()
 
 
 async def _worker(outage: Outage, told_seconds: float | None) -> None:
-    patience = Patience()
+    patience = Backoff()
     while not outage.is_over:
         await patience.wait(told_seconds)
 
@@ -83,7 +83,7 @@ ALONE: dict[str, Callable[[Outage], Awaitable[None]]] = {
     "a worker that reaches nobody": lambda outage: _worker(outage, None),
 }
 WHILE_CLOSED: dict[str, Callable[[Outage], Awaitable[None]]] = {
-    "what opens the store": lambda outage: _duty(outage, kept_store.LONGEST_PAUSE_SECONDS),
+    "what opens the store": lambda outage: _duty(outage, open_store.LONGEST_PAUSE_SECONDS),
     "a worker that is refused": lambda outage: _worker(outage, DEFAULT_RETRY_AFTER_SECONDS),
 }
 
@@ -94,7 +94,7 @@ async def test_after_ten_minutes_each_is_back_within_ten_seconds_and_leaves_time
 ) -> None:
     await waits(outage)
 
-    assert outage.left_seconds + kept_store.LONGEST_PAUSE_SECONDS < BACK_SECONDS * 0.8
+    assert outage.left_seconds + open_store.LONGEST_PAUSE_SECONDS < BACK_SECONDS * 0.8
 
 
 @pytest.mark.parametrize("waits", WHILE_CLOSED.values(), ids=WHILE_CLOSED)

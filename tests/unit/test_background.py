@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tideq.queue_core.background import end, running, together
+from tideq.queue_core.background import background_task, cancel_and_wait, run_all
 
 
 async def test_a_job_that_misses_its_first_cancellation_is_ended_all_the_same() -> None:
@@ -18,7 +18,7 @@ async def test_a_job_that_misses_its_first_cancellation_is_ended_all_the_same() 
     job = asyncio.create_task(deaf_once())
     await asyncio.sleep(0)
 
-    await end(job)
+    await cancel_and_wait(job)
 
     assert missed.is_set()
     assert job.cancelled()
@@ -31,13 +31,13 @@ async def test_a_job_that_failed_is_not_raised_again() -> None:
     job = asyncio.create_task(fail())
     await asyncio.wait([job])
 
-    await end(job)
+    await cancel_and_wait(job)
 
     assert isinstance(job.exception(), ValueError)
 
 
 async def test_work_beside_a_block_ends_with_it() -> None:
-    async with running(_for_ever()) as job:
+    async with background_task(_for_ever()) as job:
         assert not job.done()
 
     assert job.cancelled()
@@ -60,7 +60,7 @@ async def test_none_of_several_outlives_the_others_end() -> None:
         except asyncio.CancelledError:
             await asyncio.Event().wait()
 
-    async with running(together(_for_ever(), slow_to_end())):
+    async with background_task(run_all(_for_ever(), slow_to_end())):
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 

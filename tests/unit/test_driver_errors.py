@@ -8,7 +8,6 @@ import pytest
 from redis import exceptions as redis_errors
 
 from tideq.persistence.database import translated_errors
-from tideq.queue_core.store.driver_errors import store_errors
 from tideq.queue_core.errors import (
     HistoryRefused,
     HistoryUnavailable,
@@ -17,6 +16,7 @@ from tideq.queue_core.errors import (
     StoreRefused,
     StoreUnavailable,
 )
+from tideq.queue_core.store.driver_errors import store_errors
 
 TEXT = "MISCONF and OOM stand in the middle of what a user wrote"
 

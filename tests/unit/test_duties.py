@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from structlog.testing import capture_logs
 
-from tideq.queue_core.background import running, together
+from tideq.queue_core.background import background_task, run_all
 from tideq.queue_core.duties import LONGEST_PAUSE_SECONDS, PATIENCE_SECONDS, Duties, DutiesEnded, Duty
 from tideq.queue_core.errors import HistoryRefused, StoreUnavailable
 
@@ -73,7 +73,7 @@ async def test_a_duty_that_fails_is_counted_and_begun_anew_while_others_go_on(
     do, rounds = failing(3, error)
     other, others = failing(0, error)
 
-    async with running(together(duties.keep_every("a", 1, do), duties.keep_every("b", 1, other))):
+    async with background_task(run_all(duties.add_periodic("a", 1, do), duties.add_periodic("b", 1, other))):
         await so_that(lambda: len(rounds) > 5)
 
     assert restarts(duties, "a") == 3
@@ -93,7 +93,7 @@ async def test_a_failure_is_logged_once_for_each_kind_while_it_lasts_with_its_tr
             raise kinds[len(rounds) - 1]
 
     with capture_logs() as logs:
-        async with running(duties.keep_every("a", 1, do)):
+        async with background_task(duties.add_periodic("a", 1, do)):
             await so_that(lambda: len(rounds) > 5)
 
     told = [each for each in logs if each["event"] == "duty failed"]
@@ -104,7 +104,7 @@ async def test_a_failure_is_logged_once_for_each_kind_while_it_lasts_with_its_tr
 async def test_pauses_grow_to_their_limit_and_begin_anew_after_a_success(duties: Duties, pauses: list[float]) -> None:
     do, rounds = failing(12, StoreUnavailable("away"))
 
-    async with running(duties.keep_every("a", 77, do)):
+    async with background_task(duties.add_periodic("a", 77, do)):
         await so_that(lambda: len(rounds) > 13)
 
     failed = pauses[:12]
@@ -125,7 +125,7 @@ async def test_a_duty_is_stale_when_it_fails_from_the_beginning_and_not_after_a_
         if is_away:
             raise StoreUnavailable("no store at 127.0.0.1")
 
-    async with running(duties.keep_every("sweep", 1, do)):
+    async with background_task(duties.add_periodic("sweep", 1, do)):
         await so_that(lambda: rounds > 2)
         assert [(each.duty, each.error) for each in duties.stale] == [("sweep", "no store at 127.0.0.1")]
 
@@ -148,7 +148,7 @@ async def test_a_duty_that_hangs_becomes_stale_and_one_that_waits_does_not(dutie
         with duty.waiting():
             await asyncio.Event().wait()
 
-    async with running(together(duties.keep("hangs", hang, every_seconds=10), duties.keep("waits", wait))):
+    async with background_task(run_all(duties.add("hangs", hang, every_seconds=10), duties.add("waits", wait))):
         for _ in range(3):
             await asyncio.sleep(0)
         clock.now += 10 + PATIENCE_SECONDS
@@ -167,7 +167,7 @@ async def test_a_duty_that_was_cancelled_from_outside_is_noticed_and_one_that_wa
     first, second = duties.start("first", wait), duties.start("second", wait)
     await asyncio.sleep(0)
     await duties.stop(first)
-    async with running(duties.one_ended()) as noticing:
+    async with background_task(duties.one_ended()) as noticing:
         await asyncio.sleep(0)
         assert not noticing.done()
         second.cancel()

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tideq.queue_core.submission import Submissions, unpack_definition
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.submission import Submissions, unpack_definition
 from tideq.queue_core.task import Definition, NewTask, TraceContext
 
 

@@ -27,7 +27,7 @@ from tests.history.situations import replicate_all
 from tests.kit import Kit
 from tideq.embedded import PostgresOptions, ValkeyOptions, bundled_valkey
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.open_store import open_kept_store
+from tideq.persistence.recovery.open_store import open_store
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.attempts import ProgressReport, Success
@@ -93,7 +93,7 @@ async def make(folder: Path, store_format: str, redis_url: str, database_url: st
     settings, history = QueueSettings(queue_name="golden"), HistorySettings(database_url=database_url)
     async with Database(database_url, "golden") as database:
         await migrate(database)
-        async with open_kept_store(redis_url, settings, history) as kept:
+        async with open_store(redis_url, settings, history) as kept:
             kit = kit_on(kept, settings)
             await kit.client.hset(kit.keys.key("meta"), "format", store_format)
             made = await populate(kit)

@@ -9,15 +9,15 @@ from tests.api.running import environ, tideq
 from tests.history.situations import execute, forget_everything, replicate_all, rows, until_open
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.persistence.history import Archive
 from tideq.persistence.database import Database
+from tideq.persistence.history import History
 from tideq.persistence.read.filters import TaskFilter
-from tideq.persistence.read.tasks import hold
-from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
+from tideq.persistence.read.tasks import lock_tasks
+from tideq.persistence.recovery.open_store import OpenStore, open_store
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.outbox.stream import Outbox
-from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.errors import TaskUnreadable
+from tideq.queue_core.outbox.stream import OutboxStream
+from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.settings import QueueSettings, SettingsError
 
 UNKNOWN_ID = b"01a1f00a-29bc-7772-b799-005281ba876e"
@@ -27,8 +27,8 @@ UNKNOWN_ID = b"01a1f00a-29bc-7772-b799-005281ba876e"
 @pytest.fixture
 async def kept(
     store: StoreUnderTest, migrated: Database, queue_settings: QueueSettings, history_settings: HistorySettings
-) -> AsyncIterator[KeptStore]:
-    async with open_kept_store(store.url, queue_settings, history_settings) as kept:
+) -> AsyncIterator[OpenStore]:
+    async with open_store(store.url, queue_settings, history_settings) as kept:
         yield kept
 
 
@@ -44,7 +44,7 @@ async def test_a_new_store_is_written_as_the_version_before_reads_it(kit: Kit) -
 
 
 async def test_migrate_finish_raises_the_format_and_a_rebuild_keeps_it(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, history_settings: HistorySettings
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, history_settings: HistorySettings
 ) -> None:
     early = await kit.submit()
     settings = environ(store.url, kit.settings.queue_name, DATABASE_URL=history_settings.database_url)
@@ -67,7 +67,7 @@ async def test_migrate_finish_raises_the_format_and_a_rebuild_keeps_it(
 
 async def test_a_store_or_history_of_a_later_format_is_refused_at_start_with_one_sentence(
     kit: Kit,
-    kept: KeptStore,
+    kept: OpenStore,
     migrated: Database,
     store: StoreUnderTest,
     queue_settings: QueueSettings,
@@ -75,7 +75,7 @@ async def test_a_store_or_history_of_a_later_format_is_refused_at_start_with_one
 ) -> None:
     async def refusal(history: HistorySettings) -> str:
         with pytest.raises(SettingsError) as refused:
-            async with open_kept_store(store.url, queue_settings, history):
+            async with open_store(store.url, queue_settings, history):
                 pass
         return str(refused.value)
 
@@ -91,10 +91,10 @@ async def test_a_store_or_history_of_a_later_format_is_refused_at_start_with_one
 
 
 async def test_an_event_that_cannot_be_read_is_parked_and_skipped_and_the_rest_goes_on(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     first = await kit.submit()
-    outbox, key = Outbox(kit.client, kit.keys), kit.keys.key("outbox")
+    outbox, key = OutboxStream(kit.client, kit.keys), kit.keys.key("outbox")
     now_ms = await kit.client.hget(kit.keys.key("meta"), "now_ms")
     bad = "01a1f00a-29bc-7772-b799-005281ba876e"
     await kit.client.xadd(key, {"now_ms": now_ms, "epoch": "1", bad: b"99\0of a later version"})
@@ -124,7 +124,7 @@ STRANGE_EVENTS: dict[str, tuple[bytes, bytes]] = {
 async def test_what_a_later_version_adds_to_an_entry_is_no_event_that_was_skipped(kit: Kit) -> None:
     task_id = await kit.submit()
     ((_, fields),) = await kit.client.xrange(kit.keys.key("outbox"))
-    outbox = Outbox(kit.client, kit.keys)
+    outbox = OutboxStream(kit.client, kit.keys)
     await kit.client.xadd(
         kit.keys.key("outbox"), {**fields, "format": "3", "tenant": "t-7", b"\xff": b"", b"y" * 36: b""}
     )
@@ -139,7 +139,7 @@ async def test_what_a_later_version_adds_to_an_entry_is_no_event_that_was_skippe
 @pytest.mark.parametrize("strange", STRANGE_EVENTS)
 @pytest.mark.parametrize("epoch", ["1", "0", str(2**70)])
 async def test_whatever_an_event_is_the_replicator_parks_it_and_goes_on(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, strange: str, epoch: str
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, strange: str, epoch: str
 ) -> None:
     first = await kit.submit()
     name, packed = STRANGE_EVENTS[strange]
@@ -154,7 +154,7 @@ async def test_whatever_an_event_is_the_replicator_parks_it_and_goes_on(
 
 
 async def test_an_old_primarys_event_of_a_purged_task_is_parked_where_it_cannot_be_read(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     purged = await kit.submit()
     await kit.queue.cancel(purged)
@@ -171,7 +171,7 @@ async def test_an_old_primarys_event_of_a_purged_task_is_parked_where_it_cannot_
 
 
 async def test_a_rebuild_leaves_out_and_names_what_it_cannot_read(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     bad, good = await kit.submit(), await kit.submit()
     await replicate_all(kept, store.url, kit, migrated)
@@ -187,12 +187,12 @@ async def test_a_rebuild_leaves_out_and_names_what_it_cannot_read(
 
 
 async def test_a_page_of_history_leaves_out_a_row_that_cannot_be_read(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, history_settings: HistorySettings
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, history_settings: HistorySettings
 ) -> None:
     bad, good = await kit.submit(), await kit.submit()
     await replicate_all(kept, store.url, kit, migrated)
     await execute(migrated, "UPDATE tasks SET record = 'garbage' WHERE task_id = %s", bad)
-    archive = Archive(migrated, kept.engine, kept.client, kit.settings, history_settings)
+    archive = History(migrated, kept.engine, kept.client, kit.settings, history_settings)
 
     page = await archive.listing.page(TaskFilter(), 10)
 
@@ -203,7 +203,7 @@ async def test_a_page_of_history_leaves_out_a_row_that_cannot_be_read(
 
 
 async def test_an_instant_that_is_none_costs_the_timings_of_others_nothing(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, history_settings: HistorySettings
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, history_settings: HistorySettings
 ) -> None:
     await kit.worker()
     for _ in range(2):
@@ -218,17 +218,17 @@ async def test_an_instant_that_is_none_costs_the_timings_of_others_nothing(
     fields[NAMES.index("started_ms")] = "soon"
     await execute(migrated, "UPDATE tasks SET record = %s WHERE task_id = %s", "\x1f".join(fields), bad)
 
-    timings = await Archive(migrated, kept.engine, kept.client, kit.settings, history_settings).timings.since(0)
+    timings = await History(migrated, kept.engine, kept.client, kit.settings, history_settings).timings.since(0)
 
     assert len(timings) == 1
 
 
 async def test_a_row_whose_definition_cannot_be_read_keeps_no_other_from_being_revived(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     bad, good = await kit.submit(), await kit.submit()
     await replicate_all(kept, store.url, kit, migrated)
     await execute(migrated, "UPDATE tasks SET attributes = 'not JSON' WHERE task_id = %s", bad)
 
     async with migrated.session() as connection, connection.transaction():
-        assert list(await hold(connection, [bad, good])) == [good]
+        assert list(await lock_tasks(connection, [bad, good])) == [good]

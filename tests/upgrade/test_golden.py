@@ -19,19 +19,19 @@ from tests.history.conftest import kit_on
 from tests.history.situations import execute, replicate_all, rows
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.persistence.history import Archive
 from tideq.persistence.database import Database
 from tideq.persistence.dead_letters.list import DeadLetterFilter, DeadLetters
+from tideq.persistence.history import History
 from tideq.persistence.read.filters import TaskFilter
-from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
+from tideq.persistence.recovery.open_store import OpenStore, open_store
 from tideq.persistence.settings import HistorySettings
 from tideq.persistence.terms import error_terms
-from tideq.queue_core.outbox.monitor_cursor import JournalStore
-from tideq.queue_core.outbox.stream import Outbox
+from tideq.queue_core.outbox.monitor_cursor import MonitorCursor
+from tideq.queue_core.outbox.stream import OutboxStream
 from tideq.queue_core.scripts.record import NAMES
-from tideq.queue_core.submission import unpack_definition
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.states import TaskState
+from tideq.queue_core.submission import unpack_definition
 from tideq.workers.monitor.journal.transition import transitions_in
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -153,9 +153,9 @@ async def kept(
     queue_settings: QueueSettings,
     history_settings: HistorySettings,
     folder: str,
-) -> AsyncIterator[KeptStore]:
+) -> AsyncIterator[OpenStore]:
     """The golden store and the golden history, opened by this version at the instant at which they were left."""
-    async with open_kept_store(store.url, queue_settings, HistorySettings()) as bare:
+    async with open_store(store.url, queue_settings, HistorySettings()) as bare:
         kit = kit_on(bare, queue_settings)
         await kit.client.delete(*[key async for key in kit.client.scan_iter(match=f"*{queue_settings.queue_name}*")])
         await fill_store(kit.client, kit.keys.tag, folder)
@@ -163,7 +163,7 @@ async def kept(
         left_ms = int(await kit.client.hget(kit.keys.key("meta"), "now_ms"))
         await kit.client.hset(kit.keys.key("meta"), "clock_offset_ms", left_ms - int(seconds) * 1_000)
     await fill_history(migrated, folder)
-    async with open_kept_store(store.url, queue_settings, history_settings) as kept:
+    async with open_store(store.url, queue_settings, history_settings) as kept:
         yield kept
 
 
@@ -179,9 +179,9 @@ async def test_tasks_are_read_from_the_store_as_they_were_left(kit: Kit, folder:
 
 
 async def test_tasks_are_read_and_found_in_history_as_they_were_left(
-    kit: Kit, kept: KeptStore, migrated: Database, history_settings: HistorySettings, folder: str
+    kit: Kit, kept: OpenStore, migrated: Database, history_settings: HistorySettings, folder: str
 ) -> None:
-    archive, tasks = Archive(migrated, kept.engine, kept.client, kit.settings, history_settings), expected(folder)
+    archive, tasks = History(migrated, kept.engine, kept.client, kit.settings, history_settings), expected(folder)
 
     page = await archive.listing.page(TaskFilter(), 50)
 
@@ -243,8 +243,8 @@ async def assert_later_values_are_kept(kit: Kit, folder: str) -> None:
 async def test_events_are_told_live_and_by_the_journal(kit: Kit, folder: str) -> None:
     count = sum(len(name) == 36 for _, fields in read(folder, "store")["outbox"][1] for name in fields)
 
-    page = await Outbox(kit.client, kit.keys).first_page()
-    stretch = await JournalStore(kit.client, kit.engine.scripts, kit.keys).read("0-0")
+    page = await OutboxStream(kit.client, kit.keys).first_page()
+    stretch = await MonitorCursor(kit.client, kit.engine.scripts, kit.keys).read("0-0")
 
     assert page is not None
     told = [(event.task_id, event.record.text("state"), event.record.text("reason")) for event in page.events]
@@ -256,7 +256,7 @@ async def test_events_are_told_live_and_by_the_journal(kit: Kit, folder: str) ->
 
 
 async def test_a_history_that_has_nothing_yet_is_written_as_the_release_wrote_it(
-    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, folder: str
+    kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, folder: str
 ) -> None:
     wanted = "SELECT task_id::text, version, state, reason, record, attributes FROM tasks ORDER BY task_id"
     steps = "SELECT task_id::text, epoch, version, state, reason, attempt, error FROM task_events ORDER BY 1, 2, 3"
@@ -279,10 +279,10 @@ async def execute_on(database: Database, table: str) -> None:
 
 
 async def test_a_task_that_only_history_has_is_retried_with_all_that_it_was(
-    kit: Kit, kept: KeptStore, migrated: Database, history_settings: HistorySettings, folder: str
+    kit: Kit, kept: OpenStore, migrated: Database, history_settings: HistorySettings, folder: str
 ) -> None:
     archive, task_id = (
-        Archive(migrated, kept.engine, kept.client, kit.settings, history_settings),
+        History(migrated, kept.engine, kept.client, kit.settings, history_settings),
         read(folder, "tasks")["failed"]["task_id"],
     )
     for name in ("records", "definitions"):
@@ -295,12 +295,12 @@ async def test_a_task_that_only_history_has_is_retried_with_all_that_it_was(
     await assert_later_values_are_kept(kit, folder)
 
 
-async def test_a_lost_store_is_rebuilt_with_every_live_task(kit: Kit, kept: KeptStore, folder: str) -> None:
+async def test_a_lost_store_is_rebuilt_with_every_live_task(kit: Kit, kept: OpenStore, folder: str) -> None:
     tasks = expected(folder)
     assert kept.custodian is not None
 
     await kept.custodian.rebuild()
-    await kept.custodian.settle()
+    await kept.custodian.verify()
 
     found = await kit.queue.read_many([each["task_id"] for each in tasks.values()])
     live = {name: task for name, task in zip(tasks, found, strict=True) if task is not None}

@@ -7,9 +7,9 @@ import pytest
 
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
+from tideq.queue_core.polls.ready_lanes import ReadyLanes
 from tideq.queue_core.store.connect import connect_listener
 from tideq.queue_core.store.subscription import subscribed
-from tideq.queue_core.polls.ready_lanes import WakeSource
 
 LONGER_THAN_A_SURVEY_MS = 5_000
 END = "end"
@@ -68,7 +68,7 @@ async def test_who_waits_for_long_is_still_told_because_his_process_looks_every_
     await kit.queue.claim("w1")
     await kit.clock.advance(LONGER_THAN_A_SURVEY_MS)
 
-    await WakeSource(kit.engine.scripts, kit.client, kit.keys).survey(1)
+    await ReadyLanes(kit.engine.scripts, kit.client, kit.keys).scan(1)
     await kit.submit()
 
     assert len(await heard()) == 1

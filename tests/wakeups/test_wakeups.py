@@ -8,14 +8,14 @@ import pytest
 
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.queue_core.polls import poll_wakeups as wakeups_module
-from tideq.queue_core.attempts import Held
-from tideq.queue_core.store.connect import connect_listener
-from tideq.queue_core.polls.waiting_polls import Waiter, WaitingRoom
-from tideq.queue_core.polls.ready_lanes import WakeSource
-from tideq.queue_core.polls.poll_wakeups import Wakeups
+from tideq.queue_core.attempts import LeaseRef
 from tideq.queue_core.lanes import worker_profile
+from tideq.queue_core.polls import poll_wakeups
+from tideq.queue_core.polls.poll_wakeups import PollWakeups
+from tideq.queue_core.polls.ready_lanes import ReadyLanes
+from tideq.queue_core.polls.waiting_polls import WaitingPoll, WaitingPolls
 from tideq.queue_core.settings import Circuit, QueueSettings
+from tideq.queue_core.store.connect import connect_listener
 from tideq.queue_core.task import Claim, NewTask
 
 LONG = 30.0
@@ -24,13 +24,15 @@ LONG = 30.0
 class Pollers:
     """Polls against one waiting room, counting the claims they make."""
 
-    def __init__(self, kit: Kit, wakeups: Wakeups) -> None:
+    def __init__(self, kit: Kit, wakeups: PollWakeups) -> None:
         self.kit = kit
         self.wakeups = wakeups
         self.claim_count = 0
 
     def poll(self, worker_id: str = "w1", wanted: int = 1, wait: float = LONG, **profile: Any) -> asyncio.Task[Claim]:
-        waiter = Waiter(worker_id, worker_profile(profile.get("task_types"), profile.get("capabilities", ())), wanted)
+        waiter = WaitingPoll(
+            worker_id, worker_profile(profile.get("task_types"), profile.get("capabilities", ())), wanted
+        )
         return asyncio.create_task(
             self.wakeups.poll(
                 waiter, lambda: self._claim(worker_id, wanted), lambda got: self._hand_back(worker_id, got), wait
@@ -47,13 +49,13 @@ class Pollers:
         return await self.kit.queue.claim(worker_id, wanted)
 
     async def _hand_back(self, worker_id: str, claim: Claim) -> None:
-        await self.kit.attempts.release(worker_id, [Held(task.task_id, task.lease) for task in claim.tasks])
+        await self.kit.attempts.release(worker_id, [LeaseRef(task.task_id, task.lease) for task in claim.tasks])
 
 
 @pytest.fixture
 async def pollers(kit: Kit, store: StoreUnderTest) -> AsyncIterator[Pollers]:
-    source = WakeSource(kit.engine.scripts, kit.client, kit.keys)
-    async with Wakeups([source], lambda: connect_listener(store.url)) as wakeups:
+    source = ReadyLanes(kit.engine.scripts, kit.client, kit.keys)
+    async with PollWakeups([source], lambda: connect_listener(store.url)) as wakeups:
         await wakeups.listening()
         yield Pollers(kit, wakeups)
 
@@ -62,16 +64,16 @@ async def pollers(kit: Kit, store: StoreUnderTest) -> AsyncIterator[Pollers]:
 def deaf(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every notification is lost."""
 
-    def ignore(self: Wakeups, channel: str, message: str) -> None:
+    def ignore(self: PollWakeups, channel: str, message: str) -> None:
         return None
 
-    monkeypatch.setattr(Wakeups, "_hear", ignore)
+    monkeypatch.setattr(PollWakeups, "_hear", ignore)
 
 
 @pytest.fixture
 def blind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks for himself, so only notifications count."""
-    monkeypatch.setattr(wakeups_module, "SURVEY_SECONDS", 3600.0)
+    monkeypatch.setattr(poll_wakeups, "SURVEY_SECONDS", 3600.0)
 
 
 @pytest.mark.usefixtures("blind")
@@ -280,7 +282,7 @@ async def test_what_a_rule_held_back_wakes_a_poll_that_may_have_it_not_the_first
 async def test_polls_of_a_paused_queue_are_left_in_peace(
     kit: Kit, pollers: Pollers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wakeups_module, "SURVEY_SECONDS", 0.02)
+    monkeypatch.setattr(poll_wakeups, "SURVEY_SECONDS", 0.02)
     await kit.worker()
     await kit.controls.pause()
     await kit.queue.submit_many([NewTask(task_type="resize") for _ in range(50)])
@@ -294,7 +296,7 @@ async def test_polls_of_a_paused_queue_are_left_in_peace(
 async def test_an_unhealthy_worker_does_not_use_up_a_wake_up(kit: Kit, pollers: Pollers) -> None:
     await kit.worker("ill")
     await kit.worker("well")
-    await kit.fleet.judge_health("ill", False)
+    await kit.fleet.set_health("ill", False)
     ill = pollers.poll("ill")
     await pollers.asleep(1)
     well = pollers.poll("well")
@@ -367,7 +369,7 @@ async def test_a_poll_cancelled_while_claiming_hands_its_tasks_back(kit: Kit, po
         return got
 
     poll = asyncio.create_task(
-        pollers.wakeups.poll(Waiter("w1", "*|", 1), slow_claim, lambda got: pollers._hand_back("w1", got), LONG)  # pyright: ignore[reportPrivateUsage]
+        pollers.wakeups.poll(WaitingPoll("w1", "*|", 1), slow_claim, lambda got: pollers._hand_back("w1", got), LONG)  # pyright: ignore[reportPrivateUsage]
     )
     await claiming.wait()
     poll.cancel()
@@ -381,14 +383,14 @@ async def test_a_poll_cancelled_while_claiming_hands_its_tasks_back(kit: Kit, po
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Set whenever somebody may have been woken for work."""
-    heard, wake_for = asyncio.Event(), WaitingRoom.wake_for
+    heard, wake_for = asyncio.Event(), WaitingPolls.wake_for
 
-    def wake_and_say_so(self: WaitingRoom, signature: str, ready_count: int) -> int:
+    def wake_and_say_so(self: WaitingPolls, signature: str, ready_count: int) -> int:
         woken = wake_for(self, signature, ready_count)
         heard.set()
         return woken
 
-    monkeypatch.setattr(WaitingRoom, "wake_for", wake_and_say_so)
+    monkeypatch.setattr(WaitingPolls, "wake_for", wake_and_say_so)
     return heard
 
 
@@ -409,7 +411,7 @@ async def test_work_that_arrives_during_the_first_look_of_an_unknown_worker_is_n
             await asyncio.wait_for(heard.wait(), 25)
         return got
 
-    waiter = Waiter("w1", "", 1)
+    waiter = WaitingPoll("w1", "", 1)
     poll = pollers.wakeups.poll(waiter, slow_claim, lambda got: pollers._hand_back("w1", got), LONG)  # pyright: ignore[reportPrivateUsage]
     got = await asyncio.wait_for(poll, 25)
 
@@ -425,13 +427,13 @@ async def test_a_rule_that_changes_while_a_poll_looks_is_not_missed(
     await kit.controls.pause()
     await kit.submit()
     await asyncio.wait_for(heard.wait(), 25)
-    looks, told, wake_looking = 0, asyncio.Event(), WaitingRoom.wake_looking
+    looks, told, wake_looking = 0, asyncio.Event(), WaitingPolls.wake_looking
 
-    def wake_and_say_so(self: WaitingRoom) -> None:
+    def wake_and_say_so(self: WaitingPolls) -> None:
         wake_looking(self)
         told.set()
 
-    monkeypatch.setattr(WaitingRoom, "wake_looking", wake_and_say_so)
+    monkeypatch.setattr(WaitingPolls, "wake_looking", wake_and_say_so)
 
     async def slow_claim() -> Claim:
         nonlocal looks
@@ -444,7 +446,7 @@ async def test_a_rule_that_changes_while_a_poll_looks_is_not_missed(
                 await asyncio.sleep(0.001)
         return got
 
-    poll = pollers.wakeups.poll(Waiter("w1", "*|", 1), slow_claim, lambda got: pollers._hand_back("w1", got), LONG)  # pyright: ignore[reportPrivateUsage]
+    poll = pollers.wakeups.poll(WaitingPoll("w1", "*|", 1), slow_claim, lambda got: pollers._hand_back("w1", got), LONG)  # pyright: ignore[reportPrivateUsage]
 
     assert (len((await asyncio.wait_for(poll, 25)).tasks), looks) == (1, 2)
 
@@ -466,7 +468,7 @@ async def test_a_wake_up_for_a_poll_that_leaves_is_passed_on(kit: Kit, pollers: 
 
     first = asyncio.create_task(
         pollers.wakeups.poll(
-            Waiter("w1", "*|", 1),
+            WaitingPoll("w1", "*|", 1),
             claim_while_more_arrives,
             lambda got: pollers._hand_back("w1", got),  # pyright: ignore[reportPrivateUsage]
             LONG,

@@ -7,13 +7,13 @@ import pytest
 
 from tests.workers.scripted import HANG_UP, Json, Reply, ScriptedService, obliging, scripted_service
 from tests.workers.waiting import until
-from tideq.queue_core.background import running
-from tideq.workers.runtime.poller import Claimer
+from tideq.queue_core.background import background_task
 from tideq.workers.runtime.handlers import Handler, Handlers
-from tideq.workers.runtime.service_api import Protocol
+from tideq.workers.runtime.poller import Poller
 from tideq.workers.runtime.reporter import Reporter
+from tideq.workers.runtime.service_api import ServiceApi
 from tideq.workers.runtime.slots import Slots
-from tideq.workers.runtime.worker import Worker, WorkerSettings
+from tideq.workers.runtime.worker import WorkerProcess, WorkerSettings
 
 SLOTS = 5
 TASKS = 40
@@ -88,22 +88,22 @@ def begun() -> list[str]:
 
 
 @pytest.fixture
-async def worker(service: ScriptedService, begun: list[str]) -> Worker:
+async def worker(service: ScriptedService, begun: list[str]) -> WorkerProcess:
     async def instant() -> None:
         begun.append("one")
 
     handlers = Handlers()
     handlers.add(Handler("instant", instant))
-    return Worker(WorkerSettings(url=service.url, concurrency=SLOTS), handlers)
+    return WorkerProcess(WorkerSettings(url=service.url, concurrency=SLOTS), handlers)
 
 
 @either_way
 async def test_tasks_that_take_no_time_are_asked_for_with_the_results_of_the_last(
-    service: ScriptedService, worker: Worker, *, starts: bool
+    service: ScriptedService, worker: WorkerProcess, *, starts: bool
 ) -> None:
     service.script = stock = Stock(TASKS, starts=starts)
 
-    async with running(worker.run()):
+    async with background_task(worker.run()):
         await until(lambda: len(stock.done) == TASKS)
 
     asking = [body for body in service.bodies("sync") if body.get("available_capacity")]
@@ -116,12 +116,12 @@ async def test_tasks_that_take_no_time_are_asked_for_with_the_results_of_the_las
 
 @either_way
 async def test_what_was_asked_for_and_not_answered_is_asked_for_again(
-    service: ScriptedService, worker: Worker, *, starts: bool
+    service: ScriptedService, worker: WorkerProcess, *, starts: bool
 ) -> None:
     service.script = stock = Stock(TASKS, starts=starts)
     stock.lost_answers = 2
 
-    async with running(worker.run()):
+    async with background_task(worker.run()):
         await until(lambda: len(set(stock.done)) == TASKS)
 
     asking = [body["poll_id"] for body in service.bodies("sync") if body.get("available_capacity")]
@@ -132,12 +132,12 @@ async def test_what_was_asked_for_and_not_answered_is_asked_for_again(
 @either_way
 @pytest.mark.parametrize("how", ["stop", "pause"])
 async def test_what_comes_when_nothing_is_to_be_begun_any_more_goes_back(
-    service: ScriptedService, worker: Worker, begun: list[str], how: str, *, starts: bool
+    service: ScriptedService, worker: WorkerProcess, begun: list[str], how: str, *, starts: bool
 ) -> None:
     service.script = stock = Stock(2 * SLOTS, starts=starts)
     stock.before_claim.clear()
 
-    async with running(worker.run()):
+    async with background_task(worker.run()):
         await until(lambda: bool([body for body in service.bodies("sync") if body.get("available_capacity")]))
         getattr(worker, how)()
         stock.before_claim.set()
@@ -147,9 +147,9 @@ async def test_what_comes_when_nothing_is_to_be_begun_any_more_goes_back(
 
 
 async def test_slots_are_kept_for_what_was_asked_for_until_it_is_answered() -> None:
-    protocol, slots = Protocol("http://127.0.0.1:1"), Slots(SLOTS)
+    protocol, slots = ServiceApi("http://127.0.0.1:1"), Slots(SLOTS)
     reporter = Reporter(protocol, lambda _id, _answer: None, lambda _: None, lambda _: None)
-    claimer = Claimer(
+    claimer = Poller(
         protocol,
         {},
         slots,
@@ -162,13 +162,13 @@ async def test_slots_are_kept_for_what_was_asked_for_until_it_is_answered() -> N
     )
     claimer.worker_id = "w1"
 
-    first, free_meanwhile = claimer.ask("w1", is_time=True), slots.free
-    again = claimer.ask("w1", is_time=False)
+    first, free_meanwhile = claimer.claim_now("w1", is_time=True), slots.free
+    again = claimer.claim_now("w1", is_time=False)
     claimer.answered("w1", None)
 
     assert (first["available_capacity"], free_meanwhile, slots.free) == (SLOTS, 0, SLOTS)
     assert again == first
-    assert claimer.ask("w1", is_time=False) == claimer.ask("w2", is_time=True) == {}
+    assert claimer.claim_now("w1", is_time=False) == claimer.claim_now("w2", is_time=True) == {}
 
 
 async def test_a_few_tasks_are_started_before_more_are_polled_for(service: ScriptedService) -> None:
@@ -194,7 +194,7 @@ async def test_a_few_tasks_are_started_before_more_are_polled_for(service: Scrip
     handlers = Handlers()
     handlers.add(Handler("instant", instant))
 
-    async with running(Worker(WorkerSettings(url=service.url, concurrency=200), handlers).run()):
+    async with background_task(WorkerProcess(WorkerSettings(url=service.url, concurrency=200), handlers).run()):
         await until(lambda: len(order) == 3)
 
     assert order == ["poll", "started", "poll"]

@@ -16,11 +16,11 @@ from tests.api.running import Running, environ, serving
 from tests.stores import StoreUnderTest
 from tests.workers.waiting import all_ended, submitted, until
 from tideq.api.schemas.held_back import OPEN
-from tideq.queue_core.background import running
+from tideq.queue_core.background import background_task
 from tideq.workers.runtime.failures import Retry
 from tideq.workers.runtime.handlers import Handler, Handlers
-from tideq.workers.runtime.service_api import Answer, Protocol
-from tideq.workers.runtime.worker import Worker, WorkerSettings
+from tideq.workers.runtime.service_api import ServiceApi, ServiceReply
+from tideq.workers.runtime.worker import WorkerProcess, WorkerSettings
 
 SLOTS = 10
 HEALTHY = "-healthy"
@@ -36,8 +36,8 @@ def service(
 ) -> Iterator[Running]:
     """Circuits as they are by default."""
     settings = environ(running_stores("valkey").url, uuid.uuid4().hex[:12])
-    with serving(settings, tmp_path_factory.mktemp("broken")) as running:
-        yield running
+    with serving(settings, tmp_path_factory.mktemp("broken")) as background_task:
+        yield background_task
 
 
 class Load(NamedTuple):
@@ -68,11 +68,11 @@ class Crowd:
         self.calls: Counter[str] = Counter()
         self._url = url
 
-    def worker(self, name: str, *task_types: str) -> Worker:
+    def worker(self, name: str, *task_types: str) -> WorkerProcess:
         handlers = Handlers()
         for task_type in task_types:
             handlers.add(Handler(task_type, self._handler(task_type)))
-        return Worker(WorkerSettings(url=self._url, concurrency=SLOTS, name=name), handlers)
+        return WorkerProcess(WorkerSettings(url=self._url, concurrency=SLOTS, name=name), handlers)
 
     def _handler(self, task_type: str) -> Callable[[], Awaitable[None]]:
         async def call() -> None:
@@ -86,7 +86,7 @@ class Crowd:
 async def test_in_one_worker_the_healthy_type_has_nine_tenths_of_the_attempts(service: Running, load: Load) -> None:
     crowd = Crowd(service.url)
 
-    async with running(crowd.worker("both", load.healthy_type, *load.broken_types).run()):
+    async with background_task(crowd.worker("both", load.healthy_type, *load.broken_types).run()):
         await until(lambda: crowd.calls[load.healthy_type] == load.healthy_task_count)
 
     assert crowd.calls[load.healthy_type] / crowd.calls.total() >= MIN_SHARE, crowd.calls
@@ -100,7 +100,7 @@ async def test_the_worker_says_in_its_own_log_what_it_is_held_back_from_and_unti
     await submitted(bench, [{"task_type": broken, "max_retries": 0}] * 9)
 
     with capture_logs() as logs:
-        async with running(Crowd(service.url).worker("broken", broken).run()):
+        async with background_task(Crowd(service.url).worker("broken", broken).run()):
             await until(lambda: _told(logs, "circuit opened"), LOG_SECONDS)
 
     (told,) = _told(logs, "circuit opened")
@@ -119,11 +119,11 @@ async def test_what_a_handler_asks_for_is_not_held_against_its_worker(service: R
 
     handlers = Handlers()
     handlers.add(Handler(busy, ask_for_a_retry))
-    worker = Worker(WorkerSettings(url=service.url, concurrency=1, name="polite"), handlers)
+    worker = WorkerProcess(WorkerSettings(url=service.url, concurrency=1, name="polite"), handlers)
     tasks = await submitted(bench, [{"task_type": busy, "max_retries": 0}] * 9)
 
     with capture_logs() as logs:
-        async with running(worker.run()):
+        async with background_task(worker.run()):
             await until(lambda: calls == len(tasks) or _told(logs, "circuit opened"))
             ends = await all_ended(bench, tasks) if calls == len(tasks) else []
             fleet = (await bench.call("GET", "/api/v1/workers?limit=500"))["workers"]
@@ -140,22 +140,24 @@ async def test_in_workers_of_their_own_the_broken_types_leave_the_service_in_pea
     service: Running, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crowd, requests = Crowd(service.url), Counter[str]()
-    monkeypatch.setattr(Protocol, "poll", _counted(Protocol.poll, requests))
-    monkeypatch.setattr(Protocol, "sync", _counted(Protocol.sync, requests))
+    monkeypatch.setattr(ServiceApi, "poll", _counted(ServiceApi.poll, requests))
+    monkeypatch.setattr(ServiceApi, "sync", _counted(ServiceApi.sync, requests))
 
-    async with running(crowd.worker("broken", *load.broken_types).run()):
+    async with background_task(crowd.worker("broken", *load.broken_types).run()):
         await until(lambda: all(crowd.calls[each] >= 5 for each in load.broken_types))
-        async with running(crowd.worker("sound", load.healthy_type).run()):
+        async with background_task(crowd.worker("sound", load.healthy_type).run()):
             await until(lambda: crowd.calls[load.healthy_type] == load.healthy_task_count)
 
     assert crowd.calls[load.healthy_type] / crowd.calls.total() >= MIN_SHARE, crowd.calls
     assert requests["broken"] <= load.healthy_task_count * (1 - MIN_SHARE), requests
 
 
-def _counted(call: Callable[..., Awaitable[Answer]], requests: Counter[str]) -> Callable[..., Awaitable[Answer]]:
+def _counted(
+    call: Callable[..., Awaitable[ServiceReply]], requests: Counter[str]
+) -> Callable[..., Awaitable[ServiceReply]]:
     """By the name of the worker."""
 
-    async def counted(self: Protocol, worker_id: str, *arguments: Any, **parts: Any) -> Answer:
+    async def counted(self: ServiceApi, worker_id: str, *arguments: Any, **parts: Any) -> ServiceReply:
         requests[worker_id.rpartition("-")[0]] += 1
         return await call(self, worker_id, *arguments, **parts)
 

@@ -13,17 +13,17 @@ import pytest
 
 from tests.workers.scripted import PROBLEMS, Json, Reply, ScriptedService, obliging, problem, scripted_service
 from tests.workers.waiting import until
-from tideq.queue_core.background import running
+from tideq.queue_core.background import background_task
 from tideq.workers.runtime import health as health_module
+from tideq.workers.runtime import heartbeat
 from tideq.workers.runtime import http as http_module
-from tideq.workers.runtime import heartbeat as pulse_module
-from tideq.workers.runtime.poller import RegistrationRefused
+from tideq.workers.runtime.consumer import Consumer
 from tideq.workers.runtime.context import TaskContext
-from tideq.workers.runtime.consumer import Crew
 from tideq.workers.runtime.handlers import Handler, Handlers
-from tideq.workers.runtime.service_api import Answer, Protocol
-from tideq.workers.runtime.heartbeat import Beat, Pulse
-from tideq.workers.runtime.worker import Worker, WorkerSettings
+from tideq.workers.runtime.heartbeat import Heartbeat, HeartbeatThread
+from tideq.workers.runtime.poller import RegistrationRefused
+from tideq.workers.runtime.service_api import ServiceApi, ServiceReply
+from tideq.workers.runtime.worker import WorkerProcess, WorkerSettings
 
 BEAT_MS = 200
 
@@ -70,7 +70,7 @@ class Bench:
         handlers = Handlers()
         handlers.add(Handler("wait", self._wait))
         settings = WorkerSettings(url=url or service.url, concurrency=5, drain_seconds=drain_seconds)
-        self.worker = Worker(settings, handlers)
+        self.worker = WorkerProcess(settings, handlers)
 
     async def _wait(self, ctx: TaskContext) -> str:
         self.contexts[ctx.task_id] = ctx
@@ -79,7 +79,7 @@ class Bench:
 
     @contextlib.asynccontextmanager
     async def working(self) -> AsyncGenerator[asyncio.Task[None]]:
-        async with running(self.worker.run()) as job:
+        async with background_task(self.worker.run()) as job:
             yield job
             assert not job.done() or job.exception() is None
 
@@ -317,8 +317,8 @@ async def test_a_worker_the_service_never_takes_ends_and_says_why(service: Scrip
 async def test_other_threads_may_look_while_runs_come_and_go() -> None:
     errors, is_over = list[BaseException](), threading.Event()
     handler = Handler("noop", lambda: None)
-    async with Protocol("http://127.0.0.1:1") as protocol:
-        crew = Crew([handler], 5, protocol, {})
+    async with ServiceApi("http://127.0.0.1:1") as protocol:
+        crew = Consumer([handler], 5, protocol, {})
 
         def look() -> None:
             while not is_over.is_set():
@@ -337,7 +337,7 @@ async def test_other_threads_may_look_while_runs_come_and_go() -> None:
     assert errors == []
 
 
-def _come_and_go(crew: Crew) -> None:
+def _come_and_go(crew: Consumer) -> None:
     context = TaskContext("t", "noop", 1, "l", 60.0, Silence())
 
     class Standing:
@@ -401,20 +401,22 @@ async def test_heartbeats_that_failed_stop_no_new_work_once_one_arrives(service:
 async def test_a_status_that_changes_is_told_before_the_next_round(service: ScriptedService) -> None:
     statuses, said = {"w1": "active"}, list[str]()
 
-    def beats() -> list[Beat]:
+    def beats() -> list[Heartbeat]:
         said.append(statuses["w1"])
-        return [Beat("w1", 0, statuses["w1"], {})]
+        return [Heartbeat("w1", 0, statuses["w1"], {})]
 
-    answers = list[Answer]()
-    pulse = Pulse(service.url, None, beats, lambda: 600.0, lambda _, answer: answers.append(answer), lambda _: None)
+    answers = list[ServiceReply]()
+    pulse = HeartbeatThread(
+        service.url, None, beats, lambda: 600.0, lambda _, answer: answers.append(answer), lambda _: None
+    )
     pulse.start()
     try:
-        pulse.tell_changes(statuses)
+        pulse.send_on_change(statuses)
         for number, status in enumerate(("unhealthy", "active", "draining"), start=1):
             statuses["w1"] = status
-            pulse.tell_changes(statuses)
+            pulse.send_on_change(statuses)
             await until(lambda number=number: len(answers) == number)
-            pulse.tell_changes(statuses)
+            pulse.send_on_change(statuses)
     finally:
         pulse.end()
 
@@ -424,15 +426,17 @@ async def test_a_status_that_changes_is_told_before_the_next_round(service: Scri
 async def test_the_pulse_takes_the_rhythm_it_is_told_and_nothing_stops_it(service: ScriptedService) -> None:
     interval, asked = 30.0, 0
 
-    def beats() -> list[Beat]:
+    def beats() -> list[Heartbeat]:
         nonlocal asked
         asked += 1
         if asked % 2:
             raise RuntimeError("dictionary changed size during iteration")
-        return [Beat("w1", 0, "active", {})]
+        return [Heartbeat("w1", 0, "active", {})]
 
-    answers = list[Answer]()
-    pulse = Pulse(service.url, None, beats, lambda: interval, lambda _, answer: answers.append(answer), lambda _: None)
+    answers = list[ServiceReply]()
+    pulse = HeartbeatThread(
+        service.url, None, beats, lambda: interval, lambda _, answer: answers.append(answer), lambda _: None
+    )
     pulse.start()
     try:
         await asyncio.sleep(0.1)
@@ -448,11 +452,11 @@ async def test_the_pulse_takes_the_rhythm_it_is_told_and_nothing_stops_it(servic
 async def test_a_crew_whose_heartbeat_is_refused_does_not_silence_the_others(service: ScriptedService) -> None:
     beaten = list[str]()
 
-    def beats() -> list[Beat]:
+    def beats() -> list[Heartbeat]:
         # The first one cannot even be written; the second is heard of all the same.
-        return [Beat("w1", 0, "active", {"load": object()}), Beat("w2", 0, "active", {})]
+        return [Heartbeat("w1", 0, "active", {"load": object()}), Heartbeat("w2", 0, "active", {})]
 
-    pulse = Pulse(service.url, None, beats, lambda: 0.05, lambda name, _: beaten.append(name), lambda _: None)
+    pulse = HeartbeatThread(service.url, None, beats, lambda: 0.05, lambda name, _: beaten.append(name), lambda _: None)
     pulse.start()
     try:
         await until(lambda: len(beaten) >= 2)
@@ -472,8 +476,10 @@ async def test_a_crew_whose_heartbeat_is_not_answered_does_not_delay_the_others(
         return await obliging(path, body)
 
     service.script = hang
-    beats = [Beat("w1", 0, "active", {}), Beat("w2", 0, "active", {})]
-    pulse = Pulse(service.url, None, lambda: beats, lambda: 0.05, lambda name, _: beaten.append(name), lambda _: None)
+    beats = [Heartbeat("w1", 0, "active", {}), Heartbeat("w2", 0, "active", {})]
+    pulse = HeartbeatThread(
+        service.url, None, lambda: beats, lambda: 0.05, lambda name, _: beaten.append(name), lambda _: None
+    )
     pulse.start()
     try:
         await until(lambda: len(beaten) >= 3, 5)
@@ -518,10 +524,10 @@ def test_worker_and_client_believe_the_same_authorities(monkeypatch: pytest.Monk
         asked.append(verify)
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
-    monkeypatch.setattr(pulse_module, "trust", trusting)
+    monkeypatch.setattr(heartbeat, "trust", trusting)
     monkeypatch.setattr(http_module, "trust", trusting)
 
-    pulse_module._connect(urlsplit("https://127.0.0.1:1"))  # pyright: ignore[reportPrivateUsage]
+    heartbeat._connect(urlsplit("https://127.0.0.1:1"))  # pyright: ignore[reportPrivateUsage]
     http_module.Http("https://127.0.0.1:1", {})._pool._trust()  # pyright: ignore[reportPrivateUsage]
 
     assert asked == [True, True]

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from tests.workers.waiting import until
-from tideq.workers.runtime.process_pool import Children
 from tideq.workers.runtime.context import TaskContext
-from tideq.workers.runtime.executor import Execution, Run
+from tideq.workers.runtime.executor import Attempt, Executor
 from tideq.workers.runtime.failures import Retry
 from tideq.workers.runtime.handlers import Handler
-from tideq.workers.runtime.report_buffer import Mailbox, Result
-from tideq.workers.runtime.service_api import GivenTask
+from tideq.workers.runtime.process_pool import ProcessPool
+from tideq.workers.runtime.report_buffer import ReportBuffer, Result
+from tideq.workers.runtime.service_api import AssignedTask
 
 MODULE = """
 import os, time
@@ -44,10 +44,10 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 class Told:
     def __init__(self) -> None:
-        self.ended: list[tuple[Run, Result]] = []
+        self.ended: list[tuple[Attempt, Result]] = []
         self.bursts = 0
 
-    def __call__(self, ended: Sequence[tuple[Run, Result]]) -> None:
+    def __call__(self, ended: Sequence[tuple[Attempt, Result]]) -> None:
         self.ended += ended
         self.bursts += 1
 
@@ -58,17 +58,17 @@ async def told() -> Told:
 
 
 @pytest.fixture
-async def execution(told: Told) -> AsyncIterator[Execution]:
-    execution = Execution(4, ("computing_here",), told)
+async def execution(told: Told) -> AsyncIterator[Executor]:
+    execution = Executor(4, ("computing_here",), told)
     yield execution
     execution.end()
 
 
-def make_run(function: Callable[..., Any], *, in_process: bool = False, **parameters: Any) -> Run:
-    task = GivenTask("t1", "pid", msgspec.Raw(msgspec.json.encode(parameters)), 1, "l1", 60.0)
-    mailbox = Mailbox("w1", lambda _: None)
+def make_run(function: Callable[..., Any], *, in_process: bool = False, **parameters: Any) -> Attempt:
+    task = AssignedTask("t1", "pid", msgspec.Raw(msgspec.json.encode(parameters)), 1, "l1", 60.0)
+    mailbox = ReportBuffer("w1", lambda _: None)
     context = TaskContext("t1", "pid", 1, "l1", 60.0, mailbox)
-    return Run(task, Handler("pid", function, in_process=in_process), context, mailbox)
+    return Attempt(task, Handler("pid", function, in_process=in_process), context, mailbox)
 
 
 def pid(seconds: float = 0) -> int: ...
@@ -78,7 +78,7 @@ def _is_there(path: Path) -> bool:
     return path.exists()
 
 
-async def test_a_job_stopped_before_its_first_step_is_told_too(execution: Execution, told: Told) -> None:
+async def test_a_job_stopped_before_its_first_step_is_told_too(execution: Executor, told: Told) -> None:
     began = list[int]()
 
     async def job() -> None:
@@ -93,7 +93,7 @@ async def test_a_job_stopped_before_its_first_step_is_told_too(execution: Execut
     assert began == []
 
 
-async def test_threads_are_as_many_as_slots_and_no_more(execution: Execution, told: Told) -> None:
+async def test_threads_are_as_many_as_slots_and_no_more(execution: Executor, told: Told) -> None:
     before = threading.active_count()
 
     for _ in range(500):
@@ -105,7 +105,7 @@ async def test_threads_are_as_many_as_slots_and_no_more(execution: Execution, to
     assert told.bursts < 500
 
 
-async def test_a_process_stopped_while_it_is_made_never_begins(execution: Execution, told: Told, begun: Path) -> None:
+async def test_a_process_stopped_while_it_is_made_never_begins(execution: Executor, told: Told, begun: Path) -> None:
     run = make_run(pid, in_process=True)
 
     execution.begin(run)
@@ -117,7 +117,7 @@ async def test_a_process_stopped_while_it_is_made_never_begins(execution: Execut
 
 
 async def test_a_process_stopped_while_it_runs_is_told_and_the_next_has_another(
-    execution: Execution, told: Told, begun: Path
+    execution: Executor, told: Told, begun: Path
 ) -> None:
     run = make_run(pid, in_process=True, seconds=600)
 
@@ -133,7 +133,7 @@ async def test_a_process_stopped_while_it_runs_is_told_and_the_next_has_another(
 
 def test_a_stop_that_comes_late_does_not_kill_a_process_that_does_another_task(begun: Path) -> None:
     async def main() -> tuple[str, bytes]:
-        children, run = Children(("computing_here",)), make_run(pid, in_process=True)
+        children, run = ProcessPool(("computing_here",)), make_run(pid, in_process=True)
         with children.borrowed() as child:
             with run.using(child):
                 child.run("pid", b"{}")
@@ -149,7 +149,7 @@ def test_a_stop_that_comes_late_does_not_kill_a_process_that_does_another_task(b
 
 def test_a_module_a_child_cannot_import_fails_its_tasks_and_shows_where(begun: Path) -> None:
     begun.with_name("computing_here.py").write_text("raise OSError('no such device')")
-    children = Children(("computing_here",))
+    children = ProcessPool(("computing_here",))
 
     with children.borrowed() as child:
         status, document = child.run("pid", b"{}")
@@ -161,7 +161,7 @@ def test_a_module_a_child_cannot_import_fails_its_tasks_and_shows_where(begun: P
 
 
 def test_no_child_is_left_when_all_is_over(begun: Path) -> None:
-    children = Children(("computing_here",))
+    children = ProcessPool(("computing_here",))
     with children.borrowed() as child, children.borrowed() as other:
         child.run("pid", b"{}")
         children.end()
@@ -176,8 +176,8 @@ def test_a_thread_that_ends_after_the_loop_says_nothing() -> None:
     may_end, complaints, others = threading.Event(), list[Any](), threading.enumerate()
     before, threading.excepthook = threading.excepthook, complaints.append
 
-    async def main() -> Execution:
-        execution = Execution(1, (), Told())
+    async def main() -> Executor:
+        execution = Executor(1, (), Told())
         execution.begin(make_run(lambda: may_end.wait(10)))
         return execution
 

@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 import msgspec
 import pytest
 
-from tideq.workers.runtime.failures import Cancelled, Fail, InvalidArguments, Retry, error_document
+from tideq.workers.runtime.failures import CancelledByService, Fail, InvalidArguments, Retry, error_document
 
 MAX_ERROR_BYTES = 65_536
 """What the service takes."""
@@ -48,7 +48,7 @@ def test_any_exception_may_be_tried_again_and_keeps_its_whole_traceback() -> Non
         (Retry("busy"), "Retry", True),
         (Fail("never", code="NO_SUCH_USER"), "NO_SUCH_USER", False),
         (InvalidArguments("a", code="INVALID_ARGUMENTS"), "INVALID_ARGUMENTS", False),
-        (Cancelled("off"), "Cancelled", True),
+        (CancelledByService("off"), "Cancelled", True),
         (SystemExit(3), "SystemExit", True),
         (KeyboardInterrupt(), "KeyboardInterrupt", True),
     ],

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from tests.client.ways import PLAIN, Serve, answering, request_of, server
-from tideq.client.http.answers import Answer
+from tideq.client.http.answers import Response
 from tideq.workers.runtime.http import Http
 
 
@@ -22,7 +22,7 @@ async def serving(serve: Serve) -> AsyncGenerator[Http]:
             await http.aclose()
 
 
-async def ask(http: Http, seconds: float = 10) -> Answer:
+async def ask(http: Http, seconds: float = 10) -> Response:
     return await http.request("POST", "/x", b"{}", seconds)
 
 

@@ -16,21 +16,21 @@ from tests.api.running import Running
 from tests.kit import Kit
 from tests.workers.scripted import HANG_UP, Reply, ScriptedService, obliging, problem, scripted_service
 from tests.workers.waiting import until
-from tideq.queue_core.background import running
-from tideq.workers.runtime.report_buffer import Held, Mailbox, Result
-from tideq.workers.runtime.service_api import Answer, Outcome, Protocol
+from tideq.queue_core.background import background_task
+from tideq.workers.runtime.report_buffer import HeldTask, ReportBuffer, Result
 from tideq.workers.runtime.reporter import MAX_UNDER_WAY, PLENTY, Reporter
+from tideq.workers.runtime.service_api import ReportOutcome, ServiceApi, ServiceReply
 
 
 @dataclass
 class Desk:
     """A reporter at work, and what it told."""
 
-    mailbox: Mailbox
+    mailbox: ReportBuffer
     reporter: Reporter
     lost: list[str] = field(default_factory=list[str])
     unknown: list[str] = field(default_factory=list[str])
-    answers: list[Answer] = field(default_factory=list[Answer])
+    answers: list[ServiceReply] = field(default_factory=list[ServiceReply])
 
     async def delivered(self) -> None:
         async with asyncio.timeout(20):
@@ -39,10 +39,10 @@ class Desk:
 
 @contextlib.asynccontextmanager
 async def desk_at(url: str, worker_id: str = "w1") -> AsyncGenerator[Desk]:
-    lost, unknown, answers = list[str](), list[str](), list[Answer]()
-    async with Protocol(url) as protocol:
+    lost, unknown, answers = list[str](), list[str](), list[ServiceReply]()
+    async with ServiceApi(url) as protocol:
         reporter = Reporter(protocol, lambda _, answer: answers.append(answer), lost.append, unknown.append)
-        async with running(reporter.run()) as job:
+        async with background_task(reporter.run()) as job:
             yield Desk(reporter.mailbox(worker_id), reporter, lost, unknown, answers)
             assert not job.done(), "the reporter has ended"
 
@@ -114,7 +114,7 @@ async def test_a_report_whose_answer_is_lost_is_repeated_and_accepted_once(
 
     async with proxying(service.url) as proxy, desk_at(f"http://127.0.0.1:{proxy.port}", worker_id) as desk:
         proxy.resets_before = lambda _: proxy.reset_count < 2
-        outcomes = await desk.mailbox.start([Held(task["task_id"], task["lease"]) for task in tasks])
+        outcomes = await desk.mailbox.start([HeldTask(task["task_id"], task["lease"]) for task in tasks])
         proxy.reset_count = 0
         desk.mailbox.finish([_settled(task) for task in tasks])
         await desk.delivered()
@@ -149,8 +149,8 @@ async def test_each_outcome_is_heard_by_whom_it_is_about(bench: Bench, kit: Kit,
             box.progress(task["task_id"], task["lease"], 50, "half")
         for task in (good[2], bad[2]):
             box.extend(task["task_id"], task["lease"], 60)
-        box.release([Held(task["task_id"], task["lease"]) for task in (bad[4], good[4])])
-        outcomes = await box.start([Held(task["task_id"], task["lease"]) for task in (bad[0], good[0])])
+        box.release([HeldTask(task["task_id"], task["lease"]) for task in (bad[4], good[4])])
+        outcomes = await box.start([HeldTask(task["task_id"], task["lease"]) for task in (bad[0], good[0])])
         await desk.delivered()
 
     assert [outcome.ok for outcome in outcomes] == [False, True]
@@ -176,8 +176,8 @@ async def test_one_report_that_cannot_be_taken_does_not_spoil_the_others(scripte
     desk.mailbox.finish([success("a"), success("large", "x" * 1_000), success("b")])
     desk.mailbox.progress("tc", "c", 1, "")
     desk.mailbox.extend("td", "d", 1)
-    desk.mailbox.release([Held("te", "e")])
-    outcomes = await desk.mailbox.start([Held("tf", "lapsed"), Held("tg", "g")])
+    desk.mailbox.release([HeldTask("te", "e")])
+    outcomes = await desk.mailbox.start([HeldTask("tf", "lapsed"), HeldTask("tg", "g")])
     await desk.delivered()
 
     told = scripted.bodies("result")
@@ -209,7 +209,7 @@ async def test_a_service_that_goes_away_while_reports_are_told_one_by_one_gets_o
         return await obliging(path, body)
 
     scripted.script = script
-    asking = asyncio.create_task(desk.mailbox.start([Held("ts", "s")]))
+    asking = asyncio.create_task(desk.mailbox.start([HeldTask("ts", "s")]))
     await asyncio.sleep(0)
     desk.mailbox.finish([success("a"), success("b"), success("c")])
     await desk.delivered()
@@ -232,7 +232,7 @@ async def test_results_of_a_worker_the_service_forgot_still_count_in_its_name(
 
     async with desk_at(service.url, worker_id) as desk:
         desk.mailbox.finish([_settled(tasks[0])])
-        (outcome,) = await desk.mailbox.start([Held(tasks[1]["task_id"], tasks[1]["lease"])])
+        (outcome,) = await desk.mailbox.start([HeldTask(tasks[1]["task_id"], tasks[1]["lease"])])
         desk.mailbox.finish([_settled(tasks[1])])
         await desk.delivered()
 
@@ -331,16 +331,16 @@ async def test_a_reporter_that_is_broken_off_while_sending_has_said_nothing(scri
         return None
 
     scripted.script = hang
-    async with Protocol(scripted.url) as protocol:
+    async with ServiceApi(scripted.url) as protocol:
         reporter = Reporter(protocol, lambda _id, _answer: None, lambda _: None, lambda _: None)
         box = reporter.mailbox("w1")
-        async with running(reporter.run()):
+        async with background_task(reporter.run()):
             box.finish([success("a")])
             await asked.wait()
             under_way = reporter.unsent_count
         left = reporter.unsent_count
         scripted.script = obliging
-        async with running(reporter.run()), asyncio.timeout(60):
+        async with background_task(reporter.run()), asyncio.timeout(60):
             await reporter.silent()
 
     assert (under_way, left, reporter.unsent_count) == (1, 1, 0)
@@ -348,9 +348,9 @@ async def test_a_reporter_that_is_broken_off_while_sending_has_said_nothing(scri
 
 
 async def test_silence_waits_also_for_what_an_answer_brings_about(scripted: ScriptedService, desk: Desk) -> None:
-    async def start_then_release() -> list[Outcome]:
-        outcomes = await desk.mailbox.start([Held("ta", "a")])
-        desk.mailbox.release([Held("ta", "a")])
+    async def start_then_release() -> list[ReportOutcome]:
+        outcomes = await desk.mailbox.start([HeldTask("ta", "a")])
+        desk.mailbox.release([HeldTask("ta", "a")])
         return outcomes
 
     job = asyncio.create_task(start_then_release())
@@ -431,7 +431,7 @@ async def test_silence_waits_for_every_request_that_is_under_way(scripted: Scrip
 
     service.waiting[1].set()
     await until(lambda: desk.reporter.unsent_count == PLENTY)
-    async with running(desk.reporter.silent()) as silence:
+    async with background_task(desk.reporter.silent()) as silence:
         await asyncio.sleep(0)
         was_silent = silence.done()
         service.waiting[0].set()
@@ -469,10 +469,10 @@ async def test_what_was_under_way_beside_another_is_not_lost_with_its_connection
 
 async def test_only_one_request_at_a_time_asks_for_work(scripted: ScriptedService, desk: Desk) -> None:
     class Asking:
-        def ask(self, worker_id: str, *, is_time: bool) -> Json:
+        def claim_now(self, worker_id: str, *, is_time: bool) -> Json:
             return {"available_capacity": 1, "poll_id": "p"}
 
-        def answered(self, worker_id: str, answer: Answer | None) -> None:
+        def answered(self, worker_id: str, answer: ServiceReply | None) -> None:
             pass
 
     desk.reporter.claims = Asking()

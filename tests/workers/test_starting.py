@@ -9,9 +9,9 @@ import pytest
 
 from tests.workers.scripted import HANG_UP, Json, Reply, ScriptedService, obliging, scripted_service
 from tests.workers.waiting import until
-from tideq.queue_core.background import running
+from tideq.queue_core.background import background_task
 from tideq.workers.runtime.handlers import Handler, HandlerOptions, Handlers
-from tideq.workers.runtime.worker import Worker, WorkerSettings
+from tideq.workers.runtime.worker import WorkerProcess, WorkerSettings
 
 WAITS_STARTED, LOOKS_STARTED, WAITS_ASSIGNED = "waits, started", "looks, started", "waits, assigned"
 
@@ -52,12 +52,14 @@ async def service() -> AsyncIterator[ScriptedService]:
         yield service
 
 
-def _worker(service: ScriptedService, *functions: Callable[[], Any], apart: HandlerOptions | None = None) -> Worker:
+def _worker(
+    service: ScriptedService, *functions: Callable[[], Any], apart: HandlerOptions | None = None
+) -> WorkerProcess:
     """The first has the type of the task."""
     handlers = Handlers()
     for task_type, function in zip(("first", "second"), functions, strict=False):
         handlers.add(Handler(task_type, function, options=apart if task_type == "second" else None))
-    return Worker(WorkerSettings(url=service.url, concurrency=5), handlers)
+    return WorkerProcess(WorkerSettings(url=service.url, concurrency=5), handlers)
 
 
 async def _instant() -> None:
@@ -67,7 +69,7 @@ async def _instant() -> None:
 async def test_a_task_that_comes_started_begins_without_another_word(service: ScriptedService) -> None:
     service.script = Giver()
 
-    async with running(_worker(service, _instant).run()):
+    async with background_task(_worker(service, _instant).run()):
         await until(lambda: bool(service.rows("results")))
 
     assert [row["lease"] for row in service.rows("results")] == ["1"]
@@ -78,7 +80,7 @@ async def test_a_task_that_comes_started_begins_without_another_word(service: Sc
 async def test_an_older_service_is_not_asked_for_what_it_does_not_know(service: ScriptedService) -> None:
     service.script = giver = Giver(can_start=False)
 
-    async with running(_worker(service, _instant).run()):
+    async with background_task(_worker(service, _instant).run()):
         await until(lambda: bool(service.rows("results")) and len(giver.asked) >= 3)
 
     assert set(giver.asked) == {WAITS_ASSIGNED}
@@ -88,7 +90,7 @@ async def test_an_older_service_is_not_asked_for_what_it_does_not_know(service: 
 async def test_a_worker_at_rest_waits_for_tasks_that_come_started(service: ScriptedService) -> None:
     service.script = giver = Giver()
 
-    async with running(_worker(service, _instant).run()):
+    async with background_task(_worker(service, _instant).run()):
         await until(lambda: len(giver.asked) >= 4)
 
     assert set(giver.asked) == {WAITS_STARTED}
@@ -103,7 +105,7 @@ async def test_while_a_handler_runs_on_the_loop_it_looks_and_then_waits_for_assi
     async def first() -> None:
         await is_over.wait()
 
-    async with running(_worker(service, first).run()):
+    async with background_task(_worker(service, first).run()):
         await until(lambda: len(giver.asked) >= 5)
         during = list(giver.asked)
         is_over.set()
@@ -119,7 +121,7 @@ async def test_a_handler_in_a_thread_keeps_nobody_from_hearing(service: Scripted
     def first() -> None:
         is_over.wait(30)
 
-    async with running(_worker(service, first).run()):
+    async with background_task(_worker(service, first).run()):
         await until(lambda: len(giver.asked) >= 4)
         is_over.set()
 
@@ -130,7 +132,7 @@ async def test_crews_that_share_a_loop_with_handlers_do_not_wait_for_started_tas
     """A poll of one waits while another begins what may block it."""
     service.script = giver = Giver()
 
-    async with running(_worker(service, _instant, _instant, apart=HandlerOptions(concurrency=1)).run()):
+    async with background_task(_worker(service, _instant, _instant, apart=HandlerOptions(concurrency=1)).run()):
         await until(lambda: len(giver.asked) >= 6)
 
     assert WAITS_STARTED not in giver.asked
@@ -139,7 +141,7 @@ async def test_crews_that_share_a_loop_with_handlers_do_not_wait_for_started_tas
 async def test_what_was_not_answered_is_asked_for_as_it_was(service: ScriptedService) -> None:
     service.script = giver = Giver(lost_answers=2)
 
-    async with running(_worker(service, _instant).run()):
+    async with background_task(_worker(service, _instant).run()):
         await until(lambda: len(giver.asked) >= 4)
 
     assert giver.asked[:3] == [WAITS_STARTED] * 3
@@ -199,7 +201,7 @@ async def test_a_lost_answer_is_asked_for_again_before_anything_else_however_muc
     async def first() -> None:
         await go_on.wait()
 
-    async with running(_worker(service, first).run()):
+    async with background_task(_worker(service, first).run()):
         await until(lambda: keeper.held == {"0"})
         keeper.left, keeper.loses = ["1", "2"], True
         await until(lambda: not keeper.loses)
@@ -217,7 +219,7 @@ async def test_what_was_started_long_before_it_arrived_is_asked_about_first(serv
     service.script = keeper = Keeper(1)
     keeper.timeout_seconds = 0.0001
 
-    async with running(_worker(service, _instant).run()):
+    async with background_task(_worker(service, _instant).run()):
         await until(lambda: bool(service.rows("starts")))
 
     assert [row["lease"] for row in service.rows("starts")] == ["0"]
@@ -233,7 +235,7 @@ async def test_a_service_that_went_back_to_an_older_version_is_asked_as_that_one
 
     service.script = older
 
-    async with running(_worker(service, _instant).run()):
+    async with background_task(_worker(service, _instant).run()):
         await until(lambda: bool(service.rows("results")))
 
     assert set(giver.asked) == {WAITS_ASSIGNED}
@@ -251,7 +253,7 @@ async def test_a_pause_hands_back_what_was_started_for_the_poll_it_broke_off(ser
 
     service.script = slow
 
-    async with running(worker.run()):
+    async with background_task(worker.run()):
         await until(lambda: keeper.held == {"0"})
         worker.pause()
         await asyncio.sleep(0.05)
@@ -278,7 +280,7 @@ async def test_a_refused_bundle_is_still_asked_with_for_what_may_have_been_start
 
     service.script = refusing
 
-    async with running(_worker(service, _instant).run()):
+    async with background_task(_worker(service, _instant).run()):
         await until(lambda: "1" in keeper.done)
 
     alone = [body["poll_id"] for body in service.bodies("sync") if body.get("poll_id") and not body.get("results")]

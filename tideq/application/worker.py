@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from tideq.application.connection import default_client
-from tideq.client.config import Connection, connection_from
+from tideq.client.config import ClientConfig, client_config
 from tideq.client.options import strict
 from tideq.workers.runtime import worker
 from tideq.workers.runtime.registry import registered
 
 
 @strict
-class Worker(worker.Worker):
+class Worker(worker.WorkerProcess):
     """A worker to await: `await Worker(concurrency=4).run()`.
 
     It runs what `@task` and `tq(…)` have named by then. Where the service is says `url` with `api_key`, else
@@ -47,10 +47,10 @@ class Worker(worker.Worker):
         super().__init__(settings, registered)
 
 
-def _connection(url: str | None, api_key: str | None) -> Connection:
+def _connection(url: str | None, api_key: str | None) -> ClientConfig:
     if url is None and api_key is None:
         return default_client().transport.connection
-    return connection_from(url, api_key, None, 1, verify=True)
+    return client_config(url, api_key, None, 1, verify=True)
 
 
 def _imported_by_children() -> tuple[str, ...]:

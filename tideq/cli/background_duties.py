@@ -6,33 +6,33 @@ from tideq.api.settings import ServiceSettings
 from tideq.cli.journal_listeners import telling
 from tideq.persistence.dead_letters.alerts import PatternWatch
 from tideq.persistence.recount import Recount
-from tideq.persistence.recovery.open_store import KeptStore
-from tideq.persistence.replication.batch_meter import BatchMeter
+from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.replication.assemble import replicator_on
+from tideq.persistence.replication.batch_meter import BatchMeter
 from tideq.persistence.schema.clocks import Clocks, store_instants
 from tideq.persistence.schema.partitions import Partitions
-from tideq.queue_core.background import together
+from tideq.queue_core.background import run_all
 from tideq.queue_core.duties import Duties
-from tideq.queue_core.outbox.monitor_cursor import JournalStore
+from tideq.queue_core.outbox.monitor_cursor import MonitorCursor
 from tideq.queue_core.store.memory import MemoryWatch
 from tideq.queue_core.telemetry.spans import Tracing
-from tideq.workers.monitor.dead_letter_alerts import sound_for_ever
-from tideq.workers.monitor.task_metrics import FlowMeter
+from tideq.workers.monitor.dead_letter_alerts import alert_for_ever
 from tideq.workers.monitor.journal.follower import Follower
 from tideq.workers.monitor.prober import Prober
 from tideq.workers.monitor.pruner import prune_for_ever
 from tideq.workers.monitor.recounter import recount_for_ever
 from tideq.workers.monitor.sweeper import sweep_for_ever
+from tideq.workers.monitor.task_metrics import TaskMetrics
 
 
-async def sweep(store: KeptStore, settings: ServiceSettings, duties: Duties, _tracing: Tracing | None = None) -> None:
+async def sweep(store: OpenStore, settings: ServiceSettings, duties: Duties, _tracing: Tracing | None = None) -> None:
     parts = store.engine.parts
     watch = MemoryWatch(store.client, [part.scripts for part in parts], settings.queue.admission.max_memory_ratio)
     await sweep_for_ever([part.queue for part in parts], watch, duties)
 
 
-async def monitor(store: KeptStore, settings: ServiceSettings, duties: Duties, tracing: Tracing | None = None) -> None:
-    await together(
+async def monitor(store: OpenStore, settings: ServiceSettings, duties: Duties, tracing: Tracing | None = None) -> None:
+    await run_all(
         sweep(store, settings, duties),
         _probe(store, settings, duties),
         _prune(store, settings, duties),
@@ -42,7 +42,7 @@ async def monitor(store: KeptStore, settings: ServiceSettings, duties: Duties, t
     )
 
 
-async def replicate(store: KeptStore, settings: ServiceSettings, duties: Duties) -> None:
+async def replicate(store: OpenStore, settings: ServiceSettings, duties: Duties) -> None:
     meter = BatchMeter(duties.counters)
     linger_ms = settings.history.linger_ms
     async with replicator_on(store, settings.redis_url, settings.queue, meter.note, linger_ms) as replicator:
@@ -50,13 +50,13 @@ async def replicate(store: KeptStore, settings: ServiceSettings, duties: Duties)
 
 
 async def do_everything(
-    store: KeptStore, settings: ServiceSettings, duties: Duties, tracing: Tracing | None = None
+    store: OpenStore, settings: ServiceSettings, duties: Duties, tracing: Tracing | None = None
 ) -> None:
     """For those who run one process."""
-    await together(monitor(store, settings, duties, tracing), replicate(store, settings, duties))
+    await run_all(monitor(store, settings, duties, tracing), replicate(store, settings, duties))
 
 
-async def _probe(store: KeptStore, settings: ServiceSettings, duties: Duties) -> None:
+async def _probe(store: OpenStore, settings: ServiceSettings, duties: Duties) -> None:
     counters = duties.counters
 
     def count(outcome: str) -> None:
@@ -67,30 +67,30 @@ async def _probe(store: KeptStore, settings: ServiceSettings, duties: Duties) ->
     await Prober(store.engine.fleet, probing.allowed_cidrs, count).probe_for_ever(probing.interval_ms / 1000, duties)
 
 
-async def _follow(store: KeptStore, settings: ServiceSettings, duties: Duties, tracing: Tracing | None) -> None:
+async def _follow(store: OpenStore, settings: ServiceSettings, duties: Duties, tracing: Tracing | None) -> None:
     counters = duties.counters
     counters.watch("tideq_spans_dropped_total", lambda: tracing.lost_count if tracing else 0)
     with telling(settings.queue, tracing) as listeners:
-        meters = [FlowMeter(counters), *listeners]
+        meters = [TaskMetrics(counters), *listeners]
         followers = [
-            Follower(JournalStore(store.client, part.scripts, part.keys), meters) for part in store.engine.parts
+            Follower(MonitorCursor(store.client, part.scripts, part.keys), meters) for part in store.engine.parts
         ]
         counters.watch("tideq_journal_gaps_total", lambda: sum(follower.gap_count for follower in followers))
         counters.watch("tideq_journal_skipped_total", lambda: sum(follower.skipped_count for follower in followers))
-        await together(*(follower.follow_for_ever(duties) for follower in followers))
+        await run_all(*(follower.follow_for_ever(duties) for follower in followers))
 
 
-async def _sound_alarms(store: KeptStore, duties: Duties) -> None:
+async def _sound_alarms(store: OpenStore, duties: Duties) -> None:
     if store.database is not None:
-        await sound_for_ever(PatternWatch(store.database), duties)
+        await alert_for_ever(PatternWatch(store.database), duties)
 
 
-async def _recount(store: KeptStore, duties: Duties) -> None:
+async def _recount(store: OpenStore, duties: Duties) -> None:
     if store.database is not None:
         await recount_for_ever(Recount(store.database, store.client, store.engine), duties)
 
 
-async def _prune(store: KeptStore, settings: ServiceSettings, duties: Duties) -> None:
+async def _prune(store: OpenStore, settings: ServiceSettings, duties: Duties) -> None:
     if store.database is None:
         return
     seen: list[Clocks] = []

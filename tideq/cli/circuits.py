@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from tideq.client import HeldBack, Worker
+from tideq.client import BlockedType, Worker
 
 MAX_NAMED = 3
 """A worker whose every type fails may have hundreds."""
@@ -25,11 +25,11 @@ def held_back_words(worker: Worker) -> str:
     return ", ".join([*named, f"and {left_out} more"] if left_out > 0 else named)
 
 
-def reasons(circuits: Iterable[HeldBack]) -> str:
+def reasons(circuits: Iterable[BlockedType]) -> str:
     """Why, as the service says it, each reason once."""
     return "; ".join(dict.fromkeys(each.reason for each in circuits))
 
 
-def _words(each: HeldBack) -> str:
+def _words(each: BlockedType) -> str:
     task_type = each.task_type or "all types"
     return f"{task_type} until {each.until:%H:%M:%SZ}" if each.until else f"{task_type} on trial"

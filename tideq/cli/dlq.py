@@ -6,10 +6,10 @@ from typing import Annotated
 
 import cyclopts
 
-from tideq.cli.time_args import moment
 from tideq.cli.output import agrees, show, show_one
 from tideq.cli.session import FAILED, LOCAL, OK, USAGE, Service, Several, Switch, calling, stop
 from tideq.cli.tasks import for_each
+from tideq.cli.time_args import moment
 from tideq.client.calls.dlq import DeadLetterFilter
 
 COLUMNS = {

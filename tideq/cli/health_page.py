@@ -11,8 +11,8 @@ import time
 from collections.abc import AsyncGenerator
 
 from tideq.api.metrics.prometheus import exposed
-from tideq.queue_core.background import running
-from tideq.queue_core.duties import CUSTODY, Duties
+from tideq.queue_core.background import background_task
+from tideq.queue_core.duties import STORE_CHECK, Duties
 from tideq.workers.runtime.health import (
     LOOP_LAG,
     MAX_LOOP_LAG_SECONDS,
@@ -26,13 +26,13 @@ from tideq.workers.runtime.health import (
 TICK_SECONDS = 0.5
 
 
-class Vitals:
+class ProcessHealth:
     def __init__(self, duties: Duties) -> None:
         self._duties = duties
         self._ticked_at = time.monotonic()
 
     def health(self) -> Health:
-        stale, is_open = self._duties.stale, self._duties.has_done(CUSTODY)
+        stale, is_open = self._duties.stale, self._duties.has_done(STORE_CHECK)
         lag = max(time.monotonic() - self._ticked_at - TICK_SECONDS, 0.0)
         return judged(
             {
@@ -55,7 +55,7 @@ async def health_page(host: str, port: int | None, queue_name: str, duties: Duti
     if port is None:
         yield
         return
-    vitals, process = Vitals(duties), str(os.getpid())
+    vitals, process = ProcessHealth(duties), str(os.getpid())
 
     def metrics() -> bytes:
         return exposed(duties.counters.readings(process), queue_name)
@@ -63,7 +63,7 @@ async def health_page(host: str, port: int | None, queue_name: str, duties: Duti
     page = HealthServer(host, port, vitals.health, metrics)
     page.start()
     try:
-        async with running(vitals.tick()):
+        async with background_task(vitals.tick()):
             yield
     finally:
         await asyncio.to_thread(page.end)

@@ -12,27 +12,27 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tideq.api.settings import ServiceSettings
-from tideq.cli import background_duties as housekeeping
+from tideq.cli import background_duties
 from tideq.cli.exit_codes import USAGE, stop, stop_with
-from tideq.cli.service_runner import environ_with, log_to_stderr, say, settings_from, until_signal
 from tideq.cli.health_page import health_page
+from tideq.cli.service_runner import environ_with, log_to_stderr, say, settings_from, until_signal
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.store_guards import Custodians, custody_of
-from tideq.persistence.recovery.store_guard import Custodian, Verdict
-from tideq.persistence.recovery.open_store import open_kept_store
+from tideq.persistence.recovery.open_store import open_store
+from tideq.persistence.recovery.store_guard import StoreCheck, StoreGuard
+from tideq.persistence.recovery.store_guards import StoreGuards, store_guards_of
 from tideq.persistence.schema.clocks import store_instants
 from tideq.persistence.schema.migrations import MigrationError, migrate_when_reachable, missing_when_migrated
 from tideq.persistence.schema.partitions import Partitions, PartitionsBusy
-from tideq.queue_core.background import run, together
+from tideq.queue_core.background import run, run_all
 from tideq.queue_core.duties import Duties, DutiesEnded
-from tideq.queue_core.store.duty_board import DutyBoard
 from tideq.queue_core.engine import assemble_engine
-from tideq.queue_core.store.server_identity import StoreIdentity
-from tideq.queue_core.scripts.replies import accepted
-from tideq.queue_core.store.connect import StoreUrlError, connect
-from tideq.queue_core.store.formats import NEWEST_FORMAT
 from tideq.queue_core.errors import QueueError
+from tideq.queue_core.scripts.replies import accepted
 from tideq.queue_core.settings import SettingsError
+from tideq.queue_core.store.connect import StoreUrlError, connect
+from tideq.queue_core.store.duty_board import DutyBoard
+from tideq.queue_core.store.formats import NEWEST_FORMAT
+from tideq.queue_core.store.server_identity import TrustedServers
 from tideq.telemetry.metrics import push_counters
 from tideq.workers.runtime.health import HealthPortTaken
 
@@ -120,7 +120,7 @@ def prune() -> None:
 
 async def _finish(settings: ServiceSettings) -> None:
     """Also without history."""
-    async with open_kept_store(settings.redis_url, settings.queue, settings.history) as store:
+    async with open_store(settings.redis_url, settings.queue, settings.history) as store:
         for part in store.engine.parts:
             accepted(await part.scripts.call("raise_format", number=NEWEST_FORMAT))
 
@@ -145,9 +145,9 @@ async def make_partitions(database: Database, settings: ServiceSettings) -> None
 async def _replicate(
     settings: ServiceSettings, page: contextlib.AbstractAsyncContextManager[None], duties: Duties
 ) -> None:
-    async with page, open_kept_store(settings.redis_url, settings.queue, settings.history, duties=duties) as store:
-        await together(
-            housekeeping.replicate(store, settings, duties),
+    async with page, open_store(settings.redis_url, settings.queue, settings.history, duties=duties) as store:
+        await run_all(
+            background_duties.replicate(store, settings, duties),
             DutyBoard(store.client, store.engine.keys).post_for_ever(duties),
             push_counters(os.environ, "tideq-replicator", settings.queue.queue_name, duties),
             duties.one_ended(),
@@ -159,7 +159,7 @@ async def _rebuild(settings: ServiceSettings, *, dry_run: bool, force: bool) -> 
     with _bar("restoring tasks") as on_progress:
         async with _custodian(settings, on_progress) as custodian:
             verdict, plan, is_behind = await custodian.verdict(), await custodian.plan(), await custodian.is_behind()
-            is_needed = force or verdict in (Verdict.REBUILD, Verdict.RECONCILE)
+            is_needed = force or verdict in (StoreCheck.REBUILD, StoreCheck.RECONCILE)
             if not dry_run and is_needed:
                 epoch = await custodian.rebuild()
     counts = ", ".join(f"{count} {state}" for state, count in sorted(plan.live_by_state.items())) or "none"
@@ -212,11 +212,11 @@ def _database(settings: ServiceSettings) -> Database:
 @contextlib.asynccontextmanager
 async def _custodian(
     settings: ServiceSettings, on_progress: OnProgress = lambda done, total: None
-) -> AsyncGenerator[Custodian | Custodians]:
+) -> AsyncGenerator[StoreGuard | StoreGuards]:
     client = connect(settings.redis_url)
     async with contextlib.aclosing(client), _database(settings) as database:
         engine = assemble_engine(client, settings.queue)
-        yield custody_of(database, client, settings.queue, engine, StoreIdentity(), on_progress)
+        yield store_guards_of(database, client, settings.queue, engine, TrustedServers(), on_progress)
 
 
 @contextlib.contextmanager

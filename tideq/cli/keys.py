@@ -13,17 +13,17 @@ from tideq.cli.exit_codes import NOT_FOUND, USAGE, stop, stop_with
 from tideq.cli.output import Format
 from tideq.cli.output import show as show_items
 from tideq.cli.service_runner import environ_with, say, settings_from
-from tideq.queue_core.store.access_keys import AccessKey, AccessKeys
-from tideq.queue_core.scripts.keys import Keys
-from tideq.queue_core.store.connect import StoreUrlError, connect
 from tideq.queue_core.errors import InvalidRequest, Unavailable
+from tideq.queue_core.scripts.keys import Keys
+from tideq.queue_core.store.access_keys import AccessKey, AccessKeys
+from tideq.queue_core.store.connect import StoreUrlError, connect
 
 T = TypeVar("T")
 ClientIds = Annotated[list[str] | None, cyclopts.Parameter(name="--client-id", negative=())]
 RETRY_SECONDS = 0.5
 
 
-class Listed(msgspec.Struct, frozen=True):
+class KeyRow(msgspec.Struct, frozen=True):
     """A key without its digest."""
 
     key_id: str
@@ -105,7 +105,7 @@ def show(*, output: Annotated[Format, cyclopts.Parameter(alias="-o")] = "table")
         for key in keys:
             say(_line(key))
     else:
-        show_items([Listed(key.key_id, key.name, key.role, key.is_revoked, key.client_ids) for key in keys], {}, output)
+        show_items([KeyRow(key.key_id, key.name, key.role, key.is_revoked, key.client_ids) for key in keys], {}, output)
 
 
 def revoke(key_id: str) -> None:

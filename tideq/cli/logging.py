@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from tideq.queue_core.log_once import Repeats
+from tideq.queue_core.log_once import LogOnce
 
 POOL = "psycopg.pool"
 """What the database driver's pool logs with."""
@@ -50,10 +50,10 @@ class PoolLines(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._told = Repeats(TELL_AGAIN_SECONDS)
+        self._told = LogOnce(TELL_AGAIN_SECONDS)
 
     def emit(self, record: logging.LogRecord) -> None:
-        if not str(record.msg).startswith(GIVEN_UP) and self._told.is_news(str(record.msg)):
+        if not str(record.msg).startswith(GIVEN_UP) and self._told.is_new(str(record.msg)):
             log.warning("database pool warned", warning=record.getMessage().partition("\n")[0])
 
 

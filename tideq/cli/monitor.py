@@ -5,17 +5,17 @@ import os
 from contextlib import AbstractAsyncContextManager
 
 from tideq.api.settings import ServiceSettings
-from tideq.cli import background_duties as housekeeping
+from tideq.cli import background_duties
 from tideq.cli.exit_codes import USAGE, stop, stop_with
-from tideq.cli.service_runner import environ_with, log_to_stderr, say, settings_from, until_signal
 from tideq.cli.health_page import health_page
-from tideq.persistence.recovery.open_store import open_kept_store
-from tideq.queue_core.background import together
+from tideq.cli.service_runner import environ_with, log_to_stderr, say, settings_from, until_signal
+from tideq.persistence.recovery.open_store import open_store
+from tideq.queue_core.background import run_all
 from tideq.queue_core.duties import Duties, DutiesEnded
-from tideq.queue_core.store.duty_board import DutyBoard
-from tideq.queue_core.store.connect import StoreUrlError
 from tideq.queue_core.errors import QueueError
 from tideq.queue_core.settings import SettingsError
+from tideq.queue_core.store.connect import StoreUrlError
+from tideq.queue_core.store.duty_board import DutyBoard
 from tideq.queue_core.telemetry.spans import Tracing
 from tideq.telemetry.metrics import push_counters
 from tideq.telemetry.setup import tracing_from
@@ -52,9 +52,9 @@ def monitor(*, health_host: str = "127.0.0.1", health_port: int | None = None) -
 async def _monitor(
     settings: ServiceSettings, page: AbstractAsyncContextManager[None], duties: Duties, tracing: Tracing | None
 ) -> None:
-    async with page, open_kept_store(settings.redis_url, settings.queue, settings.history, duties=duties) as store:
-        await together(
-            housekeeping.monitor(store, settings, duties, tracing),
+    async with page, open_store(settings.redis_url, settings.queue, settings.history, duties=duties) as store:
+        await run_all(
+            background_duties.monitor(store, settings, duties, tracing),
             DutyBoard(store.client, store.engine.keys).post_for_ever(duties),
             push_counters(os.environ, "tideq-monitor", settings.queue.queue_name, duties),
             duties.one_ended(),

@@ -11,7 +11,7 @@ from tideq.cli.exit_codes import FAILED, NOT_FOUND, OK, USAGE, stop
 from tideq.cli.history import history_settings, run_command
 from tideq.cli.output import Format, say, show
 from tideq.cli.session import Several, Switch
-from tideq.persistence.recovery.open_store import KeptStore, open_kept_store
+from tideq.persistence.recovery.open_store import OpenStore, open_store
 from tideq.persistence.replication.parking import ParkingOfAll, parking_of
 
 COLUMNS = {
@@ -26,7 +26,7 @@ COLUMNS = {
 SET_ASIDE = "the store's record or definition of it cannot be read: set aside until a version can"
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ParkedRow(msgspec.Struct, frozen=True):
     task_id: str
     event_count: int
     first_version: int
@@ -46,10 +46,12 @@ def show_list(*, output: Annotated[Format, cyclopts.Parameter(alias="-o")] = "ta
         A table for people, json or jsonl for programs.
     """
 
-    async def listed() -> list[Listed]:
+    async def listed() -> list[ParkedRow]:
         async with _store() as (store, parking):
-            parked = [Listed(**task._asdict()) for task in await parking.tasks()]
-            return parked + [Listed(each, 0, 0, 0, None, SET_ASIDE) for each in await store.engine.insight.unreadable()]
+            parked = [ParkedRow(**task._asdict()) for task in await parking.tasks()]
+            return parked + [
+                ParkedRow(each, 0, 0, 0, None, SET_ASIDE) for each in await store.engine.insight.unreadable()
+            ]
 
     show(run_command(listed()), COLUMNS, output)
 
@@ -116,8 +118,8 @@ async def _parking() -> AsyncGenerator[ParkingOfAll]:
 
 
 @contextlib.asynccontextmanager
-async def _store() -> AsyncGenerator[tuple[KeptStore, ParkingOfAll]]:
+async def _store() -> AsyncGenerator[tuple[OpenStore, ParkingOfAll]]:
     settings = history_settings()
-    async with open_kept_store(settings.redis_url, settings.queue, settings.history) as store:
+    async with open_store(settings.redis_url, settings.queue, settings.history) as store:
         assert store.database is not None
         yield store, parking_of(store.database, store.client, store.engine)

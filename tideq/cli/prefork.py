@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass
-class Child:
+class ServiceProcess:
     pid: int
     began: float
 
@@ -48,7 +48,7 @@ class Parent:
         self._work = work
         self._on_ready = on_ready
         self._on_stop = on_stop
-        self._children: dict[int, Child] = {}
+        self._children: dict[int, ServiceProcess] = {}
         self._ready_count = 0
         self._early_deaths = 0
         self._next_start = 0.0
@@ -78,7 +78,7 @@ class Parent:
 
     def _start_missing(self) -> None:
         while self._missing_count and time.monotonic() >= self._next_start:
-            child = Child(self._fork(), time.monotonic())
+            child = ServiceProcess(self._fork(), time.monotonic())
             self._children[child.pid] = child
 
     def _wait(self) -> bytes:
@@ -111,7 +111,7 @@ class Parent:
             if found:
                 self._replace(self._children.pop(pid), os.waitstatus_to_exitcode(status))
 
-    def _replace(self, child: Child, status: int) -> None:
+    def _replace(self, child: ServiceProcess, status: int) -> None:
         if self._deadline is not None:
             return
         if not self._ready_count:

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import cyclopts
 
-from tideq.cli.time_args import duration
 from tideq.cli.output import show, show_one
 from tideq.cli.session import LOCAL, USAGE, Service, Switch, calling, stop
+from tideq.cli.time_args import duration
 from tideq.client import Client, Limit
 
 STATS = [

@@ -8,28 +8,28 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
-from tideq.api.metrics.queue_metrics import process_readings
+from tideq.api.metrics.queue_metrics import process_samples
 from tideq.api.server import PortTaken, serve
 from tideq.api.service import NoKeys, Service
 from tideq.api.settings import ServiceSettings, read_service_settings
-from tideq.cli import background_duties as housekeeping
+from tideq.cli import background_duties
 from tideq.cli.exit_codes import stop_with
 from tideq.cli.logging import log_to_stderr as log_to_stderr
 from tideq.cli.logging import say as say
-from tideq.persistence.recovery.open_store import KeptStore
-from tideq.queue_core.background import end, run, running, together
+from tideq.persistence.recovery.open_store import OpenStore
+from tideq.queue_core.background import background_task, cancel_and_wait, run, run_all
 from tideq.queue_core.duties import Duties, DutiesEnded
-from tideq.queue_core.scripts.runner import assemble_all
-from tideq.queue_core.store.connect import StoreUrlError
 from tideq.queue_core.errors import Unavailable
+from tideq.queue_core.scripts.runner import assemble_all
 from tideq.queue_core.settings import SettingsError
+from tideq.queue_core.store.connect import StoreUrlError
 from tideq.queue_core.telemetry.spans import Tracing
 from tideq.telemetry.metrics import push_for_ever
 from tideq.telemetry.setup import tracing_from
 
 """Long enough for connections to be closed in order."""
 
-Housekeeping = Callable[[KeptStore, ServiceSettings, Duties, Tracing | None], Coroutine[Any, Any, None]]
+Housekeeping = Callable[[OpenStore, ServiceSettings, Duties, Tracing | None], Coroutine[Any, Any, None]]
 
 
 def settings_from(environ: Mapping[str, str]) -> ServiceSettings:
@@ -44,7 +44,7 @@ def run_service(
     on_ready: Callable[[str], None],
     listener: socket.socket | None = None,
     before_stop: Callable[[], Awaitable[None]] | None = None,
-    beside: Housekeeping = housekeeping.sweep,
+    beside: Housekeeping = background_duties.sweep,
     siblings: Path | None = None,
 ) -> None:
     """`siblings` is the folder that processes behind one port share."""
@@ -52,11 +52,11 @@ def run_service(
     assemble_all()
 
     async def help_out(service: Service) -> None:
-        async with service.with_siblings(siblings):
-            await together(
+        async with service.with_other_processes(siblings):
+            await run_all(
                 beside(service.store, settings, service.duties, service.tracing),
                 push_for_ever(
-                    os.environ, "tideq", settings.queue.queue_name, lambda: process_readings(service), service.duties
+                    os.environ, "tideq", settings.queue.queue_name, lambda: process_samples(service), service.duties
                 ),
             )
 
@@ -73,9 +73,9 @@ async def until_signal(work: Coroutine[Any, Any, None]) -> None:
     job, asked, loop = asyncio.ensure_future(work), asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked.set)
-    async with running(asked.wait()) as waiting:
+    async with background_task(asked.wait()) as waiting:
         await asyncio.wait((job, waiting), return_when=asyncio.FIRST_COMPLETED)
-    await end(job)
+    await cancel_and_wait(job)
     if not job.cancelled():
         job.result()
 

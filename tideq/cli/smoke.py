@@ -3,8 +3,8 @@
 import time
 import uuid
 
-from tideq.cli.output import note
 from tideq.cli.logging import say
+from tideq.cli.output import note
 from tideq.cli.session import FAILED, LOCAL, OK, Service, calling
 from tideq.client import Client, Task
 from tideq.client.bulk import PullQueue

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import cyclopts
 import msgspec
 
-from tideq.cli.time_args import duration, moment
 from tideq.cli.output import followed, show, show_one
 from tideq.cli.session import LOCAL, Service, Several, Switch, calling, pairs, split
 from tideq.cli.tasks import show_outcome
+from tideq.cli.time_args import duration, moment
 from tideq.client import NewTask
 from tideq.client.encoding import decode
 from tideq.client.models.tasks import Durability, TaskOptions

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, cast
 
-from tideq.cli.time_args import moment
 from tideq.cli.output import Format, note, say, show, show_one, table
 from tideq.cli.session import FAILED, LOCAL, OK, Ids, Service, Several, Switch, calling, exit_code, pairs, split
+from tideq.cli.time_args import moment
 from tideq.client import Cancelled, Client, Conflict, NotFound, Retried, Task, Transition
 from tideq.client.calls.listing import TaskFilter
 from tideq.client.models.tasks import DONE, Status

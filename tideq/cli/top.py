@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 
 from tideq.cli.live.frame import frame, now, plain_frame
-from tideq.cli.live.readings import Failure, Reader, Reading, read
+from tideq.cli.live.readings import Reader, ReadFailure, Snapshot, read
 from tideq.cli.live.terminal import Ended, Keys, listening
 from tideq.cli.live.view import View, Wish
 from tideq.cli.output import colourful, show_one
@@ -78,9 +78,9 @@ def _watch(client: Client, interval: float) -> int:
 
 def _live(client: Client, view: View, keys: Keys, screen: Live, interval: float) -> None:
     """Until somebody has seen enough. News come from the reader's thread; only this one draws."""
-    news: list[Reading | Failure] = []
+    news: list[Snapshot | ReadFailure] = []
 
-    def hear(each: Reading | Failure) -> None:
+    def hear(each: Snapshot | ReadFailure) -> None:
         news.append(each)
         keys.ring()
 
@@ -99,9 +99,9 @@ def _live(client: Client, view: View, keys: Keys, screen: Live, interval: float)
         reader.stop()
 
 
-def _take(news: Reading | Failure, view: View) -> None:
+def _take(news: Snapshot | ReadFailure, view: View) -> None:
     """A key that never worked is not waited for."""
-    if isinstance(news, Failure) and news.is_final and view.reading is None:
+    if isinstance(news, ReadFailure) and news.is_final and view.reading is None:
         raise news.error
     view.take(news)
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from tideq.api.server import PortTaken, listen
 from tideq.api.settings import ServiceSettings
+from tideq.cli.background_duties import do_everything
 from tideq.cli.exit_codes import stop_with
 from tideq.cli.history import make_partitions
-from tideq.cli.background_duties import do_everything
 from tideq.cli.service_runner import environ_with, log_to_stderr, run_service, say, settings_from
 from tideq.embedded import EmbeddedError, EmbeddedStores
 from tideq.embedded.foreground import leave_on_signal
 from tideq.persistence.database import Database, UnsuitableDatabase
-from tideq.persistence.recovery.open_store import KeptStore
+from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.schema.migrations import (
     RETRY_SECONDS,
     TELL_AGAIN_SECONDS,
@@ -26,10 +26,10 @@ from tideq.persistence.schema.migrations import (
     migrate,
     tell_waiting,
 )
-from tideq.queue_core.background import together
+from tideq.queue_core.background import run_all
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.errors import HistoryRefused, HistoryUnavailable, QueueError
-from tideq.queue_core.log_once import Repeats
+from tideq.queue_core.log_once import LogOnce
 from tideq.queue_core.telemetry.spans import Tracing
 
 DEMO = Path(__file__).parents[1] / "demo.py"
@@ -115,15 +115,15 @@ def _migrate_at_once(settings: ServiceSettings) -> bool:
 
 
 async def _migrate_and_do_everything(
-    store: KeptStore, settings: ServiceSettings, duties: Duties, tracing: Tracing | None
+    store: OpenStore, settings: ServiceSettings, duties: Duties, tracing: Tracing | None
 ) -> None:
     """The service is closed until the database is back, and says so."""
-    await together(migrate_when_back(store, settings), do_everything(store, settings, duties, tracing))
+    await run_all(migrate_when_back(store, settings), do_everything(store, settings, duties, tracing))
 
 
-async def migrate_when_back(store: KeptStore, settings: ServiceSettings) -> None:
+async def migrate_when_back(store: OpenStore, settings: ServiceSettings) -> None:
     """Says once what it waits for. Raises what waiting does not mend."""
-    told = Repeats(TELL_AGAIN_SECONDS)
+    told = LogOnce(TELL_AGAIN_SECONDS)
     while store.database is not None and (failure := await _failure_to_migrate(store.database, settings)):
         tell_waiting(failure, told)
         await asyncio.sleep(RETRY_SECONDS)

@@ -7,15 +7,15 @@ from urllib.parse import urlsplit
 
 from tideq.cli.contexts import Target
 from tideq.cli.exit_codes import USAGE, stop, stop_with
-from tideq.cli.reloading import run_with_reload
 from tideq.cli.logging import log_to_stderr, say
+from tideq.cli.reloading import run_with_reload
 from tideq.cli.session import Address
 from tideq.client.config import DEFAULT_URL
 from tideq.queue_core.settings import SettingsError, Telemetry
 from tideq.telemetry.setup import tracing_from
 from tideq.workers.runtime.arguments import HandlerError
-from tideq.workers.runtime.poller import RegistrationRefused
 from tideq.workers.runtime.health import HealthPortTaken
+from tideq.workers.runtime.poller import RegistrationRefused
 from tideq.workers.runtime.registry import has_begun, registered
 from tideq.workers.runtime.worker import WorkerSettings, run_until_signal
 

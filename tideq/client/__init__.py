@@ -38,7 +38,7 @@ from tideq.client.errors import (
 )
 from tideq.client.models.dead_letters import DeadLetter, Pattern, Replayed
 from tideq.client.models.events import Event, Gap, Transition
-from tideq.client.models.fleet import Drained, HeldBack, Worker
+from tideq.client.models.fleet import BlockedType, Drained, Worker
 from tideq.client.models.pages import Page
 from tideq.client.models.queue import Limit, QueueStats
 from tideq.client.models.tasks import (
@@ -62,6 +62,7 @@ __all__ = [
     "AsyncListing",
     "Backoff",
     "BadAnswer",
+    "BlockedType",
     "Cancelled",
     "CannotConnect",
     "Client",
@@ -75,7 +76,6 @@ __all__ = [
     "FieldProblem",
     "Forbidden",
     "Gap",
-    "HeldBack",
     "IdempotencyConflict",
     "InvalidRequest",
     "Limit",

@@ -9,14 +9,14 @@ import msgspec
 
 from tideq.client.errors import BadAnswer, CannotConnect, NoAnswer, TideqError, UntrustedServer
 from tideq.client.http.address import address_of
-from tideq.client.http.failures import Failure, Lost, Unsent
+from tideq.client.http.failures import ExchangeFailed, Lost, Unsent
 from tideq.client.http.proxies import has_proxy
 from tideq.client.http.timeouts import Timeouts
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 
-class Connection(msgspec.Struct, frozen=True):
+class ClientConfig(msgspec.Struct, frozen=True):
     """Everything a client must know before its first call."""
 
     url: str
@@ -27,7 +27,7 @@ class Connection(msgspec.Struct, frozen=True):
     has_proxy: bool
     """Whether the environment names one for this URL."""
 
-    def unreachable(self, error: Failure) -> TideqError:
+    def unreachable(self, error: ExchangeFailed) -> TideqError:
         """What a failed exchange means to a caller."""
         why = str(error) or type(error).__name__
         if isinstance(error, Unsent):
@@ -38,19 +38,19 @@ class Connection(msgspec.Struct, frozen=True):
         return BadAnswer(f"{self.url} and this client do not understand each other: {why}")
 
 
-def connection_from(
+def client_config(
     url: str | None,
     api_key: str | None,
     timeouts: Timeouts | None,
     max_connections: int,
     verify: ssl.SSLContext | bool,
     environ: Mapping[str, str] = os.environ,
-) -> Connection:
+) -> ClientConfig:
     key = checked_key(environ.get("TIDEQ_API_KEY", "") if api_key is None else api_key)
     headers = {"User-Agent": f"tideq-python/{importlib.metadata.version('tideq')}"}
     address = checked_url(url or environ.get("TIDEQ_URL") or DEFAULT_URL)
     proxied = has_proxy(address, environ)
-    return Connection(
+    return ClientConfig(
         url=address,
         headers={**headers, "Authorization": f"Bearer {key}"} if key else headers,
         timeouts=timeouts or Timeouts(),

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 MAX_POLL_SECONDS = 30.0
 """The longest the service lets a caller wait in one go."""
-BREATH_SECONDS = 0.1
+PAUSE_SECONDS = 0.1
 
 
-class Patience:
+class Deadline:
     """Counts from its making; None is for ever."""
 
     def __init__(self, seconds: float | None, now: Callable[[], float] = time.monotonic) -> None:
@@ -33,4 +33,4 @@ class Patience:
     def breath(self) -> float:
         """Before asking again: a service that is closing answers at once, and must not be asked in circles."""
         left = self.left
-        return BREATH_SECONDS if left is None else min(left, BREATH_SECONDS)
+        return PAUSE_SECONDS if left is None else min(left, PAUSE_SECONDS)

@@ -13,7 +13,7 @@ import msgspec
 
 from tideq.client._sync.transport import Transport
 from tideq.client.calls import pulling as calls
-from tideq.client.config import Connection, Timeouts
+from tideq.client.config import ClientConfig, Timeouts
 from tideq.client.errors import NotHeld, TideqError, UnknownWorker
 from tideq.client.models.pulled import PulledTask, Registered
 from tideq.client.retrying import NO_RETRIES
@@ -25,8 +25,8 @@ SHORT = Timeouts(connect=2.0, read=5.0, write=5.0, pool=5.0)
 OVER: dict[str, Any] = {"message": "the visibility timeout passed", "code": "TIMEOUT", "retriable": True}
 
 
-class Heart:
-    def __init__(self, connection: Connection, registered: Registered) -> None:
+class HeldTasksHeartbeat:
+    def __init__(self, connection: ClientConfig, registered: Registered) -> None:
         self.worker_id = registered.worker_id
         self.is_known = True
         """Until the service says that it has given this worker up."""

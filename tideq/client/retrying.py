@@ -51,7 +51,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 NO_RETRIES = RetryPolicy(deadline_seconds=0)
 
 
-class Attempts:
+class RetryState:
     """The attempts at one call: how many, since when, and whether one of them may have been carried out."""
 
     def __init__(

@@ -21,7 +21,7 @@ from tideq.client.encoding import encode
 from tideq.client.errors import BadAnswer, Refusal, TideqError
 from tideq.client.http.pools import AsyncPool
 from tideq.client.models.tasks import NewTask, Submitted
-from tideq.client.retrying import Attempts, RetryPolicy
+from tideq.client.retrying import RetryPolicy, RetryState
 
 MAX_UNDER_WAY = 2
 """While the service works on one, the next is made ready: 26,900 tasks a second of 32 submitters, 19,800 with one."""
@@ -32,7 +32,7 @@ MAX_BYTES = 262_144
 """A large one goes alone, and does not keep small ones waiting."""
 
 
-class Submissions:
+class RequestBatcher:
     """For programs that wait for each answer: threads share connections, not requests."""
 
     def __init__(self, transport: Transport) -> None:
@@ -42,7 +42,7 @@ class Submissions:
         return self._transport.ask(submission.submit(task, trace))
 
 
-class AsyncSubmissions:
+class AsyncRequestBatcher:
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
         self._groups: dict[Hashable, _Group] = {}
@@ -182,7 +182,7 @@ class _Group:
             for each in together:
                 each.answer.cancel()  # where this was broken off: whoever has an answer keeps it
 
-    async def _send_alone(self, waiting: _Waiting, attempts: Attempts) -> None:
+    async def _send_alone(self, waiting: _Waiting, attempts: RetryState) -> None:
         try:
             call = submission.submit_encoded(waiting.body, self._trace)
             answer = await self._transport.ask(call, attempts=attempts)
@@ -219,11 +219,11 @@ class _Group:
         async with asyncio.TaskGroup() as sending:
             for each in together:
                 if not each.answer.done():
-                    alone = sending.create_task(self._send_alone(each, Attempts(self._transport.policy)))
+                    alone = sending.create_task(self._send_alone(each, RetryState(self._transport.policy)))
                     each.request = _Request([each], alone)  # ends with its caller, whatever the others do
 
 
-class _Impatient(Attempts):
+class _Impatient(RetryState):
     """Tells when the first attempt has failed."""
 
     def __init__(self, policy: RetryPolicy, on_failure: Callable[[], None]) -> None:

@@ -4,6 +4,7 @@ Does not promise production: one machine, no replicas, no backups, no upgrade ac
 of PostgreSQL. Does promise: one instance per data folder, a clean stop, no orphans.
 """
 
+from tideq.embedded.environment import ServerTimeouts
 from tideq.embedded.errors import (
     AlreadyRunning,
     DataDirUnusable,
@@ -20,7 +21,6 @@ from tideq.embedded.errors import (
 from tideq.embedded.instance import RunningInstance, find_running
 from tideq.embedded.postgres import PostgresOptions
 from tideq.embedded.supervisor import EmbeddedStores
-from tideq.embedded.environment import Timeouts
 from tideq.embedded.valkey import ValkeyOptions, bundled_valkey
 
 __all__ = [
@@ -36,7 +36,7 @@ __all__ = [
     "ServerDidNotStart",
     "ServerNotInstalled",
     "ServerStopped",
-    "Timeouts",
+    "ServerTimeouts",
     "UnsafeRunDirectory",
     "ValkeyOptions",
     "WrongDataVersion",

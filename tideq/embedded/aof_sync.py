@@ -20,8 +20,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from tideq.embedded.resp import Console, Refused
 from tideq.embedded.environment import Progress
+from tideq.embedded.resp import RespConnection, RespError
 
 PERIOD_SECONDS = 1.0
 STOP_SECONDS = 5.0
@@ -34,12 +34,12 @@ Sync = Callable[[int], None]
 SYNC: Sync = os.fdatasync if sys.platform == "linux" else os.fsync
 
 
-class LogKeeper:
+class AofSync:
     """A thread beside the server, from when it is ready until it is stopped."""
 
     def __init__(self, data: Path, socket_path: Path, on_progress: Progress, sync: Sync = SYNC) -> None:
         self._data = data
-        self._console = Console(socket_path, NAME)
+        self._console = RespConnection(socket_path, NAME)
         self._on_progress = on_progress
         self._sync = sync
         self._is_lent = False
@@ -66,7 +66,7 @@ class LogKeeper:
     def _keep(self) -> None:
         while not self._is_over.wait(PERIOD_SECONDS):
             self._sync_logs()
-            with suppress(OSError, Refused):
+            with suppress(OSError, RespError):
                 self._answer_waiting()
 
     def _sync_logs(self) -> None:
@@ -92,7 +92,7 @@ class LogKeeper:
     def _leave_to_server(self) -> None:
         is_left = False
         while not is_left and not self._is_over.is_set():
-            with suppress(OSError, Refused):
+            with suppress(OSError, RespError):
                 self._set(EACH_SECOND)
                 is_left = True
             self._is_over.wait(PERIOD_SECONDS)

@@ -11,7 +11,7 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Timeouts:
+class ServerTimeouts:
     start_ms: int = 300_000
     """Long, because reading back a large append-only file is not a failure."""
     stop_ms: int = 30_000
@@ -21,13 +21,13 @@ class Timeouts:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class ServerEnvironment:
     data_dir: Path
     environ: Mapping[str, str]
     servers_fd: int
     """The open lock file every server inherits; see `lock.py`."""
     on_progress: Progress
-    timeouts: Timeouts
+    timeouts: ServerTimeouts
 
     def log_path(self, server: str) -> Path:
         return self.data_dir / "logs" / f"{server}.log"

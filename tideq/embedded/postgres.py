@@ -14,12 +14,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
+from tideq.embedded.environment import ServerEnvironment
 from tideq.embedded.errors import DataDirUnusable, ServerDidNotStart, ServerNotInstalled, WrongDataVersion
 from tideq.embedded.identity import Identity
 from tideq.embedded.postgres_identity import IdentitySearch, has_cluster
 from tideq.embedded.process import ServerCommand, ServerProcess, run_to_end
 from tideq.embedded.socket_dir import make_run_dir, remove_run_dir
-from tideq.embedded.environment import Surroundings
 
 NAME = "tideq"  # of the database and of its owner
 # SIGINT lets nobody finish but ends cleanly; SIGQUIT ends at once and recovers at the next start.
@@ -39,7 +39,7 @@ class PostgresOptions:
 class PostgresServer:
     name = "PostgreSQL"
 
-    def __init__(self, options: PostgresOptions, surroundings: Surroundings) -> None:
+    def __init__(self, options: PostgresOptions, surroundings: ServerEnvironment) -> None:
         self._options = options
         self._surroundings = surroundings
         self._pgdata = surroundings.data_dir / "postgres"
@@ -110,7 +110,7 @@ def find_bin_dir(wanted: Path | None, pgdata: Path) -> Path:
     return installed[int(made_by)]
 
 
-def make_cluster(pgdata: Path, bin_dir: Path, identity: Identity, surroundings: Surroundings) -> None:
+def make_cluster(pgdata: Path, bin_dir: Path, identity: Identity, surroundings: ServerEnvironment) -> None:
     """Made elsewhere and moved into place, so a kill in the middle leaves nothing half made."""
     draft = pgdata.with_name("postgres.new")
     shutil.rmtree(draft, ignore_errors=True)
@@ -174,7 +174,7 @@ def _major_version(postgres: Path) -> int:
     return int(match[1]) if match else 0
 
 
-def _run_or_fail(argv: list[str], surroundings: Surroundings, identity: Identity, text: str = "") -> None:
+def _run_or_fail(argv: list[str], surroundings: ServerEnvironment, identity: Identity, text: str = "") -> None:
     answer = run_to_end(argv, surroundings, identity, text=text)
     if answer.exit_code != 0:
         log_path = surroundings.log_path("initdb")

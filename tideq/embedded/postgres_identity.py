@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tideq.embedded.environment import ServerEnvironment
 from tideq.embedded.errors import NoUsableAccount
 from tideq.embedded.identity import OURSELVES, Account, Identity
 from tideq.embedded.process import run_to_end
-from tideq.embedded.environment import Surroundings
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class IdentitySearch:
     unshare: str
     """The program that makes the user namespace."""
 
-    def choose(self, surroundings: Surroundings) -> Identity:
+    def choose(self, surroundings: ServerEnvironment) -> Identity:
         if os.geteuid() != 0:
             return OURSELVES
         tried: list[str] = []
@@ -56,7 +56,7 @@ class IdentitySearch:
         entries += [entry for name in ("postgres", "nobody") for entry in _entries_by_name(name)]
         return list({entry.pw_uid: entry for entry in entries}.values())
 
-    def _problem_with(self, identity: Identity, surroundings: Surroundings) -> str:
+    def _problem_with(self, identity: Identity, surroundings: ServerEnvironment) -> str:
         """Tried for real, because no reading of modes tells what a kernel or a container allows."""
         script = 'cd "$1" && exec "$2" --version'
         argv = ["/bin/sh", "-c", script, "tideq", str(self.pgdata.parent), str(self.bin_dir / "postgres")]

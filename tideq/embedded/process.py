@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from tideq.embedded.environment import ServerEnvironment
 from tideq.embedded.errors import ServerDidNotStart, ServerStopped
 from tideq.embedded.identity import OURSELVES, Identity
-from tideq.embedded.environment import Surroundings
 from tideq.embedded.watchdog import Watchdog, kernel_can_watch
 
 LAUNCHER = Path(__file__).with_name("launch.py")
@@ -34,7 +34,7 @@ class ServerCommand:
 
 
 class ServerProcess:
-    def __init__(self, command: ServerCommand, surroundings: Surroundings) -> None:
+    def __init__(self, command: ServerCommand, surroundings: ServerEnvironment) -> None:
         self._command = command
         self._surroundings = surroundings
         death_signal = command.stop_signals[0]
@@ -82,7 +82,7 @@ class ServerProcess:
 
 def spawn(
     argv: Sequence[str],
-    surroundings: Surroundings,
+    surroundings: ServerEnvironment,
     identity: Identity,
     death_signal: signal.Signals,
     *,
@@ -122,7 +122,7 @@ def _fresh_log(path: Path) -> IO[bytes]:
 
 
 @dataclass(frozen=True)
-class Answer:
+class FinishedProgram:
     exit_code: int
     output: str
 
@@ -132,7 +132,9 @@ class Answer:
         return lines[-1] if lines else f"exit code {self.exit_code}"
 
 
-def run_to_end(argv: Sequence[str], surroundings: Surroundings, identity: Identity, *, text: str = "") -> Answer:
+def run_to_end(
+    argv: Sequence[str], surroundings: ServerEnvironment, identity: Identity, *, text: str = ""
+) -> FinishedProgram:
     """A program that does one thing; like a server, it holds the lock and ends with us."""
     process = spawn(argv, surroundings, identity, signal.SIGTERM, output=subprocess.PIPE, stdin=subprocess.PIPE)
     try:
@@ -143,4 +145,4 @@ def run_to_end(argv: Sequence[str], surroundings: Surroundings, identity: Identi
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         raise
-    return Answer(process.returncode, output.decode(errors="replace"))
+    return FinishedProgram(process.returncode, output.decode(errors="replace"))

@@ -9,11 +9,11 @@ from typing import Self
 TIMEOUT_SECONDS = 5.0
 
 
-class Refused(Exception):
+class RespError(Exception):
     """The server answered with an error."""
 
 
-class Console:
+class RespConnection:
     """Connects when first asked and again after trouble; a connection that failed is never asked twice."""
 
     def __init__(self, socket_path: Path, name: str) -> None:
@@ -62,7 +62,7 @@ class _Line:
             raise ConnectionError("Valkey closed the connection")
         kind, rest = first[0], first[1:].strip()
         if kind == "-":
-            raise Refused(rest)
+            raise RespError(rest)
         return self._answers.read(int(rest) + 2).decode() if kind == "$" else rest
 
     def close(self) -> None:

@@ -11,18 +11,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tideq.embedded.environment import Progress, ServerEnvironment, ServerTimeouts
 from tideq.embedded.errors import DataDirUnusable, NotStarted
 from tideq.embedded.instance import RunningInstance, remove_note, write_note
 from tideq.embedded.lock import DataDirLock
 from tideq.embedded.postgres import PostgresOptions, PostgresServer
-from tideq.embedded.environment import Progress, Surroundings, Timeouts
 from tideq.embedded.valkey import ValkeyOptions, ValkeyServer
 
 Server = ValkeyServer | PostgresServer
 
 DEFAULT_VALKEY = ValkeyOptions()
 DEFAULT_POSTGRES = PostgresOptions()
-DEFAULT_TIMEOUTS = Timeouts()
+DEFAULT_TIMEOUTS = ServerTimeouts()
 
 
 def no_progress(_message: str) -> None:
@@ -44,7 +44,7 @@ class EmbeddedStores:
         redis_url: str | None = None,
         database_url: str | None = None,
         environ: Mapping[str, str] | None = None,
-        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+        timeouts: ServerTimeouts = DEFAULT_TIMEOUTS,
         on_progress: Progress = no_progress,
     ) -> None:
         self.data_dir = data_dir.resolve()
@@ -123,8 +123,8 @@ class EmbeddedStores:
         self._servers.remove(server)
         self._urls[server.name] = None
 
-    def _surroundings(self, lock: DataDirLock) -> Surroundings:
-        return Surroundings(
+    def _surroundings(self, lock: DataDirLock) -> ServerEnvironment:
+        return ServerEnvironment(
             data_dir=self.data_dir,
             environ=self._environ,
             servers_fd=lock.servers_fd,

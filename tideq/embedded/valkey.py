@@ -16,11 +16,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
+from tideq.embedded.aof_sync import LEAVE_TO_KERNEL, AofSync
+from tideq.embedded.environment import ServerEnvironment
 from tideq.embedded.errors import ServerDidNotStart, ServerNotInstalled
-from tideq.embedded.aof_sync import LEAVE_TO_KERNEL, LogKeeper
 from tideq.embedded.process import ServerCommand, ServerProcess
 from tideq.embedded.socket_dir import make_run_dir, remove_run_dir
-from tideq.embedded.environment import Surroundings
 
 # Redis 6 knows neither script flags nor the append-only folder.
 OLDEST_MAJOR = 7
@@ -39,14 +39,14 @@ class ValkeyOptions:
 class ValkeyServer:
     name = "Valkey"
 
-    def __init__(self, options: ValkeyOptions, surroundings: Surroundings) -> None:
+    def __init__(self, options: ValkeyOptions, surroundings: ServerEnvironment) -> None:
         self._options = options
         self._surroundings = surroundings
         self._binary = options.binary or find_valkey(surroundings)
         self._run_dir = make_run_dir(surroundings.data_dir, "valkey", surroundings.environ, owner=None)
         self._socket_path = self._run_dir / "valkey.sock"
         self._process: ServerProcess | None = None
-        self._log_keeper: LogKeeper | None = None
+        self._log_keeper: AofSync | None = None
 
     @property
     def url(self) -> str:
@@ -67,7 +67,7 @@ class ValkeyServer:
         except ServerDidNotStart as error:
             raise _with_hint(error) from error
         if "--appendfsync" not in self._options.flags:
-            self._log_keeper = LogKeeper(data, self._socket_path, self._surroundings.on_progress)
+            self._log_keeper = AofSync(data, self._socket_path, self._surroundings.on_progress)
             self._log_keeper.start()
 
     def check(self) -> None:
@@ -90,7 +90,7 @@ class ValkeyServer:
         )
 
 
-def find_valkey(surroundings: Surroundings) -> Path:
+def find_valkey(surroundings: ServerEnvironment) -> Path:
     for candidate in _candidates(surroundings.environ.get("PATH", "")):
         major = _major_version(candidate)
         if major >= OLDEST_MAJOR:

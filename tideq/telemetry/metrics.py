@@ -18,7 +18,7 @@ from typing import Any
 import structlog
 
 from tideq.queue_core.duties import Duties
-from tideq.queue_core.samples import Readings
+from tideq.queue_core.samples import Samples
 from tideq.queue_core.settings import SettingsError
 from tideq.telemetry.setup import OTLP_NAMES, make_resource
 
@@ -33,7 +33,7 @@ CLOSE_SECONDS = 2.0
 
 log = structlog.get_logger("tideq.telemetry")
 
-Look = Callable[[], Awaitable[Readings]]
+Look = Callable[[], Awaitable[Samples]]
 
 
 def is_metered(environ: Mapping[str, str]) -> bool:
@@ -62,14 +62,14 @@ async def push_for_ever(
 
         interval_seconds = _interval_seconds(environ)
         await asyncio.sleep(interval_seconds)
-        await (duties or Duties()).keep_every("metrics export", interval_seconds, push)
+        await (duties or Duties()).add_periodic("metrics export", interval_seconds, push)
 
 
 async def push_counters(environ: Mapping[str, str], service_name: str, queue_name: str, duties: Duties) -> None:
     """For a process that knows nothing but what it counts."""
     process = str(os.getpid())
 
-    async def look() -> Readings:
+    async def look() -> Samples:
         return duties.counters.readings(process)
 
     await push_for_ever(environ, service_name, queue_name, look, duties)

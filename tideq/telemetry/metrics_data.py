@@ -19,9 +19,9 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
+from tideq.queue_core.samples import Labels, Sample, SampleHistogram, Samples
 from tideq.queue_core.telemetry import names as telemetry
 from tideq.queue_core.telemetry.metrics import METRICS
-from tideq.queue_core.samples import Distribution, Labels, Reading, Readings
 
 CUMULATIVE = AggregationTemporality.CUMULATIVE
 UNITS = {"_seconds": "s", "_bytes": "By", "_ratio": "1"}
@@ -52,18 +52,18 @@ class Translation:
         self._queue_name = queue_name
         self._began_ns = time.time_ns()
 
-    def data(self, readings: Readings) -> MetricsData:
+    def data(self, readings: Samples) -> MetricsData:
         metrics = [*self._own(readings), *self._conventional(readings)]
         scope = ScopeMetrics(InstrumentationScope(telemetry.SCOPE), metrics, "")
         return MetricsData([ResourceMetrics(self._resource, [scope], "")])
 
-    def _own(self, readings: Readings) -> Iterator[Metric]:
+    def _own(self, readings: Samples) -> Iterator[Metric]:
         for name, rows in readings.items():
             labels = METRICS[name].labels
             points = [({"queue": self._queue_name, **_named(labels, values)}, value) for values, value in rows.items()]
             yield self._metric(name, METRICS[name].kind, METRICS[name].meaning, points)
 
-    def _conventional(self, readings: Readings) -> Iterator[Metric]:
+    def _conventional(self, readings: Samples) -> Iterator[Metric]:
         for name, alias in ALIASES.items():
             metric, rows = METRICS[alias.metric], readings.get(alias.metric, {})
             kept = [(_named(metric.labels, values), value) for values, value in rows.items()]
@@ -84,7 +84,7 @@ class Translation:
         return {**told, **{f"tideq.{name}": value for name, value in labels.items() if name not in alias.only}}
 
     def _metric(
-        self, name: str, kind: str, meaning: str, points: list[tuple[dict[str, str], Reading]], unit: str | None = None
+        self, name: str, kind: str, meaning: str, points: list[tuple[dict[str, str], Sample]], unit: str | None = None
     ) -> Metric:
         now_ns, began_ns = time.time_ns(), self._began_ns
         unit = _unit(name) if unit is None else unit
@@ -92,7 +92,7 @@ class Translation:
             told = [
                 _histogram_point(labels, value, began_ns, now_ns)
                 for labels, value in points
-                if isinstance(value, Distribution)
+                if isinstance(value, SampleHistogram)
             ]
             return Metric(name, meaning, unit, Histogram(told, CUMULATIVE))
         numbers = [
@@ -109,14 +109,14 @@ def _named(names: tuple[str, ...], values: Labels) -> dict[str, str]:
     return dict(zip(names, values, strict=True))
 
 
-def _numbers(labels: dict[str, str], value: Reading) -> list[tuple[dict[str, str], float]]:
+def _numbers(labels: dict[str, str], value: Sample) -> list[tuple[dict[str, str], float]]:
     """A distribution of what is there now has no form of its own: its buckets become numbers, as in Prometheus."""
-    if isinstance(value, Distribution):
+    if isinstance(value, SampleHistogram):
         return [({**labels, "le": bound}, count) for bound, count in value.buckets]
     return [(labels, value)]
 
 
-def _histogram_point(labels: dict[str, str], value: Distribution, began_ns: int, now_ns: int) -> HistogramDataPoint:
+def _histogram_point(labels: dict[str, str], value: SampleHistogram, began_ns: int, now_ns: int) -> HistogramDataPoint:
     """Neither the least nor the greatest is known: both are left out, as OTLP allows."""
     unknown: Any = None
     return HistogramDataPoint(

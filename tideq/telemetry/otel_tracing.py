@@ -9,9 +9,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.trace import NonRecordingSpan, ProxyTracerProvider, set_span_in_context
 
-from tideq.queue_core.telemetry.trace_context import SAMPLED, TraceParent
 from tideq.queue_core.telemetry.spans import Span
-from tideq.telemetry.outlet import CLOSE_SECONDS, Outlet
+from tideq.queue_core.telemetry.trace_context import SAMPLED, TraceParent
+from tideq.telemetry.outlet import CLOSE_SECONDS, SpanQueue
 from tideq.telemetry.readable import span_context
 from tideq.telemetry.sampling import Samplers
 
@@ -20,7 +20,7 @@ ONE_EACH = 1 << 64 | 1
 
 
 class OtelTracing:
-    def __init__(self, outlet: Outlet, samplers: Samplers) -> None:
+    def __init__(self, outlet: SpanQueue, samplers: Samplers) -> None:
         self.outlet = outlet
         self.record: Callable[[Span], None] = outlet.take
         """The outlet's own, without a call in between."""

@@ -7,8 +7,8 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 from opentelemetry.trace.span import TraceState
 
 from tideq.queue_core.telemetry.names import ERROR_TYPE, EXCEPTION_EVENT, EXCEPTION_MESSAGE, EXCEPTION_TYPE, SCOPE
-from tideq.queue_core.telemetry.trace_context import TraceParent
 from tideq.queue_core.telemetry.spans import Span
+from tideq.queue_core.telemetry.trace_context import TraceParent
 
 KINDS = (SpanKind.INTERNAL, SpanKind.INTERNAL, SpanKind.SERVER, SpanKind.CLIENT, SpanKind.PRODUCER, SpanKind.CONSUMER)
 

@@ -48,12 +48,12 @@ def tracing_from(
 def make_tracing(
     environ: Mapping[str, str], traces_per_second: float, service_name: str, *, is_fixed: bool = False
 ) -> "OtelTracing":
-    from tideq.telemetry.outlet import Outlet
-    from tideq.telemetry.sampling import Samplers
     from tideq.telemetry.otel_tracing import OtelTracing
+    from tideq.telemetry.outlet import SpanQueue
+    from tideq.telemetry.sampling import Samplers
 
     _silence_the_sdk()
-    outlet = Outlet(_exporters(environ), make_resource(environ, service_name, is_fixed=is_fixed), environ)
+    outlet = SpanQueue(_exporters(environ), make_resource(environ, service_name, is_fixed=is_fixed), environ)
     return OtelTracing(outlet, Samplers(environ, traces_per_second))
 
 

@@ -17,10 +17,10 @@ from tideq.api.settings import ServiceSettings
 from tideq.application.inline_worker import MAX_BATCH, InlineWorker
 from tideq.client import Client
 from tideq.client.models.tasks import Task
-from tideq.persistence.recovery.open_store import KeptStore
-from tideq.queue_core.store.clock import StoreClock
+from tideq.persistence.recovery.open_store import OpenStore
 from tideq.queue_core.engine import assemble_engine
 from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.store.clock import StoreClock
 from tideq.workers.runtime.handlers import Handlers
 from tideq.workers.runtime.registry import has_begun, registered
 
@@ -95,7 +95,7 @@ async def _serving(queue: QueueSettings, stop: asyncio.Event) -> AsyncGenerator[
     engine = assemble_engine(client, settings.queue, sends_flags=False)
     await engine.queue.open()
     service = Service(
-        settings, KeptStore(client, engine, None, None, client), lambda: fakeredis.FakeAsyncRedis(server=store)
+        settings, OpenStore(client, engine, None, None, client), lambda: fakeredis.FakeAsyncRedis(server=store)
     )
     with contextlib.closing(listen("127.0.0.1", 0)) as listener:
         async with contextlib.aclosing(client), service.wakeups, service.outbox_reader:

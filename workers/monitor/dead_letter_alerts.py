@@ -2,7 +2,7 @@
 
 import structlog
 
-from tideq.persistence.dead_letters.alerts import PatternNews, PatternWatch
+from tideq.persistence.dead_letters.alerts import PatternAlert, PatternWatch
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.samples import Counters
 
@@ -12,17 +12,17 @@ METRIC = "tideq_dead_letter_alarms_total"
 log = structlog.get_logger(__name__)
 
 
-async def sound_for_ever(watch: PatternWatch, duties: Duties, interval_seconds: float = INTERVAL_SECONDS) -> None:
+async def alert_for_ever(watch: PatternWatch, duties: Duties, interval_seconds: float = INTERVAL_SECONDS) -> None:
     duties.counters.declare(METRIC, ("new",), ("surge",))
 
     async def sound() -> None:
         for news in await watch.news():
-            _sound(news, duties.counters)
+            _alert(news, duties.counters)
 
-    await duties.keep_every("alarm", interval_seconds, sound)
+    await duties.add_periodic("alarm", interval_seconds, sound)
 
 
-def _sound(news: PatternNews, counters: Counters) -> None:
+def _alert(news: PatternAlert, counters: Counters) -> None:
     counters.add(METRIC, "new" if news.is_new else "surge")
     log.warning(
         "tasks die in a new way" if news.is_new else "many more tasks die in this way",

@@ -38,11 +38,11 @@ class Prober:
         if not self._networks:
             log.info("no worker is probed: TIDEQ_PROBE_ALLOWED_CIDRS allows no address")
             return
-        await duties.keep_every("probe", interval_seconds, self.probe_all)
+        await duties.add_periodic("probe", interval_seconds, self.probe_all)
 
     async def probe_all(self) -> None:
         """Raises what kept one from being judged after all the others are."""
-        members = [member async for member in self._fleet.everyone(ALIVE) if _is_probed(member)]
+        members = [member async for member in self._fleet.all(ALIVE) if _is_probed(member)]
         ended = await asyncio.gather(*(self._probe(member) for member in members), return_exceptions=True)
         known = {member.worker.worker_id for member in members}
         self._failures = {worker_id: count for worker_id, count in self._failures.items() if worker_id in known}
@@ -69,7 +69,7 @@ class Prober:
         if is_healthy and (member.verdict, member.probe_failures) == ("active", 0):
             return
         verdict = "active" if is_healthy else "unhealthy" if failures >= FAILURES else None
-        status = await self._fleet.judge(worker_id, verdict, failures)
+        status = await self._fleet.set_state(worker_id, verdict, failures)
         if verdict and verdict != member.verdict:
             log.warning("worker judged", worker_id=worker_id, status=status)
 

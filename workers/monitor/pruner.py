@@ -46,4 +46,4 @@ async def prune_for_ever(
                 log.warning("pruning postponed", error=str(error))
                 await asyncio.sleep(BUSY_SECONDS)
 
-    await (duties or Duties()).keep("prune", work, INTERVAL_SECONDS, RETRY_SECONDS)
+    await (duties or Duties()).add("prune", work, INTERVAL_SECONDS, RETRY_SECONDS)

@@ -28,4 +28,4 @@ async def recount_for_ever(recount: Recount, duties: Duties, look_seconds: float
                 log.debug("recount postponed", reason=str(reason))
             await asyncio.sleep(look_seconds)
 
-    await duties.keep("recount", work, POSTPONED_SECONDS)
+    await duties.add("recount", work, POSTPONED_SECONDS)

@@ -5,17 +5,17 @@ Nothing depends on it alone: every claim recovers on its way. It keeps an idle q
 
 from collections.abc import Sequence
 
-from tideq.queue_core.background import together
+from tideq.queue_core.background import run_all
 from tideq.queue_core.duties import Duties
-from tideq.queue_core.store.memory import MemoryWatch
 from tideq.queue_core.queue import Queue
+from tideq.queue_core.store.memory import MemoryWatch
 
 
 async def sweep_for_ever(
     partitions: Sequence[Queue], memory: MemoryWatch, duties: Duties, interval_seconds: float = 1.0
 ) -> None:
     """Each partition by itself: one that cannot be swept keeps nobody from the others."""
-    await together(
-        *(duties.keep_every("sweep", interval_seconds, each.sweep) for each in partitions),
-        duties.keep_every("memory", interval_seconds, memory.observe),
+    await run_all(
+        *(duties.add_periodic("sweep", interval_seconds, each.sweep) for each in partitions),
+        duties.add_periodic("memory", interval_seconds, memory.observe),
     )

@@ -5,11 +5,11 @@ Counted where they are heard: over several monitors the numbers add up. What a j
 
 from collections.abc import Sequence
 
-from tideq.queue_core.telemetry.metrics import LONG_SECONDS
-from tideq.queue_core.samples import Counters, Distribution, Labels, TypeNames
+from tideq.queue_core.samples import Counters, Labels, SampleHistogram, TypeNames
 from tideq.queue_core.states import Reason, TaskState
+from tideq.queue_core.telemetry.metrics import LONG_SECONDS
 from tideq.queue_core.telemetry.names import SPAN_ASSIGNED, SPAN_EXECUTING, SPAN_LIFECYCLE, SPAN_QUEUED
-from tideq.workers.monitor.journal.transition import Phase, Transition
+from tideq.workers.monitor.journal.transition import ObservedTransition, Phase
 
 STATE_OF = {SPAN_QUEUED: "queued", SPAN_ASSIGNED: "assigned", SPAN_EXECUTING: "executing"}
 FAILURES = {
@@ -29,19 +29,19 @@ NEW = "new"
 """Where a submitted task comes from, told as a word: an empty label is none."""
 
 
-class FlowMeter:
+class TaskMetrics:
     wants_origins = False
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
         self._types = TypeNames(MAX_TASK_TYPES)
-        self._known: dict[Labels, Distribution] = {}
+        self._known: dict[Labels, SampleHistogram] = {}
 
-    def hear(self, transitions: Sequence[Transition]) -> None:
+    def observe(self, transitions: Sequence[ObservedTransition]) -> None:
         for each in transitions:
             self._count(each)
 
-    def _count(self, each: Transition) -> None:
+    def _count(self, each: ObservedTransition) -> None:
         reason, target, priority = each.reason, each.state, each.priority
         self._counters.add("tideq_transitions_total", each.source or NEW, target, reason)
         for phase in each.phases:
@@ -53,7 +53,7 @@ class FlowMeter:
         if target is TaskState.QUEUED and reason in RETRIES:
             self._counters.add("tideq_task_retries_total", _attempt(each.attempt), priority)
 
-    def _note(self, phase: Phase, each: Transition, priority: str) -> None:
+    def _note(self, phase: Phase, each: ObservedTransition, priority: str) -> None:
         if phase.name == SPAN_LIFECYCLE:
             self._distribution("tideq_task_duration_seconds", priority, each.state).note(phase.seconds)
         elif state := STATE_OF.get(phase.name):
@@ -62,7 +62,7 @@ class FlowMeter:
             labels = self._types.label(each.task_type), each.reason
             self._distribution("tideq_task_execution_duration_seconds", *labels).note(phase.seconds)
 
-    def _distribution(self, metric: str, *labels: str) -> Distribution:
+    def _distribution(self, metric: str, *labels: str) -> SampleHistogram:
         key = (metric, *labels)
         if key not in self._known:
             self._known[key] = self._counters.distribution(metric, labels, LONG_SECONDS)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import structlog
 
-from tideq.workers.runtime.service_api import HeldBack
+from tideq.workers.runtime.service_api import BlockedType
 
 log = structlog.get_logger("tideq.worker")
 
@@ -13,9 +13,9 @@ class CircuitLog:
     """Of one registered worker."""
 
     def __init__(self) -> None:
-        self._known: dict[str | None, HeldBack] = {}
+        self._known: dict[str | None, BlockedType] = {}
 
-    def note(self, worker_id: str, told: Iterable[HeldBack]) -> None:
+    def note(self, worker_id: str, told: Iterable[BlockedType]) -> None:
         """Warns once for each opening, also for one that follows a failed trial."""
         now = {each.task_type: each for each in told}
         for task_type, each in now.items():

@@ -13,19 +13,19 @@ from typing import Any
 import msgspec
 import structlog
 
-from tideq.queue_core.background import end, running
+from tideq.queue_core.background import background_task, cancel_and_wait
 from tideq.workers.runtime.circuit_log import CircuitLog
-from tideq.workers.runtime.poller import Claimer
 from tideq.workers.runtime.context import TaskContext
-from tideq.workers.runtime.executor import Execution, Run
+from tideq.workers.runtime.executor import Attempt, Executor
 from tideq.workers.runtime.failures import Fail, error_document
-from tideq.workers.runtime.handlers import Handler
-from tideq.workers.runtime.report_buffer import Held, Mailbox, Result
-from tideq.workers.runtime.service_api import Answer, GivenTask, Protocol, Refused, Unreachable
-from tideq.workers.runtime.rate import Rate
-from tideq.workers.runtime.reporter import Reporter
-from tideq.workers.runtime.slots import Slots
 from tideq.workers.runtime.handler_spans import HandlerTracer
+from tideq.workers.runtime.handlers import Handler
+from tideq.workers.runtime.poller import Poller
+from tideq.workers.runtime.rate import Rate
+from tideq.workers.runtime.report_buffer import HeldTask, ReportBuffer, Result
+from tideq.workers.runtime.reporter import Reporter
+from tideq.workers.runtime.service_api import AssignedTask, ServiceApi, ServiceRefusal, ServiceReply, Unreachable
+from tideq.workers.runtime.slots import Slots
 
 LOOK_SECONDS = 0.25
 LATE_SECONDS = 5.0
@@ -35,12 +35,12 @@ FAREWELL_SECONDS = 2.0
 log = structlog.get_logger("tideq.worker")
 
 
-class Crew:
+class Consumer:
     def __init__(
         self,
         handlers: Sequence[Handler],
         capacity: int,
-        protocol: Protocol,
+        protocol: ServiceApi,
         description: dict[str, Any],
         modules: Sequence[str] = (),
         rate: Rate | None = None,
@@ -48,17 +48,19 @@ class Crew:
         shares_loop: bool = False,
     ) -> None:
         """`shares_loop` where there are several crews, and handlers that run on it."""
-        self.runs: dict[str, Run] = {}
+        self.runs: dict[str, Attempt] = {}
         """By lease."""
         self._handlers = {handler.task_type: handler for handler in handlers}
         self._protocol = protocol
         self._slots = Slots(capacity)
         self._tracer = HandlerTracer()
         self._circuits = CircuitLog()
-        self._reporter = Reporter(protocol, self._hear_besides, self._lose, self.forget, self._tracer.end_settling)
-        self._execution = Execution(capacity, modules, self._done, self._tracer)
+        self._reporter = Reporter(
+            protocol, self._handle_side_effects, self._lose, self.forget, self._tracer.end_settling
+        )
+        self._execution = Executor(capacity, modules, self._done, self._tracer)
         about = {**description, "task_types": sorted(self._handlers), "capacity": capacity}
-        self._claimer = Claimer(
+        self._claimer = Poller(
             protocol,
             about,
             self._slots,
@@ -66,11 +68,11 @@ class Crew:
             self._reporter,
             self._open_mailbox,
             self._take,
-            self._ask_about_all_of,
+            self._check_all_leases,
             lambda: not (shares_loop or self._execution.on_loop_count or self._jobs),
         )
         self._reporter.claims = self._claimer
-        self._mailbox: Mailbox | None = None
+        self._mailbox: ReportBuffer | None = None
         self._jobs: set[asyncio.Task[None]] = set()
         self._drain_asked = asyncio.Event()
         self._is_leaving = self._has_left = False
@@ -122,14 +124,14 @@ class Crew:
             await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
             next(job for job in jobs if job.done()).result()
         finally:
-            await end(*jobs)
+            await cancel_and_wait(*jobs)
 
     async def abandon(self) -> None:
         """Where `run` was broken off: hand everything back and leave, without waiting for long."""
         if self._has_left:
             return
         self._hand_back()
-        async with running(self._reporter.run()):
+        async with background_task(self._reporter.run()):
             try:
                 async with asyncio.timeout(FAREWELL_SECONDS):
                     await self._reporter.silent()
@@ -141,15 +143,15 @@ class Crew:
         self._execution.end()
         self._tracer.end()
 
-    def hear(self, worker_id: str, answer: Answer) -> None:
+    def handle_reply(self, worker_id: str, answer: ServiceReply) -> None:
         """What an answer to a poll or a heartbeat says besides."""
         self._circuits.note(worker_id, answer.held_back)
-        self._hear_besides(worker_id, answer)
+        self._handle_side_effects(worker_id, answer)
 
-    def _hear_besides(self, worker_id: str, answer: Answer) -> None:
+    def _handle_side_effects(self, worker_id: str, answer: ServiceReply) -> None:
         """What every answer may say."""
         if answer.cancel:
-            self._doubt(worker_id, Counter(answer.cancel))
+            self._check_lease(worker_id, Counter(answer.cancel))
         if answer.should_drain and not self.is_draining:
             log.info("asked to drain", worker_id=worker_id)
             self.drain()
@@ -159,10 +161,13 @@ class Crew:
         if worker_id == self.worker_id:
             self._circuits = CircuitLog()
             self._claimer.forget()
-            self._ask_about_all_of(worker_id)
+            self._check_all_leases(worker_id)
 
     async def _live(self, drain_seconds: float) -> None:
-        async with running(self._claimer.run()) as claiming, running(self._drain_asked.wait()) as draining:
+        async with (
+            background_task(self._claimer.run()) as claiming,
+            background_task(self._drain_asked.wait()) as draining,
+        ):
             await asyncio.wait((claiming, draining), return_when=asyncio.FIRST_COMPLETED)
             if claiming.done():
                 claiming.result()
@@ -177,17 +182,17 @@ class Crew:
         self._mailbox = self._reporter.mailbox(worker_id)
         self._tracer.queue_name = self._claimer.queue_name
 
-    def _take(self, worker_id: str, answer: Answer, asked_at: float) -> None:
-        self.hear(worker_id, answer)
+    def _take(self, worker_id: str, answer: ServiceReply, asked_at: float) -> None:
+        self.handle_reply(worker_id, answer)
         if not answer.tasks or self._mailbox is None:
             return
         if self._claimer.is_paused or worker_id != self._mailbox.worker_id:
             # Asked for before, or under a former id: nothing new is begun any more.
             mailbox = self._reporter.mailbox(worker_id)
-            mailbox.release([Held(task.task_id, task.lease) for task in answer.tasks])
+            mailbox.release([HeldTask(task.task_id, task.lease) for task in answer.tasks])
             return
         self._slots.take(len(answer.tasks))
-        seconds, doubtful = time.monotonic() - asked_at, list[GivenTask]()
+        seconds, doubtful = time.monotonic() - asked_at, list[AssignedTask]()
         for task in answer.tasks:
             if task.is_started and seconds < min(self.heartbeat_seconds, task.timeout_seconds):
                 self._begin(task, self._mailbox)
@@ -196,19 +201,19 @@ class Crew:
         if doubtful:
             self._beside(self._start(doubtful, self._mailbox))
 
-    async def _start(self, tasks: Sequence[GivenTask], mailbox: Mailbox) -> None:
+    async def _start(self, tasks: Sequence[AssignedTask], mailbox: ReportBuffer) -> None:
         """Only what the service says may begin does: an assignment may have lapsed, a deadline passed, on the way."""
-        outcomes = await mailbox.start([Held(task.task_id, task.lease) for task in tasks])
+        outcomes = await mailbox.start([HeldTask(task.task_id, task.lease) for task in tasks])
         for task, outcome in zip(tasks, outcomes, strict=True):
             if not outcome.ok:
                 log.info("task was not ours to start", task_id=task.task_id, problem=outcome.code)
                 self._slots.give_back()
             elif self._is_leaving:
-                mailbox.release([Held(task.task_id, task.lease)])
+                mailbox.release([HeldTask(task.task_id, task.lease)])
             else:
                 self._begin(task, mailbox)
 
-    def _begin(self, task: GivenTask, mailbox: Mailbox) -> None:
+    def _begin(self, task: AssignedTask, mailbox: ReportBuffer) -> None:
         context = TaskContext(
             task.task_id, task.task_type, task.attempt, task.lease, task.timeout_seconds, mailbox, task.traceparent
         )
@@ -219,11 +224,11 @@ class Crew:
             mailbox.finish([Result(task_id=task.task_id, lease=task.lease, status="failed", error=document)])
             self._slots.give_back()
             return
-        run = Run(task, handler, context, mailbox)
+        run = Attempt(task, handler, context, mailbox)
         self.runs[task.lease] = run
         self._execution.begin(run)
 
-    def _done(self, ended: Sequence[tuple[Run, Result]]) -> None:
+    def _done(self, ended: Sequence[tuple[Attempt, Result]]) -> None:
         """A run that was handed back is not reported: nobody waits for it."""
         for run, result in ended:
             if self.runs.pop(run.task.lease, None) is None:
@@ -237,30 +242,30 @@ class Crew:
         if run := self.runs.get(lease):
             run.stop()
 
-    def _doubt(self, worker_id: str, cancelled: Counter[str]) -> None:
+    def _check_lease(self, worker_id: str, cancelled: Counter[str]) -> None:
         """A task is named by its id alone, once for each attempt of it that was called off lately.
 
         The attempt that runs here may be a later one: each time one more is named, the service is asked about it.
         """
-        doubted = list[Run]()
+        doubted = list[Attempt]()
         for run in self.runs.values():
             count = cancelled[run.task.task_id] if run.mailbox.worker_id == worker_id else run.cancel_count
             if count > run.cancel_count and not run.context.is_cancelled:
                 doubted.append(run)
             run.cancel_count = count
-        self._ask_about(doubted)
+        self._check_one_lease(doubted)
 
-    def _ask_about_all_of(self, worker_id: str) -> None:
+    def _check_all_leases(self, worker_id: str) -> None:
         """What runs under an id that is known no more may be another's by now, or still this worker's."""
-        self._ask_about([run for run in self.runs.values() if run.mailbox.worker_id == worker_id])
+        self._check_one_lease([run for run in self.runs.values() if run.mailbox.worker_id == worker_id])
 
-    def _ask_about(self, runs: Sequence[Run]) -> None:
+    def _check_one_lease(self, runs: Sequence[Attempt]) -> None:
         for mailbox in {run.mailbox for run in runs}:
             self._beside(self._stop_if_lost([run for run in runs if run.mailbox is mailbox], mailbox))
 
-    async def _stop_if_lost(self, runs: Sequence[Run], mailbox: Mailbox) -> None:
+    async def _stop_if_lost(self, runs: Sequence[Attempt], mailbox: ReportBuffer) -> None:
         """Starting again what has been started changes nothing, and is refused to whoever lost it."""
-        outcomes = await mailbox.start([Held(run.task.task_id, run.task.lease) for run in runs])
+        outcomes = await mailbox.start([HeldTask(run.task.task_id, run.task.lease) for run in runs])
         for run, outcome in zip(runs, outcomes, strict=True):
             if not outcome.ok:
                 log.info("task is no longer ours", task_id=run.task.task_id, problem=outcome.code)
@@ -282,14 +287,14 @@ class Crew:
         self.runs.clear()
         for run in runs:
             run.stop()
-            run.mailbox.release([Held(run.task.task_id, run.task.lease)])
+            run.mailbox.release([HeldTask(run.task.task_id, run.task.lease)])
 
     async def _leave(self) -> None:
         self._has_left = True
         if self.worker_id:
             try:
                 await self._protocol.leave(self.worker_id)
-            except (Unreachable, Refused) as error:
+            except (Unreachable, ServiceRefusal) as error:
                 log.warning("could not say goodbye: held tasks come back by themselves", error=str(error))
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> None:

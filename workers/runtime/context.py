@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import structlog
 
 from tideq.queue_core.telemetry.trace_context import trace_id_of
-from tideq.workers.runtime.failures import Cancelled, plain
+from tideq.workers.runtime.failures import CancelledByService, plain
 
 MAX_MESSAGE_CHARACTERS = 1_000
 MAX_EXTENSION_SECONDS = 4e9
@@ -17,7 +17,7 @@ _making_events = threading.Lock()
 """An event costs as much as a whole no-op task otherwise does, so only who waits gets one."""
 
 
-class Voice(Protocol):
+class TaskReporter(Protocol):
     """Where a context's words go."""
 
     def progress(self, task_id: str, lease: str, percent: float, message: str) -> None: ...
@@ -34,7 +34,7 @@ class TaskContext:
         attempt: int,
         lease: str,
         timeout_seconds: float,
-        voice: Voice,
+        voice: TaskReporter,
         traceparent: str | None = None,
     ) -> None:
         self.task_id = task_id
@@ -101,8 +101,8 @@ class TaskContext:
         if self._stop is not None:
             self._stop.set()
 
-    def cancellation(self) -> Cancelled:
+    def cancellation(self) -> CancelledByService:
         """Told as the service itself would where it is the deadline that passed: the next attempt is given longer."""
         if self.overdue_seconds > 0:
-            return Cancelled("the execution deadline passed", code="TIMEOUT")
-        return Cancelled("the task was cancelled while it ran")
+            return CancelledByService("the execution deadline passed", code="TIMEOUT")
+        return CancelledByService("the task was cancelled while it ran")

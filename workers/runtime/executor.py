@@ -15,20 +15,20 @@ from collections.abc import Callable, Generator, Sequence
 
 import msgspec
 
-from tideq.workers.runtime.process_pool import Child, ChildEnded, Children
 from tideq.workers.runtime.context import TaskContext
 from tideq.workers.runtime.failures import code_in, error_document, status_after
-from tideq.workers.runtime.handlers import Handler
-from tideq.workers.runtime.report_buffer import Mailbox, Result
-from tideq.workers.runtime.service_api import GivenTask
-from tideq.workers.runtime.results import encode_result
 from tideq.workers.runtime.handler_spans import HandlerTracer, carrier, mark_failed
+from tideq.workers.runtime.handlers import Handler
+from tideq.workers.runtime.process_pool import ChildEnded, PoolProcess, ProcessPool
+from tideq.workers.runtime.report_buffer import ReportBuffer, Result
+from tideq.workers.runtime.results import encode_result
+from tideq.workers.runtime.service_api import AssignedTask
 
 
-class Run:
+class Attempt:
     """One attempt at one task."""
 
-    def __init__(self, task: GivenTask, handler: Handler, context: TaskContext, mailbox: Mailbox) -> None:
+    def __init__(self, task: AssignedTask, handler: Handler, context: TaskContext, mailbox: ReportBuffer) -> None:
         self.task = task
         self.handler = handler
         self.context = context
@@ -39,7 +39,7 @@ class Run:
         """How many attempts at the task the service has called off, as far as this one has heard."""
         self._began = time.monotonic()
         self._lock = threading.Lock()
-        self._child: Child | None = None
+        self._child: PoolProcess | None = None
 
     def stop(self) -> None:
         """As far as its kind allows: a thread must look at its context by itself."""
@@ -52,7 +52,7 @@ class Run:
                 self._child.kill()
 
     @contextlib.contextmanager
-    def using(self, child: Child) -> Generator[None]:
+    def using(self, child: PoolProcess) -> Generator[None]:
         """Inside, `stop` kills the child; afterwards it may be another's."""
         with self._lock:
             self.context.check_cancelled()
@@ -83,10 +83,10 @@ class Run:
         )
 
 
-Done = Callable[[Sequence[tuple[Run, Result]]], None]
+Done = Callable[[Sequence[tuple[Attempt, Result]]], None]
 
 
-class Execution:
+class Executor:
     """`on_done` is called on the loop, with everything that ended since the last time."""
 
     def __init__(
@@ -94,16 +94,16 @@ class Execution:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread_count = thread_count
-        self._children = Children(modules)
+        self._children = ProcessPool(modules)
         self._on_done = on_done
         self._tracer = tracer or HandlerTracer()
-        self._waiting: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
-        self._ended: deque[tuple[Run, Result]] = deque()
+        self._waiting: queue.SimpleQueue[Attempt | None] = queue.SimpleQueue()
+        self._ended: deque[tuple[Attempt, Result]] = deque()
         self._is_called = False
         self.on_loop_count = 0
         self._threads: list[threading.Thread] = []
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: Attempt) -> None:
         if run.handler.mode == "loop":
             self.on_loop_count += 1
             run.job = asyncio.create_task(self._on_loop(run))
@@ -127,7 +127,7 @@ class Execution:
         while (run := self._waiting.get()) is not None:
             self._note(run, contextvars.Context().run(self._in_thread, run))
 
-    def _in_thread(self, run: Run) -> Result:
+    def _in_thread(self, run: Attempt) -> Result:
         try:
             with self._tracer.processing(run.task, run.mailbox.worker_id, run.context):
                 if run.handler.mode == "process":
@@ -137,7 +137,7 @@ class Execution:
         except BaseException as error:
             return run.failed(error)
 
-    def _in_child(self, run: Run) -> Result:
+    def _in_child(self, run: Attempt) -> Result:
         try:
             with self._children.borrowed() as child, run.using(child):
                 status, document = child.run(run.task.task_type, bytes(run.task.parameters), carrier())
@@ -148,7 +148,7 @@ class Execution:
             mark_failed(code_in(document))
         return run.ended(status, document)
 
-    async def _on_loop(self, run: Run) -> None:
+    async def _on_loop(self, run: Attempt) -> None:
         run.has_begun = True
         try:
             run.context.check_cancelled()
@@ -163,7 +163,7 @@ class Execution:
         self.on_loop_count -= 1
         self._note(run, result)
 
-    def _note(self, run: Run, result: Result) -> None:
+    def _note(self, run: Attempt, result: Result) -> None:
         self._ended.append((run, result))
         if not self._is_called:
             self._is_called = True

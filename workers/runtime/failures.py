@@ -46,7 +46,7 @@ class InvalidArguments(Fail):
     """The parameters are not what the handler takes; the message says which."""
 
 
-class Cancelled(TaskFailure):
+class CancelledByService(TaskFailure):
     """The task was called off, timed out or given to another worker while it ran: nobody waits for its result."""
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tideq.queue_core.telemetry import names as telemetry
 from tideq.workers.runtime.context import TaskContext
 from tideq.workers.runtime.failures import error_code, traceback_of, words_of
-from tideq.workers.runtime.service_api import GivenTask
+from tideq.workers.runtime.service_api import AssignedTask
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -45,14 +45,14 @@ class HandlerTracer:
         self._processed: dict[str, Processed] = {}
         self._settling: dict[str, Any] = {}
 
-    def processing(self, task: GivenTask, worker_id: str, run: TaskContext) -> AbstractContextManager[None]:
+    def processing(self, task: AssignedTask, worker_id: str, run: TaskContext) -> AbstractContextManager[None]:
         """The handler runs inside; its own spans and submissions belong to this attempt."""
         if task.traceparent is None or not is_traced():
             return NOTHING
         return self._processing(task, worker_id, run)
 
     @contextlib.contextmanager
-    def _processing(self, task: GivenTask, worker_id: str, run: TaskContext) -> Generator[None]:
+    def _processing(self, task: AssignedTask, worker_id: str, run: TaskContext) -> Generator[None]:
         from opentelemetry.trace import SpanKind, get_tracer, use_span
 
         span = get_tracer(telemetry.SCOPE).start_span(
@@ -79,7 +79,7 @@ class HandlerTracer:
         else:
             processed.span.end(processed.ended_ns)
 
-    def begin_settling(self, task: GivenTask, worker_id: str) -> None:
+    def begin_settling(self, task: AssignedTask, worker_id: str) -> None:
         """A result is ready to be told."""
         if task.traceparent is None or not is_traced() or len(self._settling) >= MAX_SETTLING:
             return
@@ -115,7 +115,7 @@ class HandlerTracer:
         for lease in list(self._processed):
             self.drop(lease)
 
-    def _attributes(self, operation: str, task: GivenTask, worker_id: str) -> dict[str, str | int]:
+    def _attributes(self, operation: str, task: AssignedTask, worker_id: str) -> dict[str, str | int]:
         return {
             telemetry.MESSAGING_SYSTEM: telemetry.SYSTEM,
             telemetry.MESSAGING_OPERATION_NAME: operation,
@@ -179,7 +179,7 @@ def _inside(context: "Context") -> Generator[None]:
         detach(token)
 
 
-def _context_of(task: GivenTask) -> "Context":
+def _context_of(task: AssignedTask) -> "Context":
     told = {"traceparent": task.traceparent, "tracestate": task.tracestate, "baggage": task.baggage}
     return _extracted({name: value for name, value in told.items() if value})
 

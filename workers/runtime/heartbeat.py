@@ -14,7 +14,7 @@ import structlog
 
 from tideq.client.http.proxies import has_proxy
 from tideq.client.http.trust import trust
-from tideq.workers.runtime.service_api import UNKNOWN_WORKER, Answer, decode_answer, encode, headers, problem_in
+from tideq.workers.runtime.service_api import UNKNOWN_WORKER, ServiceReply, decode_answer, encode, headers, problem_in
 
 TIMEOUT_SECONDS = 10.0
 LOOK_SECONDS = 0.5
@@ -23,7 +23,7 @@ LOOK_SECONDS = 0.5
 log = structlog.get_logger("tideq.worker")
 
 
-class Beat(msgspec.Struct, frozen=True):
+class Heartbeat(msgspec.Struct, frozen=True):
     """What one worker says of itself."""
 
     worker_id: str
@@ -32,16 +32,16 @@ class Beat(msgspec.Struct, frozen=True):
     health: dict[str, Any]
 
 
-class Pulse(threading.Thread):
+class HeartbeatThread(threading.Thread):
     """`beats` is asked before every round; both callbacks are called in this thread."""
 
     def __init__(
         self,
         url: str,
         api_key: str | None,
-        beats: Callable[[], list[Beat]],
+        beats: Callable[[], list[Heartbeat]],
         interval_seconds: Callable[[], float],
-        on_answer: Callable[[str, Answer], None],
+        on_answer: Callable[[str, ServiceReply], None],
         on_unknown: Callable[[str], None],
     ) -> None:
         super().__init__(name="tideq-pulse", daemon=True)
@@ -63,7 +63,7 @@ class Pulse(threading.Thread):
         """Times in a row that the service did not answer the crew that it answers least."""
         return max(list(self._failed_in_a_row.values()), default=0)
 
-    def tell_changes(self, statuses: Mapping[str, str]) -> None:
+    def send_on_change(self, statuses: Mapping[str, str]) -> None:
         """Statuses by worker id, which do not wait for the next round if they are not what was said in the last."""
         self._is_hurried |= any(self._statuses.get(each, "active") != status for each, status in statuses.items())
 
@@ -94,7 +94,7 @@ class Pulse(threading.Thread):
             self._statuses[worker_id] = beats[worker_id].status
             threading.Thread(target=self._send_alone, args=(beats[worker_id],), name="tideq-beat", daemon=True).start()
 
-    def _send_alone(self, beat: Beat) -> None:
+    def _send_alone(self, beat: Heartbeat) -> None:
         try:
             self._send(beat)
             self._failed_in_a_row.pop(beat.worker_id, None)
@@ -109,7 +109,7 @@ class Pulse(threading.Thread):
             said = f"{type(error).__name__}: {error}"
             log.warning("heartbeat failed", worker_id=worker_id, error=said, in_a_row=count)
 
-    def _send(self, beat: Beat) -> None:
+    def _send(self, beat: Heartbeat) -> None:
         body = encode({"current_load": beat.current_load, "status": beat.status, "health": beat.health})
         status, content = self._post(f"/internal/workers/{beat.worker_id}/heartbeat", body)
         if status == 200:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tideq.client.http.address import address_of
-from tideq.client.http.answers import Answer
+from tideq.client.http.answers import Response
 from tideq.client.http.asynchronous import AsyncPool
 from tideq.client.http.failures import Stale
 from tideq.client.http.proxies import has_proxy
@@ -40,7 +40,7 @@ class Http:
             self._address, lambda: trust(verify=True), MANY, max_idle=MAX_IDLE, idle_seconds=float("inf")
         )
 
-    async def request(self, method: str, path: str, body: bytes, seconds: float) -> Answer:
+    async def request(self, method: str, path: str, body: bytes, seconds: float) -> Response:
         """Raises OSError or TimeoutError where no answer can be had."""
         message = self._address.request(method, path, body=body)
         timeouts = Timeouts(connect=CONNECT_SECONDS, read=seconds, write=seconds)

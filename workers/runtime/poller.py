@@ -20,11 +20,11 @@ from typing import Protocol as Interface
 
 import structlog
 
-from tideq.queue_core.background import running
-from tideq.queue_core.log_once import Repeats
-from tideq.workers.runtime.backoff import Patience
-from tideq.workers.runtime.service_api import Answer, Protocol, Refused, Unreachable
+from tideq.queue_core.background import background_task
+from tideq.queue_core.log_once import LogOnce
+from tideq.workers.runtime.backoff import Backoff
 from tideq.workers.runtime.rate import Rate
+from tideq.workers.runtime.service_api import ServiceApi, ServiceRefusal, ServiceReply, Unreachable
 from tideq.workers.runtime.slots import Slots
 
 POLL_SECONDS = 20.0
@@ -44,7 +44,7 @@ MAX_UNSENT, CLOGGED_SECONDS = 5_000, 0.1
 log = structlog.get_logger("tideq.worker")
 
 
-class Asking(NamedTuple):
+class PendingPoll(NamedTuple):
     """A poll until it is answered: it may have been heard, and is then asked again as it was."""
 
     poll_id: str
@@ -70,18 +70,18 @@ class Reports(Interface):
     async def next_delivery(self) -> None: ...
 
 
-class Claimer:
+class Poller:
     """Callbacks are given the worker id: when it is new, with an answer and when it was asked for, when it is gone."""
 
     def __init__(
         self,
-        protocol: Protocol,
+        protocol: ServiceApi,
         description: dict[str, Any],
         slots: Slots,
         rate: Rate | None,
         reports: Reports,
         on_registered: Callable[[str], None],
-        on_answer: Callable[[str, Answer, float], None],
+        on_answer: Callable[[str, ServiceReply, float], None],
         on_unknown: Callable[[str], None],
         is_loop_free: Callable[[], bool],
     ) -> None:
@@ -97,9 +97,9 @@ class Claimer:
         self._on_answer = on_answer
         self._on_unknown = on_unknown
         self._is_loop_free = is_loop_free
-        self._patience = Patience()
-        self._told = Repeats(TELL_AGAIN_SECONDS)
-        self._asking: Asking | None = None
+        self._patience = Backoff()
+        self._told = LogOnce(TELL_AGAIN_SECONDS)
+        self._asking: PendingPoll | None = None
         self._asked_id, self._asked_at, self._asked_count = secrets.token_hex(8), 0.0, 0
         """With reports: how many slots are kept for it until it is answered."""
         self._has_found_none = False
@@ -126,23 +126,23 @@ class Claimer:
         self._drop_id()
         self._is_interrupted.set()
 
-    def ask(self, worker_id: str, *, is_time: bool) -> dict[str, Any]:
+    def claim_now(self, worker_id: str, *, is_time: bool) -> dict[str, Any]:
         """What a request with reports asks for besides. Repeated until it is answered: it may have been heard."""
         if worker_id != self.worker_id:
             return {}
-        if is_time and not self._asked_count and self._may_ask():
+        if is_time and not self._asked_count and self._may_poll():
             self._asked_count, self._asked_at = self._slots.free, time.monotonic()
             self._slots.take(self._asked_count)
         return _wish(self._asked_count, self._asked_id, starts=self._can_start) if self._asked_count else {}
 
-    def answered(self, worker_id: str, answer: Answer | None) -> None:
+    def answered(self, worker_id: str, answer: ServiceReply | None) -> None:
         """None where it was refused."""
         self._slots.give_back(self._asked_count)
         self._asked_count, self._asked_id = 0, secrets.token_hex(8)
         if answer is not None:
             self._on_answer(worker_id, answer, self._asked_at)
 
-    def _may_ask(self) -> bool:
+    def _may_poll(self) -> bool:
         if self.is_paused or self._asking is not None or self._rate is not None:
             return False
         return 0 < self._slots.free <= WITH_REPORTS and self._reports.unsent_count < MAX_UNSENT
@@ -159,7 +159,10 @@ class Claimer:
         while True:
             await self._may_claim.wait()
             self._is_interrupted.clear()
-            async with running(self._claim_for_ever()) as claiming, running(self._is_interrupted.wait()) as other:
+            async with (
+                background_task(self._claim_for_ever()) as claiming,
+                background_task(self._is_interrupted.wait()) as other,
+            ):
                 await asyncio.wait((claiming, other), return_when=asyncio.FIRST_COMPLETED)
                 if claiming.done():
                     claiming.result()
@@ -169,7 +172,7 @@ class Claimer:
         """For a poll that was broken off when its answer may have been on its way: it is handed back as it comes."""
         if self._asking is not None and self._asking.starts and self.worker_id:
             self._asking = self._asking._replace(wait_seconds=0)
-            with contextlib.suppress(Unreachable, Refused):
+            with contextlib.suppress(Unreachable, ServiceRefusal):
                 await self._poll(self.worker_id, 1)
 
     async def _claim_for_ever(self) -> None:
@@ -180,18 +183,18 @@ class Claimer:
                 self._patience.restore()
                 self._told.forget()
             except Unreachable as error:
-                if self._told.is_news(str(error)):
+                if self._told.is_new(str(error)):
                     log.warning("cannot claim, trying again", error=str(error))
                 await self._patience.wait(error.retry_after_seconds)
-            except Refused as error:
-                await self._bear(error)
+            except ServiceRefusal as error:
+                await self._wait_out(error)
 
     async def _register_if_needed(self) -> None:
         if self.worker_id:
             return
         try:
             registration = await self._protocol.register(self._description)
-        except Refused as error:
+        except ServiceRefusal as error:
             raise RegistrationRefused(f"the service does not take this worker: {error}") from error
         self.worker_id, self.queue_name = registration.worker_id, registration.queue
         self._can_start = registration.can_start_claimed
@@ -233,13 +236,13 @@ class Claimer:
             # The service does one thing at a time: what they have to tell is not to wait behind a poll for nothing.
             await self._reports.next_delivery()
 
-    def _next_asking(self, now: float) -> Asking:
+    def _next_asking(self, now: float) -> PendingPoll:
         poll_id = secrets.token_hex(8)
         if self._is_loop_free() and not self._asked_count:
-            return Asking(poll_id, self._can_start, POLL_SECONDS, now)
+            return PendingPoll(poll_id, self._can_start, POLL_SECONDS, now)
         if self._can_start and not self._has_found_none:
-            return Asking(poll_id, True, 0, now)
-        return Asking(poll_id, False, POLL_SECONDS, now)
+            return PendingPoll(poll_id, True, 0, now)
+        return PendingPoll(poll_id, False, POLL_SECONDS, now)
 
     async def _wanted(self) -> int:
         """At least one slot and one token; then as many as both allow."""
@@ -249,7 +252,7 @@ class Claimer:
         await asyncio.sleep(self._rate.seconds_until_one())
         return min(self._slots.free, max(self._rate.available(), 1), MAX_CLAIM)
 
-    async def _pause_if_early(self, answer: Answer, seconds: float) -> None:
+    async def _pause_if_early(self, answer: ServiceReply, seconds: float) -> None:
         """A service that answers with nothing instead of waiting must not be asked without end."""
         if answer.tasks or seconds >= SOON_SECONDS:
             self._early_count = 0
@@ -257,7 +260,7 @@ class Claimer:
         await asyncio.sleep(min(0.01 * 2**self._early_count, MAX_PAUSE_SECONDS))
         self._early_count = min(self._early_count + 1, 10)
 
-    async def _bear(self, error: Refused) -> None:
+    async def _wait_out(self, error: ServiceRefusal) -> None:
         if error.is_unknown_worker:
             self._on_unknown(self._drop_id())
             await self._patience.wait()

@@ -12,9 +12,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from tideq.workers.runtime.failures import Retry, error_document, status_after
+from tideq.workers.runtime.handler_spans import resumed
 from tideq.workers.runtime.registry import has_begun, registered
 from tideq.workers.runtime.results import encode_result
-from tideq.workers.runtime.handler_spans import resumed
 
 EMPTY: Mapping[str, str] = {}
 SPAWN = multiprocessing.get_context("spawn")
@@ -25,7 +25,7 @@ class ChildEnded(Retry):
         super().__init__(f"the process that ran the task ended, exit code {exit_code}", code="PROCESS_ENDED")
 
 
-class Child:
+class PoolProcess:
     """Imports the handlers once, then does task after task. One thread uses it; any may kill it."""
 
     def __init__(self, modules: Sequence[str]) -> None:
@@ -55,21 +55,21 @@ class Child:
         self._pipe.close()
 
 
-class Children:
+class ProcessPool:
     """As many as tasks run at once; one that was killed is replaced when it is next needed."""
 
     def __init__(self, modules: Sequence[str]) -> None:
         self._modules = modules
         self._lock = threading.Lock()
-        self._idle: list[Child] = []
-        self._busy: set[Child] = set()
+        self._idle: list[PoolProcess] = []
+        self._busy: set[PoolProcess] = set()
         self._is_ended = False
 
     @contextlib.contextmanager
-    def borrowed(self) -> Generator[Child]:
+    def borrowed(self) -> Generator[PoolProcess]:
         with self._lock:
             child = self._idle.pop() if self._idle else None
-        child = child or Child(self._modules)
+        child = child or PoolProcess(self._modules)
         with self._lock:
             self._busy.add(child)
         try:
@@ -83,7 +83,7 @@ class Children:
             for child in (*self._idle, *self._busy):
                 child.kill()
 
-    def _take_back(self, child: Child) -> None:
+    def _take_back(self, child: PoolProcess) -> None:
         with self._lock:
             self._busy.discard(child)
             if not child.is_spent and not self._is_ended:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import httpx
 
-from tideq.client.http.answers import Answer
+from tideq.client.http.answers import Response
 from tideq.client.http.trust import trust
 
 
@@ -18,14 +18,14 @@ class Proxied:
         limits = httpx.Limits(max_connections=None)
         self._client = httpx.AsyncClient(headers=headers, limits=limits, verify=_verify(url))
 
-    async def request(self, method: str, path: str, body: bytes, seconds: float) -> Answer:
+    async def request(self, method: str, path: str, body: bytes, seconds: float) -> Response:
         """Raises OSError where no answer can be had."""
         timeout = httpx.Timeout(seconds, connect=self._connect_seconds)
         try:
             response = await self._client.request(method, self._url + path, content=body, timeout=timeout)
         except httpx.RequestError as error:
             raise OSError(f"{type(error).__name__}: {error}") from error
-        return Answer(response.status_code, response.headers.raw, response.content)
+        return Response(response.status_code, response.headers.raw, response.content)
 
     async def aclose(self) -> None:
         await self._client.aclose()

@@ -8,27 +8,27 @@ from typing import Any
 
 import msgspec
 
-from tideq.workers.runtime.service_api import Outcome
+from tideq.workers.runtime.service_api import ReportOutcome
 
 MAX_ROWS = 500
 MAX_RESULT_BYTES = 4 * 1024 * 1024
 """Of one request, well below what the service takes; one result alone may be larger."""
 
 
-class Held(msgspec.Struct, frozen=True):
+class HeldTask(msgspec.Struct, frozen=True):
     task_id: str
     lease: str
 
 
 class Start(msgspec.Struct, frozen=True):
-    held: Held
-    outcome: "asyncio.Future[Outcome]"
+    held: HeldTask
+    outcome: "asyncio.Future[ReportOutcome]"
 
     @property
     def lease(self) -> str:
         return self.held.lease
 
-    def answer(self, outcome: Outcome) -> None:
+    def answer(self, outcome: ReportOutcome) -> None:
         if not self.outcome.done():
             self.outcome.set_result(outcome)
 
@@ -47,7 +47,7 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         return memoryview(content).nbytes if isinstance(content, msgspec.Raw) else 0
 
 
-class Progress(msgspec.Struct, frozen=True):
+class ProgressReport(msgspec.Struct, frozen=True):
     task_id: str
     lease: str
     progress_percent: float
@@ -61,14 +61,14 @@ class Extension(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class Bundle(msgspec.Struct, eq=False):
+class ReportBatch(msgspec.Struct, eq=False):
     """What one request says, in the order its outcomes come back."""
 
     starts: list[Start]
-    progress: list[Progress]
+    progress: list[ProgressReport]
     extends: list[Extension]
     results: list[Result]
-    releases: list[Held]
+    releases: list[HeldTask]
 
     def parts(self) -> dict[str, Sequence[Any]]:
         said: dict[str, Sequence[Any]] = {
@@ -80,29 +80,29 @@ class Bundle(msgspec.Struct, eq=False):
         }
         return {name: rows for name, rows in said.items() if rows}
 
-    def rest(self) -> list[Progress | Extension | Result | Held]:
+    def rest(self) -> list[ProgressReport | Extension | Result | HeldTask]:
         """All but the starts."""
         return [*self.progress, *self.extends, *self.results, *self.releases]
 
 
-class Mailbox:
+class ReportBuffer:
     """Of one worker id. What a handler says comes from its own thread; everything else from the loop.
 
     `on_mail` is called on the loop whenever there is something new. Of what a handler says only the latest is kept:
     a service that is away for long costs no memory.
     """
 
-    def __init__(self, worker_id: str, on_mail: Callable[["Mailbox"], None]) -> None:
+    def __init__(self, worker_id: str, on_mail: Callable[["ReportBuffer"], None]) -> None:
         self.worker_id = worker_id
         self._loop = asyncio.get_running_loop()
         self._on_mail = on_mail
         self._is_called = False
         self._sequence = itertools.count(1)
         self._starts: deque[Start] = deque()
-        self._progress: dict[str, Progress] = {}
+        self._progress: dict[str, ProgressReport] = {}
         self._extends: dict[str, Extension] = {}
         self._results: deque[Result] = deque()
-        self._releases: deque[Held] = deque()
+        self._releases: deque[HeldTask] = deque()
 
     @property
     def unsent_count(self) -> int:
@@ -112,7 +112,7 @@ class Mailbox:
     def is_empty(self) -> bool:
         return not (self._results or self._starts or self._progress or self._extends or self._releases)
 
-    async def start(self, held: Sequence[Held]) -> list[Outcome]:
+    async def start(self, held: Sequence[HeldTask]) -> list[ReportOutcome]:
         """Whether each may begin; asked again of one that has begun, whether it is still this worker's."""
         starts = [Start(each, self._loop.create_future()) for each in held]
         self._starts.extend(starts)
@@ -123,12 +123,12 @@ class Mailbox:
         self._results.extend(results)
         self._on_mail(self)
 
-    def release(self, held: Sequence[Held]) -> None:
+    def release(self, held: Sequence[HeldTask]) -> None:
         self._releases.extend(held)
         self._on_mail(self)
 
     def progress(self, task_id: str, lease: str, percent: float, message: str) -> None:
-        self._progress[lease] = Progress(task_id, lease, percent, message, next(self._sequence))
+        self._progress[lease] = ProgressReport(task_id, lease, percent, message, next(self._sequence))
         self._call_loop()
 
     def extend(self, task_id: str, lease: str, seconds: float) -> None:
@@ -136,8 +136,8 @@ class Mailbox:
         self._extends[lease] = Extension(task_id, lease, max(seconds, known.seconds if known else 0.0))
         self._call_loop()
 
-    def take(self) -> Bundle:
-        return Bundle(
+    def take(self) -> ReportBatch:
+        return ReportBatch(
             starts=_some(self._starts),
             progress=[self._progress.pop(lease) for lease in list(self._progress)[:MAX_ROWS]],
             extends=[self._extends.pop(lease) for lease in list(self._extends)[:MAX_ROWS]],
@@ -145,7 +145,7 @@ class Mailbox:
             releases=_some(self._releases),
         )
 
-    def put_back(self, bundle: Bundle) -> None:
+    def put_back(self, bundle: ReportBatch) -> None:
         """In their old order; what a handler said since stands."""
         self._starts.extendleft(reversed(bundle.starts))
         self._results.extendleft(reversed(bundle.results))

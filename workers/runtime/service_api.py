@@ -17,7 +17,7 @@ ABOUT_THE_KEY = (401, 403)
 T = TypeVar("T")
 
 
-class GivenTask(msgspec.Struct, frozen=True):
+class AssignedTask(msgspec.Struct, frozen=True):
     task_id: str
     task_type: str
     parameters: msgspec.Raw
@@ -42,7 +42,7 @@ class Registration(msgspec.Struct, frozen=True):
     """Whether tasks may be executing when they are handed out: an older service would refuse to be asked."""
 
 
-class Problem(msgspec.Struct, frozen=True):
+class ProblemReply(msgspec.Struct, frozen=True):
     type: str = ""
     detail: str = ""
 
@@ -55,17 +55,17 @@ class Problem(msgspec.Struct, frozen=True):
         return self.type.startswith(PROBLEMS)
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class ReportOutcome(msgspec.Struct, frozen=True):
     task_id: str
     ok: bool
-    problem: Problem | None = None
+    problem: ProblemReply | None = None
 
     @property
     def code(self) -> str:
         return self.problem.code if self.problem else ""
 
 
-class HeldBack(msgspec.Struct, frozen=True):
+class BlockedType(msgspec.Struct, frozen=True):
     """A task type the worker gets nothing of, or a few to try, because it failed too often."""
 
     task_type: str | None = None
@@ -74,21 +74,21 @@ class HeldBack(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ServiceReply(msgspec.Struct, frozen=True):
     """To a poll, a sync or a heartbeat."""
 
-    tasks: list[GivenTask] = []
+    tasks: list[AssignedTask] = []
     cancel: list[str] = []
     should_drain: bool = False
-    outcomes: list[Outcome] = []
-    held_back: list[HeldBack] = []
+    outcomes: list[ReportOutcome] = []
+    held_back: list[BlockedType] = []
     """Left out where there is nothing, and by a sync of reports alone."""
 
 
-class Refused(Exception):
+class ServiceRefusal(Exception):
     """The service understood and said no: trying again as it is will not help."""
 
-    def __init__(self, status: int, problem: Problem) -> None:
+    def __init__(self, status: int, problem: ProblemReply) -> None:
         super().__init__(f"{problem.code or status}: {problem.detail}")
         self.status, self.problem = status, problem
 
@@ -110,9 +110,9 @@ class Unreachable(Exception):
         self.retry_after_seconds = retry_after_seconds
 
 
-decode_answer = msgspec.json.Decoder(Answer).decode
+decode_answer = msgspec.json.Decoder(ServiceReply).decode
 decode_registration = msgspec.json.Decoder(Registration).decode
-decode_problem = msgspec.json.Decoder(Problem).decode
+decode_problem = msgspec.json.Decoder(ProblemReply).decode
 encode = msgspec.json.Encoder().encode
 
 
@@ -120,13 +120,13 @@ def headers(api_key: str | None) -> dict[str, str]:
     return {"content-type": "application/json", **({"authorization": f"Bearer {api_key}"} if api_key else {})}
 
 
-class Protocol:
+class ServiceApi:
     """One service, any number of workers. Use as an async context manager."""
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
         self._http = http_for(f"{url.rstrip('/')}/internal/workers", headers(api_key))
 
-    async def __aenter__(self) -> "Protocol":
+    async def __aenter__(self) -> "ServiceApi":
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -135,14 +135,14 @@ class Protocol:
     async def register(self, description: Mapping[str, Any]) -> Registration:
         return _read(await self._send("POST", "/register", description), decode_registration)
 
-    async def poll(self, worker_id: str, wait_seconds: float, asked: Mapping[str, Any]) -> Answer:
+    async def poll(self, worker_id: str, wait_seconds: float, asked: Mapping[str, Any]) -> ServiceReply:
         body = {**asked, "wait_seconds": wait_seconds}
         return _read(await self._send("POST", f"/{worker_id}/poll", body, wait_seconds), decode_answer)
 
-    async def sync(self, worker_id: str, **parts: Any) -> Answer:
+    async def sync(self, worker_id: str, **parts: Any) -> ServiceReply:
         return _read(await self._send("POST", f"/{worker_id}/sync", parts), decode_answer)
 
-    async def say(self, worker_id: str, verb: str, row: Any) -> None:
+    async def call(self, worker_id: str, verb: str, row: Any) -> None:
         """One of start, progress, extend and result by itself."""
         await self._send("POST", f"/{worker_id}/{verb}", row)
 
@@ -173,13 +173,13 @@ def refusal(status: int, body: bytes, retry_after: str | None) -> Exception:
     problem = problem_in(body)
     is_answer = problem.is_ours and status < 500 and status not in (429, *ABOUT_THE_KEY)
     if is_answer or status in ABOUT_THE_REQUEST:
-        return Refused(status, problem)
+        return ServiceRefusal(status, problem)
     seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
     return Unreachable(f"{status} {problem.detail}", seconds)
 
 
-def problem_in(body: bytes) -> Problem:
+def problem_in(body: bytes) -> ProblemReply:
     try:
         return decode_problem(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return Problem(detail=body[:200].decode(errors="replace"))
+        return ProblemReply(detail=body[:200].decode(errors="replace"))

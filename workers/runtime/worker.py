@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 import structlog
 
-from tideq.queue_core.background import end, run, running
-from tideq.workers.runtime.consumer import Crew
+from tideq.queue_core.background import background_task, cancel_and_wait, run
+from tideq.workers.runtime.consumer import Consumer
 from tideq.workers.runtime.handlers import Handler, HandlerError, Handlers
 from tideq.workers.runtime.health import (
     MAX_LOOP_LAG_SECONDS,
@@ -30,10 +30,10 @@ from tideq.workers.runtime.health import (
     judged,
     memory_check,
 )
-from tideq.workers.runtime.service_api import Answer, Protocol
-from tideq.workers.runtime.heartbeat import Beat, Pulse
+from tideq.workers.runtime.heartbeat import Heartbeat, HeartbeatThread
 from tideq.workers.runtime.rate import Rate
 from tideq.workers.runtime.registry import has_begun
+from tideq.workers.runtime.service_api import ServiceApi, ServiceReply
 
 TICK_SECONDS = 0.5
 MAX_SILENT_BEATS = 2
@@ -58,16 +58,16 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """None for no health page, 0 for any free port."""
 
 
-class Worker:
+class WorkerProcess:
     def __init__(self, settings: WorkerSettings, handlers: Handlers) -> None:
         if not len(handlers):
             raise HandlerError("there is no handler: decorate a function with @task, or give tq(…) a worker")
         self._settings = settings
         self._handlers = handlers
-        self._crews: list[Crew] = []
+        self._crews: list[Consumer] = []
         self._ticked_at = time.monotonic()
         self._cpu = CpuMeter()
-        self._pulse: Pulse | None = None
+        self._pulse: HeartbeatThread | None = None
         self.is_paused = False
         self._is_stopping = False
         self._stop_now = asyncio.Event()
@@ -112,7 +112,7 @@ class Worker:
     async def run(self) -> None:
         """Until `stop`, or until the service has asked every crew to drain; cancelled, it hands back what it holds."""
         has_begun.set()
-        async with Protocol(self._settings.url, self._settings.api_key) as protocol:
+        async with ServiceApi(self._settings.url, self._settings.api_key) as protocol:
             with self._health_page() as health_port:
                 self._crews = self._make_crews(protocol, health_port)
                 with self._heartbeats():
@@ -128,22 +128,22 @@ class Worker:
         hurrying = asyncio.create_task(self._stop_now.wait())
         everyone = asyncio.gather(*lives)
         try:
-            async with running(self._tick()):
+            async with background_task(self._tick()):
                 await asyncio.wait([everyone, hurrying], return_when=asyncio.FIRST_COMPLETED)
                 if everyone.done():
                     everyone.result()
         finally:
-            await end(hurrying, everyone, *lives)
+            await cancel_and_wait(hurrying, everyone, *lives)
             # Nothing to do for those that have left in order.
             await asyncio.gather(*(crew.abandon() for crew in self._crews))
             for crew in self._crews:
                 crew.end()
 
-    def _make_crews(self, protocol: Protocol, health_port: int | None) -> list[Crew]:
+    def _make_crews(self, protocol: ServiceApi, health_port: int | None) -> list[Consumer]:
         apart, shared, settings = self._handlers.apart(), self._handlers.shared(), self._settings
         uses_loop = any(handler.mode == "loop" for handler in (*apart, *shared))
         make_crew = functools.partial(
-            Crew,
+            Consumer,
             protocol=protocol,
             description=self._description(health_port),
             modules=settings.modules,
@@ -152,7 +152,7 @@ class Worker:
         crews = [self._crew_apart(make_crew, handler) for handler in apart]
         return [*crews, make_crew(shared, settings.concurrency)] if shared else crews
 
-    def _crew_apart(self, make_crew: Callable[..., Crew], handler: Handler) -> Crew:
+    def _crew_apart(self, make_crew: Callable[..., Consumer], handler: Handler) -> Consumer:
         options = handler.options
         rate = Rate(options.rate_per_second) if options.rate_per_second else None
         return make_crew([handler], options.concurrency or self._settings.concurrency, rate=rate)
@@ -185,31 +185,33 @@ class Worker:
     def _heartbeats(self) -> Generator[None]:
         loop = asyncio.get_running_loop()
 
-        def hear(worker_id: str, answer: Answer) -> None:
-            loop.call_soon_threadsafe(lambda: [crew.hear(worker_id, answer) for crew in self._crews_of(worker_id)])
+        def hear(worker_id: str, answer: ServiceReply) -> None:
+            loop.call_soon_threadsafe(
+                lambda: [crew.handle_reply(worker_id, answer) for crew in self._crews_of(worker_id)]
+            )
 
         def forget(worker_id: str) -> None:
             loop.call_soon_threadsafe(lambda: [crew.forget(worker_id) for crew in self._crews_of(worker_id)])
 
         url, key = self._settings.url, self._settings.api_key
-        self._pulse = Pulse(url, key, self._beats, self._beat_seconds, hear, forget)
+        self._pulse = HeartbeatThread(url, key, self._beats, self._beat_seconds, hear, forget)
         self._pulse.start()
         try:
             yield
         finally:
             self._pulse.end()
 
-    def _crews_of(self, worker_id: str) -> list[Crew]:
+    def _crews_of(self, worker_id: str) -> list[Consumer]:
         return [crew for crew in self._crews if crew.worker_id == worker_id]
 
     def _beat_seconds(self) -> float:
         return min((crew.heartbeat_seconds for crew in self._crews), default=30.0)
 
-    def _beats(self) -> list[Beat]:
+    def _beats(self) -> list[Heartbeat]:
         """Called from the heartbeat's thread: reads, never writes."""
         told, statuses = {name: check.value for name, check in self.health().checks.items()}, self._statuses()
         return [
-            Beat(crew.worker_id, len(crew.runs), statuses[crew.worker_id], told)
+            Heartbeat(crew.worker_id, len(crew.runs), statuses[crew.worker_id], told)
             for crew in self._crews
             if crew.worker_id in statuses
         ]
@@ -252,7 +254,7 @@ class Worker:
         while True:
             self._ticked_at = time.monotonic()
             if self._pulse:
-                self._pulse.tell_changes(self._statuses())
+                self._pulse.send_on_change(self._statuses())
             await asyncio.sleep(TICK_SECONDS)
 
 
@@ -260,7 +262,7 @@ def run_until_signal(settings: WorkerSettings, handlers: Handlers) -> int:
     """The exit status: 0 if every result was delivered."""
 
     async def main() -> int:
-        worker, loop = Worker(settings, handlers), asyncio.get_running_loop()
+        worker, loop = WorkerProcess(settings, handlers), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, worker.stop)
         await worker.run()

@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator
 
 from tideq.api.settings import ServiceSettings
 from tideq.cli.checks.finding import Finding, fail, ok, warn
-from tideq.persistence.history import freshness_of
 from tideq.persistence.database import Database, UnsuitableDatabase
-from tideq.persistence.recovery.store_guards import custody_of
-from tideq.persistence.recovery.store_guard import Verdict
+from tideq.persistence.history import lag_of
+from tideq.persistence.recovery.store_guard import StoreCheck
+from tideq.persistence.recovery.store_guards import store_guards_of
 from tideq.persistence.schema.clocks import MAX_DIFFERENCE_MS, database_now_ms
 from tideq.persistence.schema.migrations import MigrationError, missing_migrations
 from tideq.queue_core.engine import assemble_engine
-from tideq.queue_core.store.server_identity import StoreIdentity
-from tideq.queue_core.store.connect import connect
 from tideq.queue_core.errors import QueueError
+from tideq.queue_core.store.connect import connect
+from tideq.queue_core.store.server_identity import TrustedServers
 
 OLDEST_VERSION = 14_00_00
 MAX_LAG_SECONDS = 60.0
@@ -97,8 +97,8 @@ async def _check_against_store(database: Database, settings: ServiceSettings) ->
         return []
     async with contextlib.aclosing(client):
         engine = assemble_engine(client, queue)
-        freshness = freshness_of(database, client, engine)
-        custodian = custody_of(database, client, queue, engine, StoreIdentity())
+        freshness = lag_of(database, client, engine)
+        custodian = store_guards_of(database, client, queue, engine, TrustedServers())
         try:
             return [
                 check_verdict(await custodian.verdict()),
@@ -108,9 +108,9 @@ async def _check_against_store(database: Database, settings: ServiceSettings) ->
             return []
 
 
-def check_verdict(verdict: Verdict) -> Finding:
-    if verdict in (Verdict.REBUILD, Verdict.RECONCILE):
-        verb = "rebuild" if verdict is Verdict.REBUILD else "reconcile"
+def check_verdict(verdict: StoreCheck) -> Finding:
+    if verdict in (StoreCheck.REBUILD, StoreCheck.RECONCILE):
+        verb = "rebuild" if verdict is StoreCheck.REBUILD else "reconcile"
         return fail(
             "store against history", verdict.value, f"the service does it when it starts; or run `tideq {verb}`"
         )

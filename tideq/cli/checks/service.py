@@ -10,12 +10,12 @@ import msgspec
 
 from tideq.cli.checks.finding import Finding, fail, ok, warn
 from tideq.cli.circuits import held_back_words, is_held_back, reasons
-from tideq.cli.live.readings import Reading, read
+from tideq.cli.live.readings import Snapshot, read
 from tideq.cli.live.view import type_rows
 from tideq.client import Client, Forbidden, TideqError, Unauthorized
 from tideq.client.calls.base import get
-from tideq.client.http.answers import Answer
 from tideq.client.error_mapping import refusal
+from tideq.client.http.answers import Response
 
 MAX_SKEW_SECONDS = 5.0
 OLD_SECONDS = 3_600.0
@@ -27,7 +27,7 @@ TRY_UP = "start one with `tideq up`, or say where it is: --url, TIDEQ_URL, `tide
 SAY_KEY = "`tideq keys create NAME --role ROLE` makes one; hand it over as --api-key or TIDEQ_API_KEY"
 
 
-class Health(msgspec.Struct):
+class HealthReply(msgspec.Struct):
     """By this a TideQ service is known."""
 
     status: Literal["alive"]
@@ -52,7 +52,7 @@ def check_service(client: Client, *, is_expected: bool) -> Iterator[Finding]:
     """`is_expected` is whether somebody said where it should be."""
     try:
         answer, skew = _look(client, "/livez")
-        msgspec.json.decode(answer.body, type=Health)
+        msgspec.json.decode(answer.body, type=HealthReply)
     except (TideqError, msgspec.DecodeError) as error:
         is_silent = isinstance(error, TideqError)
         found = str(error) if is_silent else f"{client.transport.connection.url} is no TideQ service"
@@ -154,7 +154,7 @@ def _check_queue(client: Client) -> Iterator[Finding]:
     yield from check_reading(reading)
 
 
-def check_reading(reading: Reading) -> Iterator[Finding]:
+def check_reading(reading: Snapshot) -> Iterator[Finding]:
     """What the numbers say. Pure."""
     yield from _check_pauses(reading)
     yield from _check_types(reading)
@@ -162,7 +162,7 @@ def check_reading(reading: Reading) -> Iterator[Finding]:
     yield from _check_backlogs(reading)
 
 
-def _check_pauses(reading: Reading) -> Iterator[Finding]:
+def _check_pauses(reading: Snapshot) -> Iterator[Finding]:
     for limit in reading.limits or ():
         if limit.paused:
             whose = f"type {limit.task_type}" if limit.task_type else "the whole queue"
@@ -171,7 +171,7 @@ def _check_pauses(reading: Reading) -> Iterator[Finding]:
             yield warn("paused", f"{whose} is paused {why}".rstrip(), f"`tideq queue resume{name}` when it may go on")
 
 
-def _check_types(reading: Reading) -> Iterator[Finding]:
+def _check_types(reading: Snapshot) -> Iterator[Finding]:
     if reading.workers is None:
         return
     deserted = [row for row in type_rows(reading) if row.waiting and not row.worker_count]
@@ -190,7 +190,7 @@ def _check_types(reading: Reading) -> Iterator[Finding]:
             yield warn("circuits", found, "look in its log and at `tideq dlq patterns` why those types fail there")
 
 
-def _check_age(reading: Reading) -> Finding:
+def _check_age(reading: Snapshot) -> Finding:
     age = reading.stats.queue.oldest_age_seconds
     if age > OLD_SECONDS:
         found = f"the oldest waiting task is {age / 3_600:.1f} h old"
@@ -200,7 +200,7 @@ def _check_age(reading: Reading) -> Finding:
     return ok("age", f"the oldest waiting task is {age:.0f} s old" if reading.stats.queue.total_depth else "none waits")
 
 
-def _check_backlogs(reading: Reading) -> Iterator[Finding]:
+def _check_backlogs(reading: Snapshot) -> Iterator[Finding]:
     stats = reading.stats
     if stats.due > MANY_DUE:
         yield warn("recovery", f"{stats.due} tasks fell due and nobody recovers them", "run `tideq monitor`")
@@ -211,7 +211,7 @@ def _check_backlogs(reading: Reading) -> Iterator[Finding]:
         yield warn("dead letters", f"{stats.dead_letters} were given up", "`tideq dlq patterns` shows how they died")
 
 
-def _look(client: Client, path: str) -> tuple[Answer, float | None]:
+def _look(client: Client, path: str) -> tuple[Response, float | None]:
     """The answer, whatever it is, and how far this clock is ahead of the service's; the header has whole seconds."""
     before = time.time()
     answer = client.transport.exchange(get(path, bytes))

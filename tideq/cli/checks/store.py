@@ -6,11 +6,11 @@ from typing import Any
 
 from tideq.cli.checks.finding import Finding, fail, ok, warn
 from tideq.embedded.aof_sync import NAME as LOG_KEEPER
-from tideq.queue_core.scripts.keys import Keys
-from tideq.queue_core.store.restore import Restoration
-from tideq.queue_core.store.connect import StoreUrlError, connect, store_errors
 from tideq.queue_core.errors import QueueError
+from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.store.connect import StoreUrlError, connect, store_errors
+from tideq.queue_core.store.restore import StoreRestore
 
 OLDEST_VERSION = (7, 0)
 MAX_SKEW_SECONDS = 5.0
@@ -134,7 +134,7 @@ async def _check_scripts(client: Any) -> Finding:
 
 async def _check_epoch(client: Any, queue: QueueSettings) -> Finding:
     """Of the first partition: the others are compared with history by the checks of that."""
-    facts = await Restoration(client, queue).facts()
+    facts = await StoreRestore(client, queue).status()
     if not facts.epoch:
         return ok("epoch", f"queue {queue.queue_name!r} is new here")
     if not facts.is_usable:

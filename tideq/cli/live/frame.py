@@ -10,7 +10,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from tideq.cli.circuits import held_back_words, is_held_back
-from tideq.cli.live.readings import Reading
+from tideq.cli.live.readings import Snapshot
 from tideq.cli.live.view import COLUMNS, Table, TypeRow, View
 from tideq.cli.output import harmless
 from tideq.client import Worker
@@ -75,7 +75,7 @@ def _title(view: View, url: str, width: int, now: datetime) -> Text:
     return line
 
 
-def _numbers(reading: Reading, trend: Iterable[float], width: int) -> list[Text]:
+def _numbers(reading: Snapshot, trend: Iterable[float], width: int) -> list[Text]:
     stats = reading.stats
     queue, throughput, fleet = stats.queue, stats.throughput, stats.workers
     known = {state: queue.by_state.get(state, 0) for state in STATES}

@@ -13,7 +13,7 @@ from tideq.client import Client, Forbidden, Limit, QueueStats, TideqError, Unaut
 MAX_WORKERS = 500
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     stats: QueueStats
     workers: tuple[Worker, ...] | None
@@ -26,7 +26,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
         return next((limit for limit in self.limits or () if limit.paused and limit.task_type is None), None)
 
 
-class Failure(msgspec.Struct, frozen=True):
+class ReadFailure(msgspec.Struct, frozen=True):
     at: datetime
     error: Exception
 
@@ -36,14 +36,14 @@ class Failure(msgspec.Struct, frozen=True):
         return isinstance(self.error, (Unauthorized, Forbidden))
 
 
-def read(client: Client) -> Reading:
+def read(client: Client) -> Snapshot:
     """A producer's key sees the numbers, and not who works."""
     stats = client.queue.stats()
     try:
         limits, workers = client.queue.limits(), _workers(client)
     except Forbidden:
         limits, workers = None, None
-    return Reading(at=datetime.now(UTC), stats=stats, workers=workers, limits=limits)
+    return Snapshot(at=datetime.now(UTC), stats=stats, workers=workers, limits=limits)
 
 
 def _workers(client: Client) -> tuple[Worker, ...]:
@@ -53,7 +53,9 @@ def _workers(client: Client) -> tuple[Worker, ...]:
 class Reader:
     """Reads once an interval, in a thread of its own; `on_news` is called there."""
 
-    def __init__(self, client: Client, interval_seconds: float, on_news: Callable[[Reading | Failure], None]) -> None:
+    def __init__(
+        self, client: Client, interval_seconds: float, on_news: Callable[[Snapshot | ReadFailure], None]
+    ) -> None:
         self._client = client
         self._interval_seconds = interval_seconds
         self._on_news = on_news
@@ -80,9 +82,9 @@ class Reader:
             self._on_news(self._read())
             self._wake.wait(max(self._interval_seconds - (time.monotonic() - began), 0.01))
 
-    def _read(self) -> Reading | Failure:
+    def _read(self) -> Snapshot | ReadFailure:
         try:
             return read(self._client)
         except (TideqError, RuntimeError) as error:
             # RuntimeError: the client was closed under a reader that is not waited for.
-            return Failure(datetime.now(UTC), error)
+            return ReadFailure(datetime.now(UTC), error)

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from tideq.cli.circuits import is_held_back_from
-from tideq.cli.live.readings import Failure, Reading
+from tideq.cli.live.readings import ReadFailure, Snapshot
 from tideq.client import Worker
 
 Table = Literal["workers", "types"]
@@ -44,8 +44,8 @@ COLUMNS: dict[Table, tuple[Column, ...]] = {
 
 
 class View(msgspec.Struct):
-    reading: Reading | None = None
-    failure: Failure | None = None
+    reading: Snapshot | None = None
+    failure: ReadFailure | None = None
     """Since when the service is silent, where it is."""
     trend: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=TREND_LENGTH))
     """Completions a second, newest last."""
@@ -57,11 +57,11 @@ class View(msgspec.Struct):
     """What waits for a `y`."""
     message: str = ""
 
-    def take(self, news: Reading | Failure) -> None:
+    def take(self, news: Snapshot | ReadFailure) -> None:
         """A silent service leaves its last reading on the screen."""
-        if isinstance(news, Failure):
+        if isinstance(news, ReadFailure):
             self.failure = self.failure or news
-            self.failure = Failure(self.failure.at, news.error)
+            self.failure = ReadFailure(self.failure.at, news.error)
             return
         self.reading, self.failure = news, None
         self.trend.append(news.stats.throughput.completed_last_minute / 60)
@@ -107,7 +107,7 @@ class View(msgspec.Struct):
         return ordered[self.scrolls[table] :]
 
 
-def type_rows(reading: Reading) -> list[TypeRow]:
+def type_rows(reading: Snapshot) -> list[TypeRow]:
     """Types that wait, are worked on, or are held back."""
     waiting = reading.stats.queue.by_type
     active = [worker for worker in reading.workers or () if worker.status == "active"]

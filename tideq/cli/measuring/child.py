@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from tideq.cli.measuring.jobs import Failed, News, Order, Progress, Target
-from tideq.client.http.answers import Answer
+from tideq.client.http.answers import Response
 from tideq.queue_core.background import loop_factory
 
 PROGRESS_SECONDS = 0.1
@@ -26,7 +26,7 @@ T = TypeVar("T")
 class Refused(Exception):
     """The service did not do what it was asked to; what is measured after this means nothing."""
 
-    def __init__(self, response: Answer) -> None:
+    def __init__(self, response: Response) -> None:
         super().__init__(response.status)
         self.response = response
 
@@ -55,7 +55,7 @@ class Teller:
             self.tell(Progress(count))
 
 
-def successful(response: Answer) -> Answer:
+def successful(response: Response) -> Response:
     if not 200 <= response.status < 300:
         raise Refused(response)
     return response

@@ -9,9 +9,9 @@ import msgspec
 
 from tideq.cli.measuring.child import PROGRESS_SECONDS, Teller
 from tideq.cli.measuring.jobs import Order, Progress, Ready, Rest, Target, Work, Worked
-from tideq.queue_core.background import end, running
+from tideq.queue_core.background import background_task, cancel_and_wait
 from tideq.workers.runtime.handlers import Handler, Handlers
-from tideq.workers.runtime.worker import Worker, WorkerSettings
+from tideq.workers.runtime.worker import WorkerProcess, WorkerSettings
 
 CONCURRENCY = 500
 """As many as one claim may take: for handlers that take no time, what is held is all there is to overlap."""
@@ -51,12 +51,12 @@ async def obey(target: Target, orders: AsyncIterator[Order], teller: Teller) -> 
     """The worker leaves the service in order when the orders end."""
     no_op, handlers = NoOp(), Handlers()
     handlers.add(Handler(target.task_type, no_op.handle, takes="payload"))
-    worker = Worker(_settings(target), handlers)
+    worker = WorkerProcess(_settings(target), handlers)
     life = asyncio.create_task(worker.run())
     hearing = asyncio.create_task(_follow(worker, no_op, orders, teller))
     await asyncio.wait((life, hearing), return_when=asyncio.FIRST_COMPLETED)
     if life.done():
-        await end(hearing)
+        await cancel_and_wait(hearing)
         life.result()
         return
     worker.stop()
@@ -75,7 +75,7 @@ def _settings(target: Target) -> WorkerSettings:
     )
 
 
-async def _follow(worker: Worker, no_op: NoOp, orders: AsyncIterator[Order], teller: Teller) -> None:
+async def _follow(worker: WorkerProcess, no_op: NoOp, orders: AsyncIterator[Order], teller: Teller) -> None:
     while not worker.is_registered:  # noqa: ASYNC110 - it tells nobody when it is
         await asyncio.sleep(LOOK_SECONDS)
     worker.pause()
@@ -86,7 +86,7 @@ async def _follow(worker: Worker, no_op: NoOp, orders: AsyncIterator[Order], tel
         if isinstance(order, Work):
             no_op.begin()
             worker.resume()
-            async with running(_tell_progress(no_op, teller)):
+            async with background_task(_tell_progress(no_op, teller)):
                 if isinstance(await anext(orders, None), Rest):
                     worker.pause()
                     await _at_rest(worker)
@@ -99,7 +99,7 @@ async def _tell_progress(no_op: NoOp, teller: Teller) -> None:
         await asyncio.sleep(PROGRESS_SECONDS)
 
 
-async def _at_rest(worker: Worker) -> None:
+async def _at_rest(worker: WorkerProcess) -> None:
     """What it holds is done and told. A service that has gone away is not waited for."""
     deadline = time.monotonic() + MAX_REST_SECONDS
     while (worker.held_count or worker.unsent_count) and time.monotonic() < deadline:  # noqa: ASYNC110 - counts have no events

@@ -17,13 +17,13 @@ from tideq.client.calls import listing, submission
 from tideq.client.calls import tasks as calls
 from tideq.client.calls.events import EventFilter, filter_params
 from tideq.client.calls.listing import TaskFilter, several
-from tideq.client.config import Timeouts, connection_from
+from tideq.client.config import Timeouts, client_config
+from tideq.client.deadline import Deadline
 from tideq.client.errors import InvalidRequest, TideqError
-from tideq.client.submit_batcher_of_client import AsyncSubmissions
 from tideq.client.models.tasks import Cancelled, Explanation, NewTask, Retried, Status, Submitted, Task, TaskOptions
 from tideq.client.options import strict
-from tideq.client.deadline import Patience
 from tideq.client.retrying import RetryPolicy
+from tideq.client.submit_batcher_of_client import AsyncRequestBatcher
 from tideq.client.trace_headers import trace_headers
 
 
@@ -55,9 +55,9 @@ class AsyncClient:
         max_connections: int = 100,
         verify: ssl.SSLContext | bool = True,
     ) -> None:
-        connection = connection_from(url, api_key, timeouts, max_connections, verify)
+        connection = client_config(url, api_key, timeouts, max_connections, verify)
         self.transport = AsyncTransport(connection, retries or RetryPolicy())
-        self._submissions = AsyncSubmissions(self.transport)
+        self._submissions = AsyncRequestBatcher(self.transport)
         self.queue = AsyncQueue(self.transport)
         self.dlq = AsyncDlq(self.transport)
         self.workers = AsyncWorkers(self.transport)
@@ -126,7 +126,7 @@ class AsyncClient:
 
         It need not have succeeded: look at `has_succeeded`, or at `status` and `error`.
         """
-        patience = Patience(timeout_seconds)
+        patience = Deadline(timeout_seconds)
         while True:
             task = await self.transport.ask(calls.wait(task_id, patience.next_poll), within_seconds=patience.left)
             if task.is_done or patience.is_over:

@@ -10,10 +10,10 @@ from tideq.client._async.transport import AsyncTransport
 from tideq.client.calls.base import Params
 from tideq.client.calls.events import BEGINNING, EVENTS, SILENCE_SECONDS, event_in
 from tideq.client.errors import BadAnswer, NoAnswer, TideqError
-from tideq.client.http.failures import Failure
+from tideq.client.http.failures import ExchangeFailed
 from tideq.client.models.events import Event
 from tideq.client.options import strict
-from tideq.client.retrying import Attempts
+from tideq.client.retrying import RetryState
 from tideq.client.sse import Message, SseParser
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class AsyncEventStream:
             await answer.aclose()
 
     async def _connect(self) -> None:
-        attempts = Attempts(self._transport.policy)
+        attempts = RetryState(self._transport.policy)
         while True:
             try:
                 return await self._try_to_connect()
@@ -86,7 +86,7 @@ class AsyncEventStream:
         try:
             while not self._take(self._parser.feed(await answer.more())):
                 pass
-        except Failure as error:
+        except ExchangeFailed as error:
             await self.aclose()
             raise NoAnswer(f"{self._transport.connection.url} told no events: {error}") from error
         # Nothing has happened yet, so whatever is lost from now on is all there is.
@@ -95,7 +95,7 @@ class AsyncEventStream:
     async def _read_on(self, answer: "AsyncLongAnswer") -> None:
         try:
             self._take(self._parser.feed(await answer.more()))
-        except Failure:
+        except ExchangeFailed:
             await self.aclose()
             # Whoever else listened to that service comes back now, too.
             await anyio.sleep(random.uniform(0, self._retry_ms / 1000))

@@ -12,13 +12,13 @@ from tideq.client._async.client import AsyncClient
 from tideq.client._async.transport import AsyncTransport
 from tideq.client.calls import pulling as calls
 from tideq.client.calls.submission import Batch, cut
+from tideq.client.error_mapping import refused_by
 from tideq.client.errors import Conflict, NotFound, NotHeld, TideqError, UnknownWorker
-from tideq.client.heartbeat_thread import Heart
+from tideq.client.heartbeat_thread import HeldTasksHeartbeat
 from tideq.client.marking import Marks
-from tideq.client.models.pulled import Outcome, PulledTask
+from tideq.client.models.pulled import PulledTask, ReportOutcome
 from tideq.client.models.tasks import Backoff, Cancelled, NewTask, Retried, Submitted
 from tideq.client.options import strict
-from tideq.client.error_mapping import refused_by
 
 DEFAULT_SIZE = 5
 LEAVE_SECONDS = 5.0
@@ -74,7 +74,7 @@ class AsyncPullQueue:
         self._capabilities = capabilities
         self._transport: AsyncTransport = (worker or client).transport
         self._name = name
-        self._heart: Heart | None = None
+        self._heart: HeldTasksHeartbeat | None = None
 
     async def __aenter__(self) -> "AsyncPullQueue":
         return self
@@ -231,7 +231,7 @@ class AsyncPullQueue:
             new = msgspec.structs.replace(new, backoff=self.backoff)
         return new
 
-    async def _poll(self, count: int, wait_seconds: float) -> tuple[Heart, tuple[PulledTask, ...]]:
+    async def _poll(self, count: int, wait_seconds: float) -> tuple[HeldTasksHeartbeat, tuple[PulledTask, ...]]:
         heart = await self._registered()
         try:
             polled = await self._transport.ask(calls.poll(heart.worker_id, count, wait_seconds))
@@ -241,18 +241,18 @@ class AsyncPullQueue:
             polled = await self._transport.ask(calls.poll(heart.worker_id, count, wait_seconds))
         return heart, polled.tasks
 
-    async def _registered(self) -> Heart:
+    async def _registered(self) -> HeldTasksHeartbeat:
         """Registers with the first task wanted, and again when the service has given this worker up."""
         if self._heart is not None and not self._heart.is_known:
             self._heart.stop()
             self._heart = None
         if self._heart is None:
             registered = await self._transport.ask(calls.register(self._name, [self._task_type], self._capabilities))
-            self._heart = Heart(self._transport.connection, registered)
+            self._heart = HeldTasksHeartbeat(self._transport.connection, registered)
         return self._heart
 
     async def _start(
-        self, heart: Heart, tasks: Sequence[PulledTask], visibility_timeout: float | None
+        self, heart: HeldTasksHeartbeat, tasks: Sequence[PulledTask], visibility_timeout: float | None
     ) -> tuple[PulledTask, ...]:
         seconds = self.visibility_timeout if visibility_timeout is None else visibility_timeout
         try:
@@ -262,7 +262,9 @@ class AsyncPullQueue:
             raise
         return tuple(task for task in started if task is not None)
 
-    async def _start_one(self, heart: Heart, task: PulledTask, visibility_timeout: float | None) -> PulledTask | None:
+    async def _start_one(
+        self, heart: HeldTasksHeartbeat, task: PulledTask, visibility_timeout: float | None
+    ) -> PulledTask | None:
         """None for a task that was called off, or had lapsed, in between."""
         try:
             told = await self._transport.ask(calls.start(heart.worker_id, task))
@@ -275,7 +277,7 @@ class AsyncPullQueue:
         heart.hold(task, math.inf if visibility_timeout is None else visibility_timeout)
         return msgspec.structs.replace(task, visible_at=told.visible_at or task.visible_at)
 
-    async def _hand_back(self, heart: Heart, tasks: Sequence[PulledTask]) -> None:
+    async def _hand_back(self, heart: HeldTasksHeartbeat, tasks: Sequence[PulledTask]) -> None:
         """Nobody was told of them. Where even this fails, their deadlines bring them back."""
         for task in tasks:
             heart.let_go(task.task_id)
@@ -312,17 +314,17 @@ class AsyncPullQueue:
                     marks.refuse(outcome.task_id, refused_by(outcome.problem))
         return marks.all()
 
-    async def _tell_many(self, endings: Batch, tasks: Sequence[PulledTask]) -> tuple[Outcome, ...]:
+    async def _tell_many(self, endings: Batch, tasks: Sequence[PulledTask]) -> tuple[ReportOutcome, ...]:
         heart, _ = self._held(tasks[0].task_id)
         try:
             outcomes = await self._transport.ask(calls.tell_many(heart.worker_id, endings))
         except UnknownWorker as error:
-            outcomes = tuple(Outcome(task_id=task.task_id, ok=False, problem=error.problem) for task in tasks)
+            outcomes = tuple(ReportOutcome(task_id=task.task_id, ok=False, problem=error.problem) for task in tasks)
         for task in tasks:
             heart.let_go(task.task_id)
         return outcomes
 
-    def _held(self, task_id: str) -> tuple[Heart, PulledTask]:
+    def _held(self, task_id: str) -> tuple[HeldTasksHeartbeat, PulledTask]:
         if self._heart is None:
             raise NotHeld(f"task {task_id} was not taken by this queue")
         return self._heart, self._heart.held(task_id)

@@ -6,9 +6,9 @@ from typing import Any
 import httpx
 
 from tideq.client.calls.base import Call, Params
-from tideq.client.config import Connection
-from tideq.client.http.answers import Answer
-from tideq.client.http.failures import Failure, Lost, Misunderstood, Unsent
+from tideq.client.config import ClientConfig
+from tideq.client.http.answers import Response
+from tideq.client.http.failures import ExchangeFailed, Lost, Misunderstood, Unsent
 from tideq.client.http.timeouts import Timeouts
 
 MAX_IDLE = 20
@@ -17,7 +17,7 @@ OUR_FAULT = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
 
 
 class AsyncThroughHttpx:
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ClientConfig) -> None:
         self._connection = connection
         self._http = httpx.AsyncClient(
             headers=connection.headers,
@@ -28,7 +28,7 @@ class AsyncThroughHttpx:
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def send(self, call: Call[Any], timeouts: Timeouts) -> Answer:
+    async def send(self, call: Call[Any], timeouts: Timeouts) -> Response:
         """Raises a Failure."""
         try:
             response = await self._http.request(
@@ -41,7 +41,7 @@ class AsyncThroughHttpx:
             )
         except httpx.RequestError as error:
             raise failure(error) from error
-        return Answer(response.status_code, response.headers.raw, response.content)
+        return Response(response.status_code, response.headers.raw, response.content)
 
     async def listen(
         self, path: str, params: Params, headers: Mapping[str, str], timeouts: Timeouts
@@ -64,13 +64,13 @@ class AsyncLongAnswer:
         self.is_success = response.is_success
         self.content_type = response.headers.get("Content-Type", "")
 
-    async def whole(self) -> Answer:
+    async def whole(self) -> Response:
         """For one that ends."""
         try:
             body = await self._response.aread()
         except httpx.RequestError as error:
             raise failure(error) from error
-        return Answer(self._response.status_code, self._response.headers.raw, body)
+        return Response(self._response.status_code, self._response.headers.raw, body)
 
     async def more(self) -> bytes:
         """Raises Lost where it ends."""
@@ -85,7 +85,7 @@ class AsyncLongAnswer:
         await self._response.aclose()
 
 
-def failure(error: httpx.RequestError) -> Failure:
+def failure(error: httpx.RequestError) -> ExchangeFailed:
     why = str(error) or type(error).__name__
     if isinstance(error, NOTHING_SENT):
         return Unsent(why)

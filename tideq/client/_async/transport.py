@@ -7,13 +7,13 @@ import anyio
 
 from tideq.client._async.lean import AsyncLean
 from tideq.client.calls.base import Call, Params
-from tideq.client.config import Connection
-from tideq.client.errors import TideqError
-from tideq.client.http.answers import Answer
-from tideq.client.http.failures import Failure, Stale
-from tideq.client.http.pools import AsyncPool
+from tideq.client.config import ClientConfig
 from tideq.client.error_mapping import refusal
-from tideq.client.retrying import Attempts, RetryPolicy
+from tideq.client.errors import TideqError
+from tideq.client.http.answers import Response
+from tideq.client.http.failures import ExchangeFailed, Stale
+from tideq.client.http.pools import AsyncPool
+from tideq.client.retrying import RetryPolicy, RetryState
 
 if TYPE_CHECKING:
     from tideq.client._async.through_httpx import AsyncLongAnswer, AsyncThroughHttpx
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class AsyncTransport:
-    def __init__(self, connection: Connection, policy: RetryPolicy) -> None:
+    def __init__(self, connection: ClientConfig, policy: RetryPolicy) -> None:
         self.connection = connection
         self.policy = policy
         self._way: AsyncLean | AsyncThroughHttpx | None = None
@@ -38,10 +38,10 @@ class AsyncTransport:
         if self._through_httpx is not None and self._through_httpx is not self._way:
             await self._through_httpx.aclose()
 
-    async def ask(self, call: Call[T], within_seconds: float | None = None, attempts: Attempts | None = None) -> T:
+    async def ask(self, call: Call[T], within_seconds: float | None = None, attempts: RetryState | None = None) -> T:
         """The call's answer; it is tried for no longer than this, nor than the policy's deadline."""
         policy = self.policy if within_seconds is None else self.policy.within(within_seconds)
-        attempts = attempts or Attempts(policy)
+        attempts = attempts or RetryState(policy)
         while True:
             try:
                 return call.read(await self._send(call))
@@ -55,12 +55,12 @@ class AsyncTransport:
                     raise
             await anyio.sleep(delay)
 
-    async def exchange(self, call: Call[Any]) -> Answer:
+    async def exchange(self, call: Call[Any]) -> Response:
         """Whatever is answered. Tried once."""
         way = self._way or self._choose()
         try:
             return await way.send(call, self.connection.timeouts.for_call(call.waits_seconds))
-        except Failure as error:
+        except ExchangeFailed as error:
             raise self.connection.unreachable(error) from error
 
     async def listen(
@@ -73,7 +73,7 @@ class AsyncTransport:
             if answer.is_success:
                 return answer
             refused = await answer.whole()
-        except Failure as error:
+        except ExchangeFailed as error:
             raise self.connection.unreachable(error) from error
         raise refusal(refused.status, refused.body, refused.header("Retry-After"))
 

@@ -4,23 +4,23 @@
 from typing import Any
 
 from tideq.client.calls.base import Call
-from tideq.client.config import Connection
+from tideq.client.config import ClientConfig
 from tideq.client.http.address import address_of
-from tideq.client.http.answers import Answer
+from tideq.client.http.answers import Response
 from tideq.client.http.pools import Pool
 from tideq.client.http.timeouts import Timeouts
 from tideq.client.http.trust import trust
 
 
 class Lean:
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ClientConfig) -> None:
         self._address = address_of(connection.url, {"accept-encoding": "gzip", **connection.headers})
         self._pool = Pool(self._address, lambda: trust(connection.verify), connection.max_connections)
 
     def close(self) -> None:
         self._pool.close()
 
-    def send(self, call: Call[Any], timeouts: Timeouts) -> Answer:
+    def send(self, call: Call[Any], timeouts: Timeouts) -> Response:
         """Raises a Failure."""
         message = self._address.request(call.method, call.path, call.params, call.headers, call.body)
         return self._pool.ask(message, timeouts, is_repeatable=call.is_repeatable)

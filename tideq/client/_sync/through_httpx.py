@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 
 from tideq.client.calls.base import Call, Params
-from tideq.client.config import Connection
-from tideq.client.http.answers import Answer
-from tideq.client.http.failures import Failure, Lost, Misunderstood, Unsent
+from tideq.client.config import ClientConfig
+from tideq.client.http.answers import Response
+from tideq.client.http.failures import ExchangeFailed, Lost, Misunderstood, Unsent
 from tideq.client.http.timeouts import Timeouts
 
 MAX_IDLE = 20
@@ -18,7 +18,7 @@ OUR_FAULT = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
 
 
 class ThroughHttpx:
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ClientConfig) -> None:
         self._connection = connection
         self._http = httpx.Client(
             headers=connection.headers,
@@ -29,7 +29,7 @@ class ThroughHttpx:
     def close(self) -> None:
         self._http.close()
 
-    def send(self, call: Call[Any], timeouts: Timeouts) -> Answer:
+    def send(self, call: Call[Any], timeouts: Timeouts) -> Response:
         """Raises a Failure."""
         try:
             response = self._http.request(
@@ -42,7 +42,7 @@ class ThroughHttpx:
             )
         except httpx.RequestError as error:
             raise failure(error) from error
-        return Answer(response.status_code, response.headers.raw, response.content)
+        return Response(response.status_code, response.headers.raw, response.content)
 
     def listen(self, path: str, params: Params, headers: Mapping[str, str], timeouts: Timeouts) -> "LongAnswer":
         request = self._http.build_request(
@@ -63,13 +63,13 @@ class LongAnswer:
         self.is_success = response.is_success
         self.content_type = response.headers.get("Content-Type", "")
 
-    def whole(self) -> Answer:
+    def whole(self) -> Response:
         """For one that ends."""
         try:
             body = self._response.read()
         except httpx.RequestError as error:
             raise failure(error) from error
-        return Answer(self._response.status_code, self._response.headers.raw, body)
+        return Response(self._response.status_code, self._response.headers.raw, body)
 
     def more(self) -> bytes:
         """Raises Lost where it ends."""
@@ -84,7 +84,7 @@ class LongAnswer:
         self._response.close()
 
 
-def failure(error: httpx.RequestError) -> Failure:
+def failure(error: httpx.RequestError) -> ExchangeFailed:
     why = str(error) or type(error).__name__
     if isinstance(error, NOTHING_SENT):
         return Unsent(why)

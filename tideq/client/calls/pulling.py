@@ -8,7 +8,16 @@ import msgspec
 from tideq.client.calls.base import Call, answers, post, segment, then
 from tideq.client.calls.submission import Batch, new_key
 from tideq.client.encoding import encode
-from tideq.client.models.pulled import Acknowledged, Beat, Left, Outcome, Polled, PulledTask, Registered, Synced
+from tideq.client.models.pulled import (
+    Acknowledged,
+    Deregistered,
+    HeartbeatReply,
+    Polled,
+    PulledTask,
+    Registered,
+    ReportOutcome,
+    Synced,
+)
 
 WORKERS = "/internal/workers"
 MAX_POLL = 1_000
@@ -55,7 +64,7 @@ def tell(worker_id: str, ending: bytes) -> Call[Acknowledged]:
     return Call(method="POST", path=_path(worker_id, "result"), read=answers(Acknowledged), body=ending)
 
 
-def tell_many(worker_id: str, endings: Batch) -> Call[tuple[Outcome, ...]]:
+def tell_many(worker_id: str, endings: Batch) -> Call[tuple[ReportOutcome, ...]]:
     """How many tasks ended, each for itself: of some it may be refused."""
     return Call(
         method="POST",
@@ -72,12 +81,14 @@ def release(worker_id: str, tasks: Sequence[PulledTask]) -> Call[Polled]:
     return post(_path(worker_id, "sync"), answers(Polled), {"releases": held})
 
 
-def heartbeat(worker_id: str, held_count: int) -> Call[Beat]:
-    return post(_path(worker_id, "heartbeat"), answers(Beat), {"current_load": held_count, "status": "active"})
+def heartbeat(worker_id: str, held_count: int) -> Call[HeartbeatReply]:
+    return post(
+        _path(worker_id, "heartbeat"), answers(HeartbeatReply), {"current_load": held_count, "status": "active"}
+    )
 
 
-def leave(worker_id: str) -> Call[Left]:
-    return Call(method="DELETE", path=f"{WORKERS}/{segment('worker_id', worker_id)}", read=answers(Left))
+def leave(worker_id: str) -> Call[Deregistered]:
+    return Call(method="DELETE", path=f"{WORKERS}/{segment('worker_id', worker_id)}", read=answers(Deregistered))
 
 
 def _ending(task: PulledTask, **how: Any) -> bytes:

@@ -12,7 +12,7 @@ IN_PATHS = "/%:@!$&'()*+,;=~"
 HAVE_A_BODY = ("POST", "PUT", "PATCH")
 
 
-class Address(NamedTuple):
+class ServiceAddress(NamedTuple):
     host: str
     port: int
     is_secure: bool
@@ -36,7 +36,7 @@ class Address(NamedTuple):
         return head.encode("ascii") + body if body else head.encode("ascii")
 
 
-def address_of(url: str, headers: Mapping[str, str]) -> Address:
+def address_of(url: str, headers: Mapping[str, str]) -> ServiceAddress:
     """Raises ValueError for what is no address of an HTTP server. A name and a password in it go before a key."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or not url.isprintable() or " " in url:
@@ -50,7 +50,7 @@ def address_of(url: str, headers: Mapping[str, str]) -> Address:
     if parts.username or parts.password:
         about = {each: value for each, value in about.items() if each.lower() != "authorization"}
         about["authorization"] = _basic(parts.username or "", parts.password or "")
-    return Address(host, port, is_secure, quote(parts.path.rstrip("/"), safe=IN_PATHS), lines(about))
+    return ServiceAddress(host, port, is_secure, quote(parts.path.rstrip("/"), safe=IN_PATHS), lines(about))
 
 
 def lines(headers: Mapping[str, str]) -> str:

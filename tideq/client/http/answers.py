@@ -15,7 +15,7 @@ ENCODING = b"content-encoding"
 GZIP = 16 + zlib.MAX_WBITS
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     status: int
     headers: list[tuple[bytes, bytes]]
     """As they came."""
@@ -30,11 +30,11 @@ class Answer(NamedTuple):
         return next((value.decode("latin-1") for found, value in self.headers if found.lower() == wanted), None)
 
 
-class AnswerParser:
+class ResponseParser:
     """One answer. The `on_…` methods are httptools'."""
 
     def __init__(self) -> None:
-        self.answer: Answer | None = None
+        self.answer: Response | None = None
         self.has_begun = False
         """A byte of it came."""
         self.is_last = True
@@ -94,7 +94,7 @@ class AnswerParser:
             return
         self.is_last = not self._parser.should_keep_alive()
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        self.answer = Answer(self._status, self._headers, body)
+        self.answer = Response(self._status, self._headers, body)
 
     def _begin(self) -> None:
         self._status, self._headers, self._body = 0, list[tuple[bytes, bytes]](), list[bytes]()
@@ -111,7 +111,7 @@ class AnswerParser:
             raise Misunderstood("the answer is larger than any of a TideQ service's")
 
 
-def unpacked(answer: Answer) -> Answer:
+def unpacked(answer: Response) -> Response:
     """As it was before somebody between compressed it. Of nothing there is nothing to unpack."""
     encoding = (answer.header("content-encoding") or "").strip().lower()
     if encoding in ("", "identity") or not answer.body:

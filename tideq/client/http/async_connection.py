@@ -6,8 +6,8 @@ It does not connect by itself, and does not know for how long it is kept.
 import asyncio
 from typing import cast
 
-from tideq.client.http.answers import Answer, AnswerParser
-from tideq.client.http.failures import Failure, Lost, Stale
+from tideq.client.http.answers import Response, ResponseParser
+from tideq.client.http.failures import ExchangeFailed, Lost, Stale
 from tideq.client.http.readable import is_readable
 from tideq.client.http.timeouts import Timeouts
 
@@ -21,17 +21,17 @@ class AsyncConnection(asyncio.Protocol):
         """When something was last sent or received."""
         self._loop = loop
         self._transport: asyncio.Transport | None = None
-        self._parser = AnswerParser()
-        self._answer: asyncio.Future[Answer] | None = None
+        self._parser = ResponseParser()
+        self._answer: asyncio.Future[Response] | None = None
         self._is_kept = False
         self._is_sending = False
         self._unsent_bytes = 0
         self._timeouts = Timeouts()
         self._watch: asyncio.TimerHandle | None = None
 
-    def ask(self, message: bytes, timeouts: Timeouts) -> "asyncio.Future[Answer]":
+    def ask(self, message: bytes, timeouts: Timeouts) -> "asyncio.Future[Response]":
         self._is_kept, self.is_reusable = self.is_reusable, False
-        self._parser, self._timeouts = AnswerParser(), timeouts
+        self._parser, self._timeouts = ResponseParser(), timeouts
         self._answer = self._loop.create_future()
         self.moved_at = self._loop.time()
         if self._transport is None:
@@ -68,7 +68,7 @@ class AsyncConnection(asyncio.Protocol):
         try:
             if self._parser.feed(data):
                 self._done()
-        except Failure as error:
+        except ExchangeFailed as error:
             self._fail(error)
             self.abort()
 
@@ -80,7 +80,7 @@ class AsyncConnection(asyncio.Protocol):
             if exc is None and self._parser.end():
                 self._done()
                 return
-        except Failure as error:
+        except ExchangeFailed as error:
             self._fail(error)
             return
         kind = Stale if self._is_kept and not self._parser.has_begun else Lost

@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tideq.client.http.address import Address
-from tideq.client.http.answers import Answer
+from tideq.client.http.address import ServiceAddress
+from tideq.client.http.answers import Response
 from tideq.client.http.async_connection import AsyncConnection
 from tideq.client.http.failures import Unsent
 from tideq.client.http.timeouts import Timeouts
@@ -32,7 +32,7 @@ class AsyncPool:
 
     def __init__(
         self,
-        address: Address,
+        address: ServiceAddress,
         trust: Callable[[], ssl.SSLContext],
         max_connections: int,
         *,
@@ -57,7 +57,7 @@ class AsyncPool:
         except RuntimeError:
             return False
 
-    async def ask(self, message: bytes, timeouts: Timeouts, *, is_repeatable: bool = True) -> Answer:
+    async def ask(self, message: bytes, timeouts: Timeouts, *, is_repeatable: bool = True) -> Response:
         """Raises a Failure. What must not be sent twice gets a new connection: a kept one may be about to end."""
         kept = self._kept()
         await kept.enter(timeouts.pool)
@@ -123,7 +123,9 @@ class AsyncPool:
             raise Unsent(str(error) or type(error).__name__) from error
         return connection
 
-    async def _exchange(self, kept: "_Kept", connection: AsyncConnection, message: bytes, timeouts: Timeouts) -> Answer:
+    async def _exchange(
+        self, kept: "_Kept", connection: AsyncConnection, message: bytes, timeouts: Timeouts
+    ) -> Response:
         """A request that is broken off takes its connection with it: the server notices, and gives it nothing."""
         kept.busy.add(connection)
         try:

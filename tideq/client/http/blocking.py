@@ -9,9 +9,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from tideq.client.http.address import Address
-from tideq.client.http.answers import Answer, AnswerParser
-from tideq.client.http.failures import Failure, Lost, Stale, Unsent
+from tideq.client.http.address import ServiceAddress
+from tideq.client.http.answers import Response, ResponseParser
+from tideq.client.http.failures import ExchangeFailed, Lost, Stale, Unsent
 from tideq.client.http.readable import is_readable
 from tideq.client.http.timeouts import Timeouts
 
@@ -23,7 +23,7 @@ READ_BYTES = 65_536
 class Pool:
     """One server, as many connections as there are requests at a time, kept for the next ones."""
 
-    def __init__(self, address: Address, trust: Callable[[], ssl.SSLContext], max_connections: int) -> None:
+    def __init__(self, address: ServiceAddress, trust: Callable[[], ssl.SSLContext], max_connections: int) -> None:
         self._address = address
         self._trust = trust
         self._tls: ssl.SSLContext | None = None
@@ -36,7 +36,7 @@ class Pool:
     def fits_here() -> bool:
         return True
 
-    def ask(self, message: bytes, timeouts: Timeouts, *, is_repeatable: bool = True) -> Answer:
+    def ask(self, message: bytes, timeouts: Timeouts, *, is_repeatable: bool = True) -> Response:
         """Raises a Failure. What must not be sent twice gets a new connection: a kept one may be about to end."""
         self._refuse_if_closed()
         if self._process != os.getpid():
@@ -102,7 +102,7 @@ class Pool:
         self._tls = self._tls or self._trust()
         return self._tls.wrap_socket(plain, server_hostname=self._address.host)
 
-    def _exchange(self, connection: "_Connection", message: bytes, timeouts: Timeouts) -> Answer:
+    def _exchange(self, connection: "_Connection", message: bytes, timeouts: Timeouts) -> Response:
         """One that is broken off takes its connection with it, lest its answer be taken for the next one's."""
         process = self._process
         try:
@@ -133,13 +133,13 @@ class _Connection:
         """It did not rest too long, and there is nothing to read: neither its end nor what nobody asked for."""
         return time.monotonic() - self._used_at < IDLE_SECONDS and not is_readable(self._link.fileno())
 
-    def ask(self, message: bytes, timeouts: Timeouts) -> Answer:
+    def ask(self, message: bytes, timeouts: Timeouts) -> Response:
         is_kept, self.is_reusable = self.is_reusable, False
-        parser = AnswerParser()
+        parser = ResponseParser()
         try:
             is_sent = self._send(message, timeouts.write)
             answer = self._receive(parser, timeouts.read)
-        except Failure:
+        except ExchangeFailed:
             raise
         except OSError as error:
             kind = Stale if is_kept and not parser.has_begun else Lost
@@ -163,7 +163,7 @@ class _Connection:
             return False
         return True
 
-    def _receive(self, parser: AnswerParser, seconds: float) -> Answer:
+    def _receive(self, parser: ResponseParser, seconds: float) -> Response:
         self._wait_at_most(seconds)
         while parser.answer is None:
             try:

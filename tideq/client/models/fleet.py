@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 
-class HeldBack(msgspec.Struct, frozen=True, kw_only=True):
+class BlockedType(msgspec.Struct, frozen=True, kw_only=True):
     """A task type that a worker gets nothing of, or a few to try, because it failed too often."""
 
     task_type: str | None = None
@@ -49,7 +49,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     circuit: str = "closed"
     """`open` while it gets nothing of the types in `held_back`; `trial` while its next results decide."""
     circuit_open_until: datetime | None = None
-    held_back: tuple[HeldBack, ...] = ()
+    held_back: tuple[BlockedType, ...] = ()
     health: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 

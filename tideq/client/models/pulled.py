@@ -64,7 +64,7 @@ class Acknowledged(msgspec.Struct, frozen=True, kw_only=True):
     """Where a result led to."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class ReportOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one of many things that were said."""
 
     task_id: str
@@ -75,12 +75,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Synced(msgspec.Struct, frozen=True, kw_only=True):
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[ReportOutcome, ...] = ()
 
 
-class Beat(msgspec.Struct, frozen=True, kw_only=True):
+class HeartbeatReply(msgspec.Struct, frozen=True, kw_only=True):
     cancel: tuple[str, ...] = ()
 
 
-class Left(msgspec.Struct, frozen=True, kw_only=True):
+class Deregistered(msgspec.Struct, frozen=True, kw_only=True):
     released: int = 0

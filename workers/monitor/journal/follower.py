@@ -11,9 +11,9 @@ from typing import Protocol
 import structlog
 
 from tideq.queue_core.duties import Duties, Duty
-from tideq.queue_core.outbox.monitor_cursor import READ_COUNT, Hidden, JournalStore
+from tideq.queue_core.outbox.monitor_cursor import READ_COUNT, Hidden, MonitorCursor
 from tideq.workers.monitor.journal.origins import Origins
-from tideq.workers.monitor.journal.transition import Transition, readable_transitions_in, transitions_in
+from tideq.workers.monitor.journal.transition import ObservedTransition, readable_transitions_in, transitions_in
 
 IDLE_SECONDS, BUSY_SECONDS = 0.25, 0.05
 """Between two looks: whoever reads entry by entry pays for every one, and nobody needs to know within milliseconds."""
@@ -25,17 +25,17 @@ SLICE = 250
 log = structlog.get_logger(__name__)
 
 
-class Listener(Protocol):
+class TransitionListener(Protocol):
     """Hears every transition of the queue, in order, at most once among all monitors. Must be quick, and not block."""
 
     wants_origins: bool
-    """Whether `Transition.origin` has to be filled in: it takes a look at the store for every new task."""
+    """Whether `ObservedTransition.origin` has to be filled in: it takes a look at the store for every new task."""
 
-    def hear(self, transitions: Sequence[Transition]) -> None: ...
+    def observe(self, transitions: Sequence[ObservedTransition]) -> None: ...
 
 
 class Follower:
-    def __init__(self, store: JournalStore, listeners: Sequence[Listener]) -> None:
+    def __init__(self, store: MonitorCursor, listeners: Sequence[TransitionListener]) -> None:
         self.told_count = 0
         self.gap_count = 0
         """How often the stream had been trimmed past the journal's place."""
@@ -49,7 +49,7 @@ class Follower:
     async def follow_for_ever(self, duties: Duties) -> None:
         """A failure costs what it was about to tell; it goes on from the journal's place."""
         if self._listeners:
-            await duties.keep("journal", self._follow)
+            await duties.add("journal", self._follow)
 
     async def _follow(self, duty: Duty) -> None:
         while True:
@@ -69,13 +69,13 @@ class Follower:
             self._seen = position
             return STANDBY_SECONDS
         self._seen = position
-        return await self._tell_after(position)
+        return await self._publish_after(position)
 
-    async def _tell_after(self, position: str) -> float:
+    async def _publish_after(self, position: str) -> float:
         stretch = await self._store.read(position)
         if not stretch.entries:
             return IDLE_SECONDS
-        transitions = list[Transition]()
+        transitions = list[ObservedTransition]()
         for entry in stretch.entries:
             try:
                 transitions += transitions_in(entry)
@@ -86,14 +86,14 @@ class Follower:
             if len(transitions) >= SLICE:
                 await asyncio.sleep(0)
         last = stretch.entries[-1].entry_id
-        if not await self._win(position, last, transitions):
+        if not await self._take_slice(position, last, transitions):
             return STANDBY_SECONDS
         self._seen = last
         self._note_gap(stretch.has_gap)
         await self._hand_over(transitions)
         return _pause(len(stretch.entries))
 
-    async def _win(self, position: str, last: str, transitions: Sequence[Transition]) -> bool:
+    async def _take_slice(self, position: str, last: str, transitions: Sequence[ObservedTransition]) -> bool:
         asking = [each for each in transitions if each.begins_backoff or each.may_end_backoff]
         rows = [Hidden(each.task_key, each.begins_backoff) for each in asking]
         told = await self._store.move(position, last, rows)
@@ -108,7 +108,7 @@ class Follower:
             self.gap_count += 1
             log.warning("journal fell behind what the stream keeps: transitions were not told")
 
-    async def _hand_over(self, transitions: Sequence[Transition]) -> None:
+    async def _hand_over(self, transitions: Sequence[ObservedTransition]) -> None:
         task_types = await self._store.task_types()
         for at in range(0, len(transitions), SLICE):
             part = transitions[at : at + SLICE]
@@ -122,10 +122,10 @@ class Follower:
             await asyncio.sleep(0)
 
 
-def _tell(listener: Listener, transitions: Sequence[Transition]) -> int:
+def _tell(listener: TransitionListener, transitions: Sequence[ObservedTransition]) -> int:
     """One listener's mistake is no other's. Says how many it may not have heard."""
     try:
-        listener.hear(transitions)
+        listener.observe(transitions)
     except Exception:
         log.exception("a listener of the journal failed", listener=type(listener).__name__)
         return len(transitions)

@@ -7,8 +7,9 @@ that sent the task, which has been there all along: a tree is whole at every mom
 import functools
 from collections.abc import Sequence
 
-from tideq.queue_core.telemetry import names as telemetry
 from tideq.queue_core.states import Reason, TaskState
+from tideq.queue_core.telemetry import names as telemetry
+from tideq.queue_core.telemetry.spans import INTERNAL, Attributes, Shape, Span, SpanError, Tracing
 from tideq.queue_core.telemetry.trace_context import (
     TraceParent,
     execution_span_id,
@@ -18,9 +19,8 @@ from tideq.queue_core.telemetry.trace_context import (
     phase_span_id,
     revival_span_id,
 )
-from tideq.queue_core.telemetry.spans import INTERNAL, Attributes, Shape, Span, SpanError, Tracing
-from tideq.workers.monitor.journal.memo import Alike
-from tideq.workers.monitor.journal.transition import Transition
+from tideq.workers.monitor.journal.memo import Memo
+from tideq.workers.monitor.journal.transition import ObservedTransition
 
 NS = 1_000_000
 LEAST_NS = 1_000
@@ -47,20 +47,20 @@ class Shapes(dict[str, Shape]):
         return shape
 
 
-class LifeSpans:
+class LifecycleSpans:
     wants_origins = True
 
     def __init__(self, tracing: Tracing, queue_name: str) -> None:
         self._tracing = tracing
         self._queue_name = queue_name
-        self._shapes = Alike(lambda transition: Shapes(self._attributes(transition)))
+        self._shapes = Memo(lambda transition: Shapes(self._attributes(transition)))
 
-    def hear(self, transitions: Sequence[Transition]) -> None:
+    def observe(self, transitions: Sequence[ObservedTransition]) -> None:
         for each in transitions:
             if each.trace is not None and is_sampled(each.trace.traceparent):
-                self._tell(each, each.trace.traceparent, each.trace.tracestate)
+                self._record(each, each.trace.traceparent, each.trace.tracestate)
 
-    def _tell(self, transition: Transition, traceparent: str, tracestate: str) -> None:
+    def _record(self, transition: ObservedTransition, traceparent: str, tracestate: str) -> None:
         phases = transition.phases
         if not self._tracing.has_room:
             self._tracing.miss(len(phases))
@@ -89,7 +89,7 @@ class LifeSpans:
             )
             self._tracing.record(span)
 
-    def _attributes(self, transition: Transition) -> Attributes:
+    def _attributes(self, transition: ObservedTransition) -> Attributes:
         known = {
             telemetry.MESSAGING_SYSTEM: telemetry.SYSTEM,
             telemetry.MESSAGING_DESTINATION: self._queue_name,
@@ -102,14 +102,14 @@ class LifeSpans:
         return {**known, telemetry.MESSAGING_CLIENT_ID: transition.worker_id} if transition.worker_id else known
 
 
-def _links(transition: Transition, sender: TraceParent) -> tuple[TraceParent, ...]:
+def _links(transition: ObservedTransition, sender: TraceParent) -> tuple[TraceParent, ...]:
     """To the retry or replay that began it, which in turn names the request that asked for it."""
     if not transition.is_revived:
         return ()
     return (sender.child(revival_span_id(transition.task_id, transition.life)),)
 
 
-def _span_id(transition: Transition, name: str) -> str:
+def _span_id(transition: ObservedTransition, name: str) -> str:
     if name == telemetry.SPAN_LIFECYCLE:
         return lifecycle_span_id(transition.task_id, transition.life)
     if name == telemetry.SPAN_EXECUTING:
@@ -117,12 +117,12 @@ def _span_id(transition: Transition, name: str) -> str:
     return phase_span_id(transition.task_id, transition.version, name)
 
 
-def _has_failed(transition: Transition, *, is_life: bool) -> bool:
+def _has_failed(transition: ObservedTransition, *, is_life: bool) -> bool:
     """A life fails when its task does; an attempt also when it will be tried again."""
     return transition.state in UNSUCCESSFUL if is_life else transition.reason not in NOT_THE_TASKS_FAULT
 
 
-def _error(transition: Transition) -> SpanError | None:
+def _error(transition: ObservedTransition) -> SpanError | None:
     if transition.reason in NOT_THE_TASKS_FAULT:
         return None
     told = transition.error

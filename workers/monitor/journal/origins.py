@@ -3,15 +3,15 @@
 import itertools
 from collections.abc import Sequence
 
-from tideq.queue_core.outbox.monitor_cursor import UNKNOWN, JournalStore, Origin
-from tideq.workers.monitor.journal.transition import Transition
+from tideq.queue_core.outbox.monitor_cursor import UNKNOWN, MonitorCursor, Origin
+from tideq.workers.monitor.journal.transition import ObservedTransition
 
 MAX_KNOWN = 100_000
 """Tasks whose origin is remembered: one that is forgotten is asked about again."""
 
 
 class Origins:
-    def __init__(self, store: JournalStore, max_known: int = MAX_KNOWN) -> None:
+    def __init__(self, store: MonitorCursor, max_known: int = MAX_KNOWN) -> None:
         self._store = store
         self._max_known = max_known
         self._known: dict[bytes, Origin] = {}
@@ -20,7 +20,7 @@ class Origins:
     def known_count(self) -> int:
         return len(self._known)
 
-    async def fill_in(self, transitions: Sequence[Transition]) -> None:
+    async def fill_in(self, transitions: Sequence[ObservedTransition]) -> None:
         known = self._known
         wanted = list({each.task_key: None for each in transitions if each.task_key not in known})
         known.update(zip(wanted, await self._store.origins(wanted), strict=True))

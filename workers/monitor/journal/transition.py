@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from tideq.queue_core.outbox.consumer import Entry
+from tideq.queue_core.outbox.consumer import OutboxEntry
 from tideq.queue_core.outbox.monitor_cursor import UNKNOWN
 from tideq.queue_core.scripts.record import NAMES, SPLIT_COUNT, UnreadableRecord, record_fields
 from tideq.queue_core.states import Reason, TaskState, reason_named, state_named
@@ -62,7 +62,7 @@ reckoned_in = operator.itemgetter(*NEEDED, VISIBLE, ASSIGNED, STARTED, ENDED, EL
 ENDS = {state.encode() for state in TERMINAL}
 
 
-Looks = tuple[str, str, bytes, bytes, bytes, bytes, bool]
+StepKey = tuple[str, str, bytes, bytes, bytes, bytes, bool]
 
 
 class Phase(NamedTuple):
@@ -77,17 +77,17 @@ class Phase(NamedTuple):
         return (self.ended_ms - self.began_ms) / 1000
 
 
-class TaskError(msgspec.Struct, frozen=True):
+class ObservedError(msgspec.Struct, frozen=True):
     """As much of an error document as is told: details may be anything."""
 
     message: str = ""
     code: str = ""
 
 
-decode_error = msgspec.json.Decoder(TaskError).decode
+decode_error = msgspec.json.Decoder(ObservedError).decode
 
 
-class Transition:
+class ObservedTransition:
     """Made for every event of a busy queue, so it reads what it is asked for and no more."""
 
     __slots__ = ("_body", "_record", "_revived_from", "at_ms", "hidden_until_ms", "origin", "task_key", "task_type")
@@ -231,17 +231,17 @@ class Transition:
         return self._record[STATE] in ENDS and self._record[REASON] != b"purged"
 
     @property
-    def error(self) -> TaskError | None:
+    def error(self) -> ObservedError | None:
         """What the execution that it ended failed with."""
         if self._body is None or self._record[STATE] == b"completed":
             return None
         try:
             return decode_error(self._body)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return TaskError()
+            return ObservedError()
 
     @property
-    def looks(self) -> "Looks":
+    def looks(self) -> "StepKey":
         """What many have in common, and attributes are made of. `attempt` depends on whether it had begun."""
         record = self._record
         priority, had_begun = _priority(record[AGE_BUCKET]), bool(record[STARTED])
@@ -296,16 +296,18 @@ def _priority(age_bucket: bytes) -> str:
     return age_bucket.rpartition(b":")[0].decode()
 
 
-def transitions_in(entry: Entry) -> list[Transition]:
+def transitions_in(entry: OutboxEntry) -> list[ObservedTransition]:
     """In the order they happened. Raises UnreadableRecord, of one or all of them."""
     _, fields = entry
     body_of = fields.get
-    transitions = list[Transition]()
+    transitions = list[ObservedTransition]()
     for task_key, packed in fields.items():
         if len(task_key) == 36:
             record = _fields(packed)
             was = _revived_from(fields.get(task_key + b":from", b"")) if record[REASON] == b"retried" else b""
-            transitions.append(Transition(task_key, int(fields[b"now_ms"]), record, body_of(task_key + b":body"), was))
+            transitions.append(
+                ObservedTransition(task_key, int(fields[b"now_ms"]), record, body_of(task_key + b":body"), was)
+            )
     return transitions
 
 
@@ -316,14 +318,14 @@ def _revived_from(state: bytes) -> bytes:
     return state
 
 
-def readable_transitions_in(entry: Entry) -> tuple[list[Transition], int]:
+def readable_transitions_in(entry: OutboxEntry) -> tuple[list[ObservedTransition], int]:
     """The same without those that cannot be read, and how many these are."""
-    transitions, skipped_count = list[Transition](), 0
+    transitions, skipped_count = list[ObservedTransition](), 0
     for name, value in entry.fields.items():
         if len(name) == 36:
             try:
                 shared = {key: each for key, each in entry.fields.items() if len(key) != 36}
-                transitions += transitions_in(Entry(entry.entry_id, {**shared, name: value}))
+                transitions += transitions_in(OutboxEntry(entry.entry_id, {**shared, name: value}))
             except (KeyError, ValueError) as error:
                 skipped_count += 1
                 log.error("event skipped", entry_id=entry.entry_id, task_id=name.decode(), problem=repr(error))

@@ -11,21 +11,21 @@ from datetime import UTC, datetime
 
 from tideq.queue_core.states import Reason
 from tideq.workers.monitor.journal.memo import MAX_KNOWN
-from tideq.workers.monitor.journal.transition import Looks, Transition
+from tideq.workers.monitor.journal.transition import ObservedTransition, StepKey
 
 
-class TransitionLines:
+class TransitionLog:
     wants_origins = True
 
     def __init__(self, write: Callable[[str], None], *, for_people: bool) -> None:
         self._write = write
         self._line = _words if for_people else _document
 
-    def hear(self, transitions: Sequence[Transition]) -> None:
+    def observe(self, transitions: Sequence[ObservedTransition]) -> None:
         self._write("".join(map(self._line, transitions)))
 
 
-def _document(each: Transition) -> str:
+def _document(each: ObservedTransition) -> str:
     """By hand, and of what many lines share once: the rest is words of ours, hexadecimal digits and numbers."""
     shared = _shared(each.looks, each.attempt, each.source, each.origin.client_id)
     return (
@@ -36,7 +36,7 @@ def _document(each: Transition) -> str:
 
 
 @functools.lru_cache(maxsize=MAX_KNOWN)
-def _shared(looks: Looks, attempt: int, source: str, client_id: str) -> str:
+def _shared(looks: StepKey, attempt: int, source: str, client_id: str) -> str:
     task_type, priority, state, reason, _, worker, _ = looks
     return (
         f'"task_type": {json.dumps(task_type)}, "priority": {json.dumps(priority)}, '
@@ -45,7 +45,7 @@ def _shared(looks: Looks, attempt: int, source: str, client_id: str) -> str:
     )
 
 
-def _words(each: Transition) -> str:
+def _words(each: ObservedTransition) -> str:
     return (
         f"{_instant(each.at_ms)} {each.task_id} {each.source or '·':>11} → {each.state:<11} {each.reason:<17} "
         f"{_shown(each.task_type)} attempt={each.attempt} worker={_shown(each.worker_id) or '-'} "
