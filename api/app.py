@@ -1,4 +1,4 @@
-"""The whole assembly on one screen."""
+"""Assembles the Litestar application: routes, middleware, guards, error handling."""
 
 import functools
 from collections.abc import Iterator
@@ -43,14 +43,14 @@ from tideq.queue_core.log_once import LogOnce
 
 PUBLIC_PATHS = ("^/livez$", "^/readyz$", r"^/openapi\.json$", r"^/docs(/page\.(js|css))?$", "^/$", "^/ui(/|$)")
 
-TELL_AGAIN_SECONDS = 60.0
-"""A missing permission is logged as often for each reason, however many requests meet it."""
+LOG_AGAIN_SECONDS = 60.0
+"""A refusal by the store or by history is logged at most this often for each reason."""
 
 log = structlog.get_logger(__name__)
 
 
 def create_app(service: Service) -> Litestar:
-    refused = LogOnce(TELL_AGAIN_SECONDS)
+    logged = LogOnce(LOG_AGAIN_SECONDS)
 
     async def provide_service() -> Service:
         return service
@@ -58,26 +58,26 @@ def create_app(service: Service) -> Litestar:
     def refuse(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
         match error:
             case StoreRefused() | HistoryRefused():
-                service.meters.note_refusal(error)
-                if refused.is_new(f"{error.code} {error}"):
+                service.metrics.note_refusal(error)
+                if logged.is_new(f"{error.code} {error}"):
                     log.error("request refused by the store or by history", path=request.url.path, exc_info=error)
             case QueueError() | problems.RequestError():
-                service.meters.note_refusal(error)
+                service.metrics.note_refusal(error)
             case ClientDisconnected():
-                # The status is for the books only.
+                # For the metrics only: no client reads it.
                 return Response(b"", status_code=499)
             case HTTPException():
                 pass
             case _:
-                log.error("unforeseen", path=request.url.path, exc_info=error)
+                log.error("request failed", path=request.url.path, exc_info=error)
         return problems.respond(request, error)
 
     async def provide_documentation() -> Documentation:
         return described
 
-    begin: StartTimer = functools.partial(RequestTimer, service.meters)
+    begin: StartTimer = functools.partial(RequestTimer, service.metrics)
     if service.tracing is not None:
-        begin = RequestTracer(service.tracing, service.meters).begin
+        begin = RequestTracer(service.tracing, service.metrics).begin
     around: list[Any] = [SafeHeaders, DefineMiddleware(MetricsMiddleware, begin=begin)]
     app = Litestar(
         route_handlers=[
@@ -96,7 +96,10 @@ def create_app(service: Service) -> Litestar:
             *pages.handlers(pages.Pages()),
         ],
         dependencies={"service": Provide(provide_service), "documentation": Provide(provide_documentation)},
-        middleware=[*around, DefineMiddleware(AuthMiddleware, gate=service.authenticator, exclude=list(PUBLIC_PATHS))],
+        middleware=[
+            *around,
+            DefineMiddleware(AuthMiddleware, authenticator=service.authenticator, exclude=list(PUBLIC_PATHS)),
+        ],
         guards=[check_role, check_query],
         exception_handlers={OptionsRequest: _options_of, HTTPException: refuse, Exception: refuse},
         request_max_body_size=service.settings.max_body_bytes,
@@ -111,7 +114,6 @@ def create_app(service: Service) -> Litestar:
 
 
 def hot_path_of(app: Any) -> HotPath | None:
-    """The short way for frequent calls, where the application has one."""
     handler = getattr(app, "asgi_handler", None)
     return handler if isinstance(handler, HotPath) else None
 
@@ -122,9 +124,9 @@ def handlers(app: Litestar) -> Iterator[HTTPRouteHandler]:
 
 
 def routes(app: Litestar) -> Iterator[tuple[str, HTTPRouteHandler]]:
-    """Every path of ours and what answers there; Litestar adds its own for OPTIONS, which tell only the methods."""
+    """Every path of ours with its handlers, without the OPTIONS handlers that Litestar adds."""
     for route in app.routes:
-        # Litestar keeps those of one path in a set: without sorting, every start would tell them in another order.
+        # Litestar keeps the handlers of a path in a set: sorting makes the OpenAPI document stable between starts.
         for handler in sorted(getattr(route, "route_handlers", ()), key=_methods, reverse=True):
             if handler.http_methods != {"OPTIONS"}:
                 yield route.path_format, handler
@@ -135,15 +137,15 @@ def _methods(handler: HTTPRouteHandler) -> list[str]:
 
 
 class AuthMiddleware(AbstractAuthenticationMiddleware):
-    """Finds out who is asking; whether they may is the routes' business."""
+    """Finds the caller by its key. `check_role` decides what the caller may do."""
 
-    def __init__(self, app: ASGIApp, gate: Authenticator, exclude: list[str]) -> None:
+    def __init__(self, app: ASGIApp, authenticator: Authenticator, exclude: list[str]) -> None:
         super().__init__(app, exclude=exclude)
-        self._gate = gate
+        self._authenticator = authenticator
 
     async def authenticate_request(self, connection: ASGIConnection[Any, Any, Any, Any]) -> AuthenticationResult:
-        return AuthenticationResult(user=await self._gate.caller(connection.headers), auth=None)
+        return AuthenticationResult(user=await self._authenticator.caller(connection.headers), auth=None)
 
 
-def _options_of(_request: Request[Any, Any, Any], asked: OptionsRequest) -> Response[None]:
-    return Response(None, status_code=204, headers={"Allow": ", ".join(asked.methods)})
+def _options_of(_request: Request[Any, Any, Any], options: OptionsRequest) -> Response[None]:
+    return Response(None, status_code=204, headers={"Allow": ", ".join(options.methods)})

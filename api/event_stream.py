@@ -1,7 +1,7 @@
-"""Events for one listener, as server-sent events: from where it left off, then as they happen.
+"""Server-sent events for one client: from its last event on, then live.
 
-A listener that does not read is cut off as soon as its share of waiting events is full: it finds what it missed by
-going on from its last event. What the server had written by then stays with the connection until that ends.
+A client that does not read is cut off when its buffer of waiting events is full; it can resume from its last event.
+Bytes already written stay with the connection until it ends.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from tideq.api import schemas
 from tideq.api.edge.disconnect import disconnected
 from tideq.api.edge.responses import body_message, encode
 from tideq.api.metrics.request_metrics import ProcessMetrics
+from tideq.api.schemas.events import GAP_DETAIL
 from tideq.queue_core.background import cancel_and_wait
 from tideq.queue_core.errors import QueueError
 from tideq.queue_core.outbox.event_cursor import EventCursor, beginning, joined
@@ -26,19 +27,19 @@ from tideq.queue_core.outbox.live import LiveEvents, Subscription
 from tideq.queue_core.outbox.stream import BEGINNING, Event, EventPage, OutboxStream
 
 KEEP_ALIVE_SECONDS = 15.0
-PATIENCE_SECONDS = 2.0
-"""For a listener that was cut off to take what is on its way, so that its answer ends as it should."""
-SHORT_PATIENCE_SECONDS = 0.5
-"""For one whose key is out."""
+DRAIN_SECONDS = 2.0
+"""Time for a client that was cut off to read what was written, so that its response ends properly."""
+REVOKED_DRAIN_SECONDS = 0.5
+"""The same for a client whose key was revoked."""
 RETRY_MS = 1_000
 
-Watching = Callable[[], AbstractContextManager[asyncio.Future[None]]]
+WatchKey = Callable[[], AbstractContextManager[asyncio.Future[None]]]
 
 log = structlog.get_logger(__name__)
 
 
 class EventFilter(msgspec.Struct, frozen=True):
-    """What a listener wants; nothing of a kind is everything of it."""
+    """Which events a client wants; an empty set means all."""
 
     task_ids: frozenset[str] = frozenset()
     statuses: frozenset[str] = frozenset()
@@ -58,7 +59,7 @@ class EventFilter(msgspec.Struct, frozen=True):
 
 
 class EventStreamSession:
-    """`after` is the last event it has, if it goes on from one."""
+    """`after` is the last event that the client has, or None to start with the next one."""
 
     def __init__(
         self,
@@ -71,128 +72,128 @@ class EventStreamSession:
         self._outboxes = outboxes
         self._wants = wants
         self._after = after
-        self._told = beginning(len(outboxes))
+        self._cursor = beginning(len(outboxes))
 
     async def chunks(self, live: Subscription) -> AsyncGenerator[bytes]:
-        """`live` passes nothing on before the listener has caught up: it would only wait there."""
-        await self.reader.reading()
+        """The stream's bytes. `live` delivers nothing before the backlog was read, so that its buffer does not fill."""
+        await self.reader.wait_until_reading()
         if self._after is None:
-            live.wants, self._told = self._wants, self.reader.places
-            yield _comment("listening", self._told)
+            live.wants, self._cursor = self._wants, self.reader.cursor
+            yield _comment("stream opened", self._cursor)
         else:
             async for chunk in self._catch_up(live, self._after):
                 yield chunk
         while not live.cut_off.is_set():
-            if messages := self._tell(await live.take(KEEP_ALIVE_SECONDS)):
+            if messages := self._encode_new(await live.take(KEEP_ALIVE_SECONDS)):
                 yield messages
             elif not live.cut_off.is_set():
-                # Nothing waits, so all that was read so far has been told or was not wanted.
-                self._told = self._told.later(self.reader.places)
-                yield _comment("still here", self._told)
+                # Nothing waits, so every event read so far was sent or filtered out.
+                self._cursor = self._cursor.later(self.reader.cursor)
+                yield _comment("keep-alive", self._cursor)
 
-    def _tell(self, events: Iterable[Event]) -> bytes:
-        """What was not told yet; every message carries the place in all streams that it leads to."""
+    def _encode_new(self, events: Iterable[Event]) -> bytes:
+        """The events not sent yet, as messages; the id of each is the cursor after it, over all partitions."""
         messages: list[bytes] = []
         for event in events:
-            if event.position > self._told.positions[event.partition]:
-                self._told = self._told.moved(event.partition, event.position)
-                messages.append(_message(event, self._told))
+            if event.position > self._cursor.positions[event.partition]:
+                self._cursor = self._cursor.moved(event.partition, event.position)
+                messages.append(_message(event, self._cursor))
         return b"".join(messages)
 
     async def _catch_up(self, live: Subscription, after: EventCursor) -> AsyncGenerator[bytes]:
-        """To the end of each stream, then live, then what came in between."""
-        self._told = after
-        yield _comment("going on", after)
+        """Reads to the end of each stream, goes live, then reads what arrived in between."""
+        self._cursor = after
+        yield _comment("stream resumed", after)
         for goes_live in (True, False):
             for outbox in self._outboxes:
                 async for page in self._pages(outbox):
                     if page is None:
-                        live.wants, self._told = self._wants, beginning(len(self._outboxes))
+                        live.wants, self._cursor = self._wants, beginning(len(self._outboxes))
                         yield _gap(joined([await each.newest() for each in self._outboxes]))
                         return
-                    if messages := self._tell(event for event in page.events if self._wants(event)):
+                    if messages := self._encode_new(event for event in page.events if self._wants(event)):
                         yield messages
-                    self._told = self._told.moved(outbox.partition, page.end)
+                    self._cursor = self._cursor.moved(outbox.partition, page.end)
             if goes_live:
                 live.wants = self._wants
 
     async def _pages(self, outbox: OutboxStream) -> AsyncGenerator[EventPage | None]:
-        """Until nothing follows; None, and no more, where the place is gone."""
-        place = self._told.positions[outbox.partition]
-        if place == BEGINNING and len(self._outboxes) > 1:
-            # The place tells of all partitions, also of those where nothing had happened yet.
+        """Pages up to the end of the stream; None, as the last, where the position was trimmed."""
+        position = self._cursor.positions[outbox.partition]
+        if position == BEGINNING and len(self._outboxes) > 1:
+            # A cursor has a position for every partition, also for those that had no event yet.
             page = await outbox.first_page()
             yield page
             if page is None or page.end == BEGINNING:
                 return
-            place = page.end
-        while page := await outbox.page_after(place):
+            position = page.end
+        while page := await outbox.page_after(position):
             yield page
-            if page.end == place:
+            if page.end == position:
                 return
-            place = page.end
+            position = page.end
         yield None
 
 
 class EventStream(Response[bytes]):
-    def __init__(self, listener: EventStreamSession, meters: ProcessMetrics, watching: Watching) -> None:
-        """`watching` gives a future that is done once its caller is shut out."""
+    def __init__(self, session: EventStreamSession, metrics: ProcessMetrics, watch_key: WatchKey) -> None:
+        """`watch_key` gives a future that is done once the caller's key is revoked."""
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         super().__init__(b"", media_type="text/event-stream", headers=headers)
-        self._listener = listener
-        self._meters = meters
-        self._watching = watching
+        self._session = session
+        self._metrics = metrics
+        self._watch_key = watch_key
 
     def to_asgi_response(self, *args: Any, **options: Any) -> Any:
         parent: Any = super()
-        return _Streaming(parent.to_asgi_response(*args, **options), self._listener, self._meters, self._watching)
+        return _Streaming(parent.to_asgi_response(*args, **options), self._session, self._metrics, self._watch_key)
 
 
 class _Streaming:
     def __init__(
-        self, answer: ASGIResponse, listener: EventStreamSession, meters: ProcessMetrics, watching: Watching
+        self, answer: ASGIResponse, session: EventStreamSession, metrics: ProcessMetrics, watch_key: WatchKey
     ) -> None:
         self._answer = answer
-        self._listener = listener
-        self._meters = meters
-        self._watching = watching
+        self._session = session
+        self._metrics = metrics
+        self._watch_key = watch_key
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        with self._listener.reader.subscribe(lambda _: False) as live, self._watching() as shut_out:
+        with self._session.reader.subscribe(lambda _: False) as live, self._watch_key() as revoked:
             leaving, ending = asyncio.ensure_future(disconnected(receive)), asyncio.ensure_future(live.cut_off.wait())
-            telling = asyncio.ensure_future(self._tell(live, send))
-            self._meters.listener_count += 1
+            sending = asyncio.ensure_future(self._send_chunks(live, send))
+            self._metrics.listener_count += 1
             try:
-                await asyncio.wait((leaving, telling, ending, shut_out), return_when=asyncio.FIRST_COMPLETED)
-                if shut_out.done():
+                await asyncio.wait((leaving, sending, ending, revoked), return_when=asyncio.FIRST_COMPLETED)
+                if revoked.done():
                     live.end()
-                self._meters.cut_off_count += live.fell_behind
+                self._metrics.cut_off_count += live.fell_behind
                 if not leaving.done():
                     await asyncio.wait(
-                        (leaving, telling), timeout=_patience(shut_out), return_when=asyncio.FIRST_COMPLETED
+                        (leaving, sending), timeout=_drain_seconds(revoked), return_when=asyncio.FIRST_COMPLETED
                     )
             finally:
-                self._meters.listener_count -= 1
-                await cancel_and_wait(leaving, telling, ending)
+                self._metrics.listener_count -= 1
+                await cancel_and_wait(leaving, sending, ending)
 
-    async def _tell(self, live: Subscription, send: Send) -> None:
+    async def _send_chunks(self, live: Subscription, send: Send) -> None:
         del self._answer.headers["content-length"]
         await self._answer.start_response(send)
         try:
-            async for chunk in self._listener.chunks(live):
+            async for chunk in self._session.chunks(live):
                 await send(body_message(chunk, more=True))
         except QueueError as error:
             log.warning("event stream ended", error=str(error))
         await send(body_message(b"", more=False))
 
 
-def _patience(shut_out: asyncio.Future[None]) -> float:
-    return SHORT_PATIENCE_SECONDS if shut_out.done() else PATIENCE_SECONDS
+def _drain_seconds(revoked: asyncio.Future[None]) -> float:
+    return REVOKED_DRAIN_SECONDS if revoked.done() else DRAIN_SECONDS
 
 
-def _message(event: Event, places: EventCursor) -> bytes:
+def _message(event: Event, cursor: EventCursor) -> bytes:
     record = event.record
-    told = schemas.EventOut(
+    data = schemas.EventOut(
         task_id=event.task_id,
         task_type=event.task_type,
         status=record.text("state"),
@@ -203,16 +204,16 @@ def _message(event: Event, places: EventCursor) -> bytes:
         worker_id=record.text("worker") or None,
         at=schemas.rfc3339(event.now_ms),
     )
-    return b"id: %b\nevent: transition\ndata: %b\n\n" % (str(places).encode(), encode(told))
+    return b"id: %b\nevent: transition\ndata: %b\n\n" % (str(cursor).encode(), encode(data))
 
 
-def _comment(words: str, place: EventCursor) -> bytes:
-    """Carries the place too: who wanted nothing of what happened need not read it again."""
-    known = "" if place.is_beginning else f"id: {place}\n"
-    return f": {words}\nretry: {RETRY_MS}\n{known}\n".encode()
+def _comment(text: str, cursor: EventCursor) -> bytes:
+    """Carries the cursor, so that a client whose filter matched nothing need not read those events again."""
+    event_id = "" if cursor.is_beginning else f"id: {cursor}\n"
+    return f": {text}\nretry: {RETRY_MS}\n{event_id}\n".encode()
 
 
 def _gap(newest: EventCursor) -> bytes:
-    told = encode(schemas.GapOut(detail="events are missing here: read again what you show"))
-    known = b"" if newest.is_beginning else b"id: %b\n" % str(newest).encode()
-    return b"%bevent: gap\ndata: %b\n\n" % (known, told)
+    data = encode(schemas.GapOut(detail=GAP_DETAIL))
+    event_id = b"" if newest.is_beginning else b"id: %b\n" % str(newest).encode()
+    return b"%bevent: gap\ndata: %b\n\n" % (event_id, data)

@@ -1,10 +1,9 @@
-"""The calls made for every task, past what only the others need.
+"""Answers the calls made for every task without Litestar, whose routing, injection, guards and response objects take
+80 µs a request (docs/http-server.md).
 
-Litestar's routing, injection, guards and two response objects take 80 µs a request: more than all the rest of a
-submission that shares its store call with others. So routes declared as frequent are found here by their path, and
-their handlers called as they are. A route has one declaration and one function, whichever way it is reached. Whatever
-is not exactly such a call (another method, a query, a trailing slash, an odd host, a body of unknown length or too
-large) goes through Litestar, and a test compares the two ways.
+A route declared as frequent is found here by its path and its handler called directly. It has one declaration and one
+function on both paths. Any other request (another method, a query, a trailing slash, an odd host, a body of unknown
+length or too large) goes through Litestar, and a test compares the two paths.
 """
 
 import re
@@ -20,7 +19,7 @@ from tideq.api.edge.claim_response import ClaimResponse
 from tideq.api.edge.disconnect import ClientDisconnected
 from tideq.api.edge.responses import body_message, response_headers
 from tideq.api.hot_request import HotRequest
-from tideq.api.metrics.request_metrics import GONE, StartTimer, outcome_of
+from tideq.api.metrics.request_metrics import CLIENT_CLOSED, StartTimer, outcome_of
 from tideq.api.operations import operation_of_handler
 from tideq.api.service import Service
 
@@ -31,10 +30,10 @@ Refuse = Callable[[Request[Any, Any, Any], Exception], Response[Any]]
 
 
 class ResponseWriter(Protocol):
-    """A request's way in and its answer's way out."""
+    """Reads the request's body and writes the response."""
 
     has_begun: bool
-    """To be answered."""
+    """A part of the response has been written."""
 
     def receive(self) -> Awaitable[Any]: ...
     async def body(self) -> bytes: ...
@@ -51,7 +50,7 @@ class HotRoute(NamedTuple):
 
 
 class Match(NamedTuple):
-    """A frequent call, and what its head says."""
+    """A hot route and the values from the request's head."""
 
     route: HotRoute
     headers: dict[bytes, bytes]
@@ -59,19 +58,19 @@ class Match(NamedTuple):
 
 
 class HotPath:
-    """`begin` notes a request, and `refuse` makes an answer of an error, as they do for all others."""
+    """`begin` starts a request's timer and `refuse` makes a response of an error, as for all other requests."""
 
     def __init__(
         self,
-        other: ASGIApp,
+        app: ASGIApp,
         service: Service,
         routes: Iterable[tuple[str, HTTPRouteHandler]],
         begin: StartTimer,
         refuse: Refuse,
     ) -> None:
-        self._other = other
+        self._app = app
         self._service = service
-        self._gate: Authenticator = service.authenticator
+        self._authenticator: Authenticator = service.authenticator
         self._begin = begin
         self._refuse = refuse
         found = [
@@ -83,17 +82,16 @@ class HotPath:
                 handler.fn,
             )
             for path, handler in routes
-            if operation_of_handler(handler).is_frequent
+            if operation_of_handler(handler).is_hot
         ]
         self._plain = {route.path: route for route in found if "{" not in route.path}
         self._workers = {tuple(route.path.split("/{worker_id}/")): route for route in found if "{" in route.path}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As an ASGI server calls it."""
-        if found := self.find(scope):
-            await self.answer(scope, found, ByMessages(receive, send))
+        if match := self.find(scope):
+            await self.answer(scope, match, AsgiWriter(receive, send))
         else:
-            await self._other(scope, receive, send)
+            await self._app(scope, receive, send)
 
     def find(self, scope: Any) -> Match | None:
         if scope["method"] != "POST" or scope["query_string"]:
@@ -113,39 +111,39 @@ class HotPath:
             return None
         return Match(route, headers, parameters)
 
-    async def answer(self, scope: Any, found: Match, carrier: ResponseWriter) -> None:
-        route, headers, parameters = found
-        # As Litestar leaves them there.
+    async def answer(self, scope: Any, match: Match, writer: ResponseWriter) -> None:
+        route, headers, parameters = match
+        # Litestar sets these; `refuse` and the timer read them.
         scope["route_handler"], scope["path_template"], scope["path_params"] = route.handler, route.path, parameters
-        note, status, failure = self._begin(scope), GONE, None
+        timer, status, failure = self._begin(scope), CLIENT_CLOSED, None
         try:
-            answer = await self._answer(found, HotRequest(scope, headers, carrier))
+            answer = await self._answer(match, HotRequest(scope, headers, writer))
             status = answer.status_code or 200
             if isinstance(answer, ClaimResponse):
-                await answer.send(carrier.receive, carrier.send)
+                await answer.send(writer.receive, writer.send)
             else:
-                await carrier.respond(status, response_headers(answer), answer.content)
+                await writer.respond(status, response_headers(answer), answer.content)
         except Exception as error:
-            # Whatever it is, as Litestar's own handlers take it; unless a part of an answer has been sent already.
+            # Any error, as in Litestar's exception handlers.
             status, failure = outcome_of(error)
-            if carrier.has_begun:
+            if writer.has_begun:
                 raise
-            refusal = self._refuse(Request(scope, carrier.receive, carrier.send), error)
-            await carrier.respond(status, response_headers(refusal), refusal.content)
+            refusal = self._refuse(Request(scope, writer.receive, writer.send), error)
+            await writer.respond(status, response_headers(refusal), refusal.content)
         finally:
-            note.end(status, failure)
+            timer.end(status, failure)
 
-    async def _answer(self, found: Match, request: HotRequest) -> Response[bytes]:
-        route, _, parameters = found
-        request.user = caller = await self._gate.caller(request.headers)
+    async def _answer(self, match: Match, request: HotRequest) -> Response[bytes]:
+        route, _, parameters = match
+        request.user = caller = await self._authenticator.caller(request.headers)
         require_role(caller, route.roles)
         if parameters:
             require_own_worker(caller, parameters["worker_id"])
         return await route.answer(request=request, service=self._service, **parameters)
 
 
-class ByMessages:
-    """Over any ASGI server."""
+class AsgiWriter:
+    """A `ResponseWriter` for any ASGI server."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self.receive = receive

@@ -1,4 +1,4 @@
-"""A request of a frequent call: as much of Litestar's as the handlers of such calls ask for."""
+"""The request on the hot path: the part of Litestar's request that the handlers of frequent calls use."""
 
 from collections.abc import Awaitable, Iterator, Mapping
 from typing import Any, Protocol
@@ -7,8 +7,6 @@ from tideq.api.edge.auth import Caller
 
 
 class RequestSource(Protocol):
-    """Who carries the request."""
-
     def receive(self) -> Awaitable[Any]: ...
     async def body(self) -> bytes: ...
 
@@ -20,17 +18,17 @@ class HotRequest:
         self.receive = source.receive
         self.body = source.body
         self.user: Caller
-        """Once the gate knows."""
+        """Set after authentication."""
 
 
 class Headers(Mapping[str, str]):
-    """By their names in lower case; each there once."""
+    """By their names in lower case; each must be unique."""
 
     def __init__(self, raw: dict[bytes, bytes]) -> None:
         self._raw = raw
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Mapping's own takes three times as long."""
+        """Overridden because `Mapping.get` takes three times as long."""
         value = self._raw.get(name.encode())
         return default if value is None else value.decode("latin-1")
 

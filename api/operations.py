@@ -1,8 +1,8 @@
-"""What every route says about itself: who may call it, what goes in, what comes out, what it may refuse.
+"""The declaration of a route: roles, body, response, errors, headers, links.
 
-A route without such a declaration is refused at start. The rest of its description is read off the handler: the summary
-and description from its docstring, the status from its decorator, parameters from its signature, the tag from its
-module. What every closed route, every body and every use of the store may be refused for goes without saying.
+A route without one is refused at start. The rest of its OpenAPI description is read from the handler: summary and
+description from its docstring, the status from its decorator, parameters from its signature, the tag from its module.
+Errors common to authentication, bodies and the store are added by `openapi/operation.py`.
 """
 
 from collections.abc import Mapping
@@ -34,11 +34,11 @@ ADMISSION: tuple[type[Exception], ...] = (
     errors.DurabilityUnavailable,
     errors.DurabilityNotReached,
 )
-"""Every reason for which a submission is not taken."""
+"""Every error that refuses a submission."""
 
 
 class HeaderDoc(msgspec.Struct, frozen=True):
-    """A header a request may carry, or an answer carries."""
+    """A header of a request or a response."""
 
     name: str
     description: str
@@ -47,7 +47,7 @@ class HeaderDoc(msgspec.Struct, frozen=True):
 
 
 class Link(msgspec.Struct, frozen=True):
-    """Where an answer leads: an operation, and what of the answer goes into it."""
+    """An operation that can follow this one, with the values that it takes from the response."""
 
     operation: str
     parameters: Mapping[str, str] = {}
@@ -65,7 +65,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     links: tuple[Link, ...]
     examples: Mapping[str, Mapping[str, Any]]
     media_type: str
-    is_frequent: bool
+    is_hot: bool
 
 
 def operation(
@@ -79,14 +79,14 @@ def operation(
     links: tuple[Link, ...] = (),
     examples: Mapping[str, Mapping[str, Any]] | None = None,
     media_type: str = JSON,
-    is_frequent: bool = False,
+    is_hot: bool = False,
 ) -> dict[str, Any]:
-    """A handler's `opt`. An admin may do everything a key can, so naming no role is for admins alone.
+    """A handler's `opt`. Admins may call everything, so without roles the route is for admins alone.
 
-    `answer` is an Answer, or a tuple of those it may be, or None where it is no document of ours; `refuses` are the
-    errors the handler's verb raises; `examples` of the body, by name, where one made of its fields' examples tells too
-    little. `is_frequent` is for calls made for every task, which `express.py` answers: each a POST whose path has no
-    parameter, or a worker's id.
+    `answer` is a response schema, a tuple of alternatives, or None where the response is no JSON document of ours;
+    `refuses` are the errors that the handler's verb raises; `examples` of the body, by name, replace the one composed
+    of the fields' examples. `is_hot` marks calls made for every task, which `hot_path.py` answers: each must be a
+    POST whose path has no parameter, or a worker's id.
     """
     operation_of_handler = Operation(
         roles=frozenset(roles) if PUBLIC in roles else frozenset((*roles, "admin")),
@@ -99,7 +99,7 @@ def operation(
         links=links,
         examples=examples or {},
         media_type=media_type,
-        is_frequent=is_frequent,
+        is_hot=is_hot,
     )
     return {"operation": operation_of_handler}
 
@@ -107,46 +107,48 @@ def operation(
 def operation_of_handler(handler: BaseRouteHandler) -> Operation:
     found = handler.opt.get("operation")
     if not isinstance(found, Operation):
-        raise TypeError(f"{handler} names no roles and describes nothing: add opt=call(…) to it")
+        raise TypeError(f"{handler} declares no operation; add opt=operation(…) to it")
     return found
 
 
 def link_to(*operations: str, body: Mapping[str, str] | None = None, **parameters: str) -> tuple[Link, ...]:
-    """Links to operations by their ids. A value is a JSON Pointer into the answer, or an expression of OpenAPI's."""
+    """Links to operations by their ids. A value is a JSON Pointer into the response, or an OpenAPI expression."""
     return tuple(Link(operation, parameters, body or {}) for operation in operations)
 
 
 IDEMPOTENCY_KEY = HeaderDoc(
     "Idempotency-Key",
-    "A structured-field string, quoted; the bare form is taken too. The body's own key goes before it.",
+    "A structured-field string, quoted; the unquoted form is accepted too. The body's `idempotency_key` overrides it.",
     '"order-1042"',
     {"minLength": 1, "maxLength": 255},
 )
 MAX_BATCH_KEY_LENGTH = 250
-"""Each task's place in the batch is added to it, and what comes out must be a key too."""
+"""Each task's index in the batch is appended, and the result must be a valid key too."""
 BATCH_KEY = HeaderDoc(
     "Idempotency-Key",
-    "Stands for the whole batch; tasks that have a key of their own keep it.",
+    "The key of the whole batch; tasks with a key of their own keep it.",
     '"import-7"',
     {"minLength": 1, "maxLength": MAX_BATCH_KEY_LENGTH},
 )
 TRACEPARENT = HeaderDoc(
     "traceparent",
-    "W3C Trace Context, handed on to the worker; ignored where it is not one.",
+    "W3C Trace Context, passed on to the worker; ignored if it is not valid.",
     "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 )
-TRACESTATE = HeaderDoc("tracestate", "Handed on with `traceparent`.", "vendor=00f067aa0ba902b7")
-BAGGAGE = HeaderDoc("baggage", "Handed on with `traceparent`.", "tenant=c-118")
+TRACESTATE = HeaderDoc("tracestate", "Passed on with `traceparent`.", "vendor=00f067aa0ba902b7")
+BAGGAGE = HeaderDoc("baggage", "Passed on with `traceparent`.", "tenant=c-118")
 TRACE = (TRACEPARENT, TRACESTATE, BAGGAGE)
 EVENT_ID = {"pattern": f"^({CURSOR_FORM})?$"}
-"""Empty is none."""
+"""An empty value means no event."""
 LAST_EVENT_ID = HeaderDoc(
-    "Last-Event-ID", "Go on after this event, where it is still kept.", "1772442900250-0-1", EVENT_ID
+    "Last-Event-ID", "Resume after this event, if it is still stored.", "1772442900250-0-1", EVENT_ID
 )
 RATE_LIMIT = (
     HeaderDoc(
-        "RateLimit-Policy", "Where clients are limited: how many at once, filled in how long.", '"client";q=9;w=60'
+        "RateLimit-Policy",
+        "If clients have a rate limit: tasks at once (`q`) and seconds in which these refill (`w`).",
+        '"client";q=9;w=60',
     ),
-    HeaderDoc("RateLimit", "How many are left, and in how many seconds all are.", '"client";r=8;t=7'),
+    HeaderDoc("RateLimit", "Tasks left (`r`), and seconds until all are available again (`t`).", '"client";r=8;t=7'),
 )
-LOCATION = HeaderDoc("Location", "Where to read it.", "/api/v1/tasks/0195546e-3c7a-7d21-9f04-00a1b2c3d4e5")
+LOCATION = HeaderDoc("Location", "The task's address.", "/api/v1/tasks/0195546e-3c7a-7d21-9f04-00a1b2c3d4e5")

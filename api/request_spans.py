@@ -1,7 +1,7 @@
-"""Spans of calls: every request by its route, every submission as sent, every claim as received.
+"""Spans of requests, submissions and claims.
 
-Nothing of this runs where nothing is traced. A request is traced if its caller traces it, or, for the public API, if
-the sampler begins a trace with it; workers' polls, probes and scrapes would only be noise.
+Nothing here runs with tracing off. A request is traced if its caller traces it or, in the public API, if the sampler
+starts a trace with it; workers' polls, probes and scrapes start none.
 """
 
 import contextlib
@@ -36,41 +36,41 @@ from tideq.queue_core.telemetry.trace_context import (
     TraceParent,
     is_sampled,
     parse_traceparent,
-    revival_span_id,
+    requeue_span_id,
 )
 
 SPAN = "tideq.span"
-"""The request's own span, in its scope."""
-ABOUT, LINKS = "tideq.about", "tideq.links"
-"""What a handler adds to that span."""
+"""Key of the request's span in its ASGI scope."""
+ATTRIBUTES, LINKS = "tideq.attributes", "tideq.links"
+"""Keys of the attributes and links that a handler adds to that span."""
 LEAST_NS = 1_000
-"""A span of no length is taken for a broken one; clocks are set back."""
+"""Shortest span, since viewers treat a span without length as broken; the clock may have been set back."""
 MAX_PATH_CHARACTERS = 256
 ROOTS = "/api/"
 
 
 class RequestTracer:
-    """Begins requests' notes: those that are traced become spans, named by their routes."""
+    """Starts the timer of each request; the timer of a traced request records a span named by its route."""
 
-    def __init__(self, tracing: Tracing, meters: ProcessMetrics) -> None:
-        self._meters = meters
+    def __init__(self, tracing: Tracing, metrics: ProcessMetrics) -> None:
+        self._metrics = metrics
         self._tracing = tracing
 
     def begin(self, scope: Any) -> RequestTimer:
         route, parent = scope["path_template"], _parent(scope["headers"])
         if parent is None and not route.startswith(ROOTS):
-            return RequestTimer(self._meters, scope)
+            return RequestTimer(self._metrics, scope)
         scope[SPAN] = span = self._tracing.begin(parent, route)
         if not span.flags & SAMPLED:
-            return RequestTimer(self._meters, scope)
-        return TracedTimer(self._meters, scope, self._tracing, span, parent.span_id if parent else "")
+            return RequestTimer(self._metrics, scope)
+        return TracedTimer(self._metrics, scope, self._tracing, span, parent.span_id if parent else "")
 
 
 class TracedTimer(RequestTimer):
     def __init__(
-        self, meters: ProcessMetrics, scope: Any, tracing: Tracing, context: TraceParent, parent_id: str
+        self, metrics: ProcessMetrics, scope: Any, tracing: Tracing, context: TraceParent, parent_id: str
     ) -> None:
-        super().__init__(meters, scope)
+        super().__init__(metrics, scope)
         self._tracing, self._context, self._parent_id = tracing, context, parent_id
         self._began_ns = time.time_ns()
 
@@ -79,31 +79,31 @@ class TracedTimer(RequestTimer):
         failure = span_error(error) if error is not None and status >= 500 else None
         shape = _request_shape(self._scope["method"], self._scope["path_template"], status, self._scope["scheme"])
         scope, ended_ns = self._scope, _ended_after(self._began_ns)
-        own = {telemetry.URL_PATH: scope["path"][:MAX_PATH_CHARACTERS], **scope.get(ABOUT, NONE)}
+        attributes = {telemetry.URL_PATH: scope["path"][:MAX_PATH_CHARACTERS], **scope.get(ATTRIBUTES, NONE)}
         links = scope.get(LINKS, ())
         ids = self._context, self._parent_id
-        self._tracing.record(Span(shape, *ids, self._began_ns, ended_ns, own, failure, links=links))
+        self._tracing.record(Span(shape, *ids, self._began_ns, ended_ns, attributes, failure, links=links))
 
 
 class SendSpan:
-    """One submission, as a span its tasks descend from. `trace` is what is stored with them.
+    """A submission's span, the parent of its tasks' spans. `trace` is stored with the tasks.
 
-    Where it is not sampled they keep the trace they came with, and have none if they came without: one that nobody
-    keeps would be a dead link, and 55 bytes a task.
+    If the span is not sampled, the tasks keep the trace context of the request, or none: a trace that is not exported
+    would be a dead link and 55 bytes a task.
     """
 
     def __init__(
-        self, tracing: Tracing | None, request: Request[Any, Any, Any], came: TraceContext, queue: str
+        self, tracing: Tracing | None, request: Request[Any, Any, Any], incoming: TraceContext, queue: str
     ) -> None:
-        self.trace = came
+        self.trace = incoming
         self._tracing: Tracing | None = None
         self._queue = queue
-        self._own: Attributes = NONE
+        self._attributes: Attributes = NONE
         parent: TraceParent | None = request.scope.get(SPAN) if tracing else None  # type: ignore[assignment] - ours
         if tracing is not None and parent is not None and parent.flags & SAMPLED:
             self._tracing, self._parent_id = tracing, parent.span_id
             self._context, self._began_ns = tracing.begin(parent, telemetry.SEND), time.time_ns()
-            self.trace = TraceContext(str(self._context), came.tracestate, came.baggage)
+            self.trace = TraceContext(str(self._context), incoming.tracestate, incoming.baggage)
 
     def __enter__(self) -> "SendSpan":
         return self
@@ -114,23 +114,23 @@ class SendSpan:
         if self._tracing is None:
             return
         failure = span_error(error) if isinstance(error, Exception) else None
-        shape, own = _send_shape(self._queue), self._own or {telemetry.MESSAGING_BATCH_COUNT: 0}
+        shape, attributes = _send_shape(self._queue), self._attributes or {telemetry.MESSAGING_BATCH_COUNT: 0}
         ids = self._context, self._parent_id
-        self._tracing.record(Span(shape, *ids, self._began_ns, _ended_after(self._began_ns), own, failure))
+        self._tracing.record(Span(shape, *ids, self._began_ns, _ended_after(self._began_ns), attributes, failure))
 
     def sent(self, task_ids: Sequence[str]) -> None:
-        """A sampled batch makes spans for each of its tasks: that much less is sampled afterwards."""
+        """A sampled batch makes a span for each task, so it uses up that much of the sampling rate."""
         if self._tracing is None:
             return
         if len(task_ids) == 1:
-            self._own = {telemetry.MESSAGING_MESSAGE_ID: task_ids[0]}
+            self._attributes = {telemetry.MESSAGING_MESSAGE_ID: task_ids[0]}
         else:
-            self._own = {telemetry.MESSAGING_BATCH_COUNT: len(task_ids)}
+            self._attributes = {telemetry.MESSAGING_BATCH_COUNT: len(task_ids)}
             self._tracing.charge(len(task_ids) - 1)
 
 
 def trace_received(tracing: Tracing, queue: str, worker_id: str, claim: Claim, began_ns: int) -> None:
-    """A span in every sampled trace that the claimed tasks belong to: those of a batch share one."""
+    """Records one span in each sampled trace of the claimed tasks: tasks of one batch share it."""
     ended_ns, by_sender = _ended_after(began_ns), defaultdict[str, list[ClaimedTask]](list)
     for task in claim.tasks:
         trace = task.definition.trace
@@ -140,13 +140,13 @@ def trace_received(tracing: Tracing, queue: str, worker_id: str, claim: Claim, b
         sender = parse_traceparent(traceparent)
         if sender is not None:
             context, (shape, own) = tracing.begin(sender, telemetry.RECEIVE), _received(tasks, queue, worker_id)
-            # Of a claim that was on its way already when the task was sent, the part that has to do with it.
+            # A claim may have begun before the task was submitted: the span starts with the later of the two.
             least_ns = min(_submitted_ns(tasks[0].task_id), ended_ns - LEAST_NS)
             tracing.record(Span(shape, context, sender.span_id, max(began_ns, least_ns), ended_ns, own))
 
 
 @contextlib.asynccontextmanager
-async def ordering(
+async def operation_span(
     tracing: Tracing | None,
     request: Request[Any, Any, Any],
     verb: str,
@@ -154,42 +154,43 @@ async def ordering(
     queue: str,
     read: Callable[[str], Awaitable[Task]],
 ) -> AsyncGenerator[None]:
-    """Around a retry, replay or cancellation: found from the trace of its request, and from the task's own.
+    """Wraps a retry, replay or cancellation, so that it appears in the request's trace and in the task's.
 
-    The request names the task. The task's trace gets a span of its own, linked with the request's both ways; the
-    monitor links the life that a retry begins to it.
+    The request's span gets the task's id. The task's trace gets a span of its own, and both spans link to each other;
+    the monitor links the execution that a retry starts to it.
     """
     if tracing is None:
         yield
         return
-    own, began_ns = {telemetry.MESSAGING_MESSAGE_ID: task_id}, time.time_ns()
-    timer_of(request, own)
+    attributes, began_ns = {telemetry.MESSAGING_MESSAGE_ID: task_id}, time.time_ns()
+    add_span_attributes(request, attributes)
     yield
-    # What was asked for is done: a store that goes away now costs the span, not the answer.
+    # The operation is done: a store that fails now costs the span, not the response.
     with contextlib.suppress(QueueError):
         task = await read(task_id)
-        if (context := _order_context(tracing, task, verb)) is not None:
-            asking: TraceParent | None = request.scope.get(SPAN)  # type: ignore[assignment] - ours
-            links = (asking,) if asking is not None and asking.flags & SAMPLED else ()
+        if (context := _operation_context(tracing, task, verb)) is not None:
+            caller: TraceParent | None = request.scope.get(SPAN)  # type: ignore[assignment] - ours
+            links = (caller,) if caller is not None and caller.flags & SAMPLED else ()
             request.scope[LINKS] = (context,)  # type: ignore[literal-required] - ours
             sender_id = task.definition.trace.traceparent[36:52] if task.definition.trace else ""
             ended_ns = _ended_after(began_ns)
-            tracing.record(Span(_order_shape(verb, queue), context, sender_id, began_ns, ended_ns, own, links=links))
+            shape = _operation_shape(verb, queue)
+            tracing.record(Span(shape, context, sender_id, began_ns, ended_ns, attributes, links=links))
 
 
-def timer_of(request: Request[Any, Any, Any], own: Attributes) -> None:
-    """For the request's own span, if there is one."""
-    request.scope[ABOUT] = own  # type: ignore[literal-required] - ours
+def add_span_attributes(request: Request[Any, Any, Any], attributes: Attributes) -> None:
+    """Adds attributes to the request's span, if there is one."""
+    request.scope[ATTRIBUTES] = attributes  # type: ignore[literal-required] - ours
 
 
-def _order_context(tracing: Tracing, task: Task, verb: str) -> TraceParent | None:
-    """In the task's trace, where that is sampled; of a new life with the id that the monitor will link to."""
+def _operation_context(tracing: Tracing, task: Task, verb: str) -> TraceParent | None:
+    """The span's context in the task's trace, None if not sampled. The monitor links a retry to the same id."""
     trace = task.definition.trace
     if trace is None or not is_sampled(trace.traceparent) or (sender := parse_traceparent(trace.traceparent)) is None:
         return None
     if verb == telemetry.CANCEL:
         return tracing.begin(sender, verb)
-    return sender.child(revival_span_id(task.task_id, str(task.eligible_at_ms)))
+    return sender.child(requeue_span_id(task.task_id, str(task.eligible_at_ms)))
 
 
 def _ended_after(began_ns: int) -> int:
@@ -197,7 +198,7 @@ def _ended_after(began_ns: int) -> int:
 
 
 def _submitted_ns(task_id: str) -> int:
-    """The end of the millisecond that its id carries."""
+    """The end of the millisecond in the task's id."""
     return (int(task_id.replace("-", "")[:12], 16) + 1) * 1_000_000 - 1
 
 
@@ -227,14 +228,14 @@ def _send_shape(queue: str) -> Shape:
 
 @functools.lru_cache(maxsize=4_096)
 def _receive_shape(queue: str, worker_id: str, task_type: str, attempt: int) -> Shape:
-    """Of one task, or of several that share no more than the queue and who got them."""
+    """For one task, or with attempt 0 for several."""
     common = {**messaging(telemetry.RECEIVE, queue), telemetry.MESSAGING_CLIENT_ID: worker_id}
     about = {telemetry.TASK_TYPE: task_type, telemetry.TASK_ATTEMPT: attempt} if attempt else {}
     return Shape(f"{telemetry.RECEIVE} {queue}", CLIENT, {**common, **about})
 
 
 @functools.lru_cache(maxsize=1_024)
-def _order_shape(verb: str, queue: str) -> Shape:
+def _operation_shape(verb: str, queue: str) -> Shape:
     attributes = {
         name: value for name, value in messaging(verb, queue).items() if name != telemetry.MESSAGING_OPERATION_TYPE
     }
@@ -251,7 +252,7 @@ def messaging(operation: str, queue: str) -> dict[str, str | int]:
 
 
 def span_error(error: Exception) -> SpanError:
-    """By the problem's name, and without its detail: that may tell what somebody submitted."""
+    """The problem's type and title, without its detail, which may contain submitted values."""
     document, _ = problem_of(error)
     return SpanError(document.type.removeprefix(TYPE_PREFIX), document.title)
 

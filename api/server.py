@@ -1,7 +1,7 @@
-"""Running the service: uvicorn inside our own loop, because the order of stopping is ours to decide.
+"""Runs the service: uvicorn in our own event loop, because we decide the order of stopping.
 
-On SIGTERM or SIGINT waiting polls are answered empty, nothing new is claimed, what is under way finishes, and the
-process ends; a second signal ends it at once. Why uvicorn, and what uvloop and httptools bring: docs/http-server.md.
+On SIGTERM or SIGINT waiting polls are answered with no tasks, nothing new is claimed, requests under way finish, and
+the process ends; a second signal ends it at once. Why uvicorn, uvloop and httptools: docs/http-server.md.
 """
 
 import asyncio
@@ -23,57 +23,58 @@ from tideq.queue_core.duties import DutiesEnded
 from tideq.queue_core.telemetry.spans import Tracing
 
 GRACE_SECONDS = 5
-LEAVE_SECONDS, MAX_LEAVE_SECONDS = 1.0, 2.0
-"""How long a connection that was in use may stay for its caller to learn that it ends; new ones may come all along."""
-LOOK_SECONDS = 0.02
+CLOSE_WAIT_SECONDS, MAX_CLOSE_WAIT_SECONDS = 1.0, 2.0
+"""How long a recently used connection stays open so that its client receives `Connection: close`, and how long all of
+them may take; new connections are accepted meanwhile."""
+POLL_SECONDS = 0.02
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2_048
 MAX_UNSENT_BYTES = 131_072
-"""That the kernel takes of an answer before its reader makes room."""
+"""Bytes of a response that the kernel buffers before the client reads on."""
 
 
 class PortTaken(RuntimeError):
-    """Somebody else listens where the service should."""
+    """Another process listens on the address."""
 
 
 class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Signals are handled by whoever runs the service."""
+        """Does nothing: `serve_app` handles signals."""
         yield
 
-    async def take_leave(self) -> None:
-        """Every answer from now on ends its connection; those that were in use just now get time for one more request.
+    async def announce_close(self) -> None:
+        """Makes every response from now on end its connection, and waits for recently used connections to get one.
 
-        A request that is on its way to a connection that is closed meanwhile is reset, and its caller cannot know
-        whether it was heard.
+        A request that is in flight while its connection is closed is reset, and its client cannot find out whether it
+        was processed.
         """
-        farewell = (b"connection", b"close")
-        # The one is made anew of the other every second.
-        self.config.encoded_headers.append(farewell)
-        self.server_state.default_headers = [*self.server_state.default_headers, farewell]
+        closing = (b"connection", b"close")
+        # uvicorn makes `default_headers` anew from `encoded_headers` every second.
+        self.config.encoded_headers.append(closing)
+        self.server_state.default_headers = [*self.server_state.default_headers, closing]
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(MAX_LEAVE_SECONDS):
-                # Time alone changes it: there is no event to wait for.
-                while any(each.may_ask_within(LEAVE_SECONDS) for each in self._connections):  # noqa: ASYNC110
-                    await asyncio.sleep(LOOK_SECONDS)
+            async with asyncio.timeout(MAX_CLOSE_WAIT_SECONDS):
+                while any(each.was_active_within(CLOSE_WAIT_SECONDS) for each in self._connections):  # noqa: ASYNC110
+                    await asyncio.sleep(POLL_SECONDS)
 
     @property
     def _connections(self) -> list[HttpConnection]:
-        return list(self.server_state.connections)  # pyright: ignore[reportReturnType] - all are made by `patient`
+        return list(self.server_state.connections)  # pyright: ignore[reportReturnType] - `protocol_with` makes all of them
 
 
 async def serve(
     settings: ServiceSettings,
     on_ready: Callable[[str], None],
-    beside: Callable[[Service], Coroutine[Any, Any, None]] | None = None,
+    background: Callable[[Service], Coroutine[Any, Any, None]] | None = None,
     listener: socket.socket | None = None,
     before_stop: Callable[[], Awaitable[None]] | None = None,
     tracing: Tracing | None = None,
 ) -> None:
-    """Until a signal; `on_ready` is told the address once the service takes work, `beside` runs as long as it does.
+    """Serves until a signal or until `background` ends, which raises `DutiesEnded`.
 
-    `before_stop` is what has to happen while the service still does all it is asked to.
+    `on_ready` is called with the address once the service accepts requests; `before_stop` is awaited while it still
+    does.
     """
     with contextlib.closing(listener or listen(settings.host, settings.port)) as listening:
         async with open_service(settings, tracing) as service:
@@ -83,25 +84,25 @@ async def serve(
                     await before_stop()
                 service.close()
 
-            helping = asyncio.create_task(_help(service, beside))
-            patience_seconds = settings.slow_client_ms / 1000
-            await serve_app(create_app(service), listening, on_ready, close, patience_seconds, helping)
-            if helping.done():
-                if not helping.cancelled():
-                    helping.result()
-                raise DutiesEnded("what a process does beside answering has ended for good")
-            await cancel_and_wait(helping)
+            running = asyncio.create_task(_run_background(service, background))
+            read_timeout_seconds = settings.slow_client_ms / 1000
+            await serve_app(create_app(service), listening, on_ready, close, read_timeout_seconds, running)
+            if running.done():
+                if not running.cancelled():
+                    running.result()
+                raise DutiesEnded("the background duties of this process have ended")
+            await cancel_and_wait(running)
 
 
-async def _help(service: Service, beside: Callable[[Service], Coroutine[Any, Any, None]] | None) -> None:
-    """For as long as the service runs: where this ends, so does the service."""
-    works = [service.check_keys_late(), service.duties.one_ended()]
-    await run_all(*works, *([beside(service)] if beside else []))
+async def _run_background(service: Service, background: Callable[[Service], Coroutine[Any, Any, None]] | None) -> None:
+    """Runs as long as the service: when this ends, the service ends."""
+    works = [service.check_keys_when_reachable(), service.duties.wait_for_unexpected_end()]
+    await run_all(*works, *([background(service)] if background else []))
 
 
-def server_for(app: Any, patience_seconds: float = READ_TIMEOUT_SECONDS) -> Server:
-    """Signals are not its business."""
-    return Server(_config(app, patience_seconds))
+def server_for(app: Any, read_timeout_seconds: float = READ_TIMEOUT_SECONDS) -> Server:
+    """A uvicorn server without signal handling."""
+    return Server(_config(app, read_timeout_seconds))
 
 
 async def serve_app(
@@ -109,18 +110,18 @@ async def serve_app(
     listener: socket.socket,
     on_ready: Callable[[str], None],
     close: Callable[[], Awaitable[None]],
-    patience_seconds: float = READ_TIMEOUT_SECONDS,
-    helping: asyncio.Future[None] | None = None,
+    read_timeout_seconds: float = READ_TIMEOUT_SECONDS,
+    background: asyncio.Future[None] | None = None,
 ) -> None:
-    """Any ASGI application as the service is served, until a signal or the end of what helps it."""
-    server = server_for(app, patience_seconds)
+    """Serves any ASGI application until a signal or until `background` ends."""
+    server = server_for(app, read_timeout_seconds)
     stopping: list[asyncio.Task[None]] = []
 
     async def stop_in_order() -> None:
-        leaving = asyncio.ensure_future(server.take_leave())
+        announcing = asyncio.ensure_future(server.announce_close())
         try:
             await close()
-            await leaving
+            await announcing
         finally:
             server.should_exit = True
 
@@ -130,22 +131,25 @@ async def serve_app(
         else:
             stopping.append(asyncio.create_task(stop_in_order()))
 
-    if helping is not None:
-        helping.add_done_callback(lambda _: stopping or stop())
+    if background is not None:
+        background.add_done_callback(lambda _: stopping or stop())
     with _on_signals(stop):
         on_ready(address_of(listener))
         await server.serve(sockets=[listener])
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Bound before anything starts: a port that is taken is known at once, and callers wait instead of failing."""
+    """Binds before anything starts: a taken port is an error at once, and early clients wait instead of failing.
+
+    Raises `PortTaken`.
+    """
     try:
         listener = socket.create_server((host, port), family=_family(host), backlog=BACKLOG)
     except OSError as error:
         raise PortTaken(f"cannot listen on {host} port {port}: {error.strerror}") from error
-    # Connections inherit it. asyncio does not set it on those of such a listener, and answers then took 40 ms.
+    # Accepted connections inherit it; asyncio does not set it on them, and responses then took 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # As well: a send buffer grows to megabytes, and what it has swallowed looks as if it had been read.
+    # Inherited too. A send buffer grows to megabytes, and bytes in it look as if the client had read them.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, MAX_UNSENT_BYTES)
     return listener
 
@@ -171,10 +175,10 @@ def _on_signals(stop: Callable[[], None]) -> Generator[None]:
             loop.remove_signal_handler(number)
 
 
-def _config(app: Any, patience_seconds: float) -> uvicorn.Config:
+def _config(app: Any, read_timeout_seconds: float) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=protocol_with(patience_seconds, KEEP_ALIVE_SECONDS),
+        http=protocol_with(read_timeout_seconds, KEEP_ALIVE_SECONDS),
         ws="none",
         backlog=BACKLOG,
         log_config=None,

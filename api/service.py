@@ -1,4 +1,4 @@
-"""The service: one object that owns the connections, opened when the application starts and closed when it ends."""
+"""The service: owns the connections, opened when the application starts and closed when it ends."""
 
 import asyncio
 import contextlib
@@ -14,12 +14,12 @@ from tideq.api.durability_waiter import DurabilityWaiter
 from tideq.api.edge.auth import Authenticator
 from tideq.api.metrics.other_processes import OtherProcesses
 from tideq.api.metrics.request_metrics import ProcessMetrics
-from tideq.api.request_spans import ordering, trace_received
+from tideq.api.request_spans import operation_span, trace_received
 from tideq.api.settings import ServiceSettings
 from tideq.api.wait_estimate import WaitEstimator
 from tideq.persistence.history import History
 from tideq.persistence.read.status import status_reader_of
-from tideq.persistence.recovery.open_store import OpenStore, open_store, unguarded_client
+from tideq.persistence.recovery.open_store import OpenStore, open_store, unconnected_store
 from tideq.queue_core.attempts import LeaseRef
 from tideq.queue_core.background import background_task
 from tideq.queue_core.duties import Duties, Duty
@@ -41,11 +41,11 @@ from tideq.queue_core.task import Claim, Task
 from tideq.queue_core.telemetry.spans import Tracing
 from tideq.queue_core.transitions import TERMINAL
 
-LOOK_AGAIN_SECONDS = 2.0
+RECHECK_SECONDS = 2.0
 
 
 class NoKeys(RuntimeError):
-    """The service would be open to the network: it has no key anyone could show."""
+    """The service has no keys and would listen on the network."""
 
 
 class Service:
@@ -67,7 +67,7 @@ class Service:
         parts, keys = self.engine.parts, self.engine.keys
         self.access_keys = AccessKeys(client, keys)
         self.audit = AuditLog(client, keys)
-        self.tide = pictures_of([part.scripts for part in parts])
+        self.pictures = pictures_of([part.scripts for part in parts])
         self.authenticator = Authenticator(
             self.access_keys,
             is_open=settings.auth == "off",
@@ -75,39 +75,38 @@ class Service:
             duties=self.duties,
         )
         sources = [ReadyLanes(part.scripts, client, part.keys) for part in parts]
-        within_limits = self.engine.ledger and self.engine.ledger.within
+        within_limits = self.engine.ledger and self.engine.ledger.apply_limits
         self.wakeups = PollWakeups(sources, open_listener, within_limits, self.duties)
         self.outboxes = [OutboxStream(client, part.keys, number) for number, part in enumerate(parts)]
-        self.outbox_reader = live_events_of(self.outboxes, self.duties)
+        self.live_events = live_events_of(self.outboxes, self.duties)
         self.history = (
             History(store.database, store.engine, client, queue, settings.history) if store.database else None
         )
-        freshness = self.history.freshness if self.history else None
+        freshness = self.history.lag if self.history else None
         assurance = replica_wait_of(client, [part.keys for part in parts], queue.partitions)
         self.durability = DurabilityWaiter(assurance, freshness, settings.durability_timeout_ms)
-        self.watch = status_reader_of(store.database, client, self.engine) if store.database else None
-        self.pace = WaitEstimator(self.engine.insight)
-        self.meters = ProcessMetrics(self.duties.counters)
-        self.meters.counters.watch("tideq_spans_dropped_total", lambda: tracing.lost_count if tracing else 0)
-        self.board = DutyBoard(client, keys)
-        self.other_processes = OtherProcesses(None, self.readings)
+        self.status_reader = status_reader_of(store.database, client, self.engine) if store.database else None
+        self.wait_estimator = WaitEstimator(self.engine.insight)
+        self.metrics = ProcessMetrics(self.duties.counters)
+        self.metrics.counters.observe_value("tideq_spans_dropped_total", lambda: tracing.lost_count if tracing else 0)
+        self.duty_board = DutyBoard(client, keys)
+        self.other_processes = OtherProcesses(None, self.samples)
         self.is_closing = False
 
     @property
     def outbox(self) -> OutboxStream:
-        """Of the first partition."""
         return self.outboxes[0]
 
     async def check_keys(self) -> None:
-        """Raises where nobody could show a key, or where it cannot be known yet."""
+        """Raises `NoKeys`, or `Unavailable` while the store cannot be read."""
         if self.settings.auth == "keys" and not self.settings.is_loopback and not await self.authenticator.has_keys():
             raise NoKeys(
-                f"refusing to listen on {self.settings.host} without any key: "
-                "make one with `tideq keys create NAME --role admin`"
+                f"refusing to listen on {self.settings.host} without any key; "
+                "create one with `tideq keys create NAME --role admin`"
             )
 
-    async def check_keys_late(self) -> None:
-        """As soon as the store can be asked: it was away when the service started. Raises `NoKeys`."""
+    async def check_keys_when_reachable(self) -> None:
+        """Checks once the store can be reached, if it could not at start. Raises `NoKeys`."""
         checked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def check(duty: Duty) -> None:
@@ -126,28 +125,30 @@ class Service:
         finally:
             await self.duties.stop(checking)
 
-    def readings(self) -> Samples:
-        """What this process counts."""
+    def samples(self) -> Samples:
+        """The metrics of this process alone."""
         skipped_count = sum(outbox.skipped_count for outbox in self.outboxes)
-        return self.meters.readings(self.wakeups.sleeping_count, skipped_count)
+        return self.metrics.samples(self.wakeups.sleeping_count, skipped_count)
 
     @contextlib.asynccontextmanager
     async def with_other_processes(self, folder: Path | None) -> AsyncGenerator[None]:
-        """One of several processes behind a port, which share this folder."""
-        async with OtherProcesses(folder, self.readings) as self.other_processes:
+        """Collects metrics with the other processes of this port, which share this folder."""
+        async with OtherProcesses(folder, self.samples) as self.other_processes:
             yield
 
     def close(self) -> None:
-        """Waiting polls are answered empty and nothing new is claimed; what is under way may finish."""
+        """Answers waiting polls with no tasks and claims nothing more; calls under way may finish."""
         self.is_closing = True
         self.wakeups.close()
-        self.outbox_reader.close()
+        self.live_events.close()
 
-    def ordering(
+    def operation_span(
         self, request: Request[Any, Any, Any], verb: str, task_id: str
     ) -> contextlib.AbstractAsyncContextManager[None]:
-        """Around a retry, replay or cancellation, so that traces tell who asked for it."""
-        return ordering(self.tracing, request, verb, task_id, self.settings.queue.queue_name, self.engine.queue.read)
+        """Wraps a retry, replay or cancellation in a span, so that traces show its caller."""
+        return operation_span(
+            self.tracing, request, verb, task_id, self.settings.queue.queue_name, self.engine.queue.read
+        )
 
     async def poll(
         self,
@@ -159,7 +160,7 @@ class Service:
         *,
         starts: bool,
     ) -> Claim:
-        """A long poll: claims the moment there is something for this worker."""
+        """A long poll: claims as soon as this worker can have a task."""
         waiter = WaitingPoll(worker_id, "", wanted)
 
         async def claim() -> Claim:
@@ -167,7 +168,7 @@ class Service:
             got = await self.engine.queue.claim(
                 worker_id, wanted, poll_id=poll_id, capabilities=capabilities, starts=starts
             )
-            self.meters.note_claim(len(got.tasks), time.perf_counter() - began)
+            self.metrics.note_claim(len(got.tasks), time.perf_counter() - began)
             if self.tracing is not None and got.tasks and not got.is_repeat:
                 took_ns = round((time.perf_counter() - began) * 1e9)
                 queue_name = self.settings.queue.queue_name
@@ -180,8 +181,8 @@ class Service:
         return await self.wakeups.poll(waiter, claim, hand_back, 0 if self.is_closing else wait_seconds)
 
     async def undo_claim(self, worker_id: str, poll_id: str, claim: Claim) -> None:
-        """What an answer nobody heard handed out, unless another answer to the same poll did so too and was heard."""
-        self.meters.undelivered_count += 1
+        """Hands back the tasks of an undelivered response, unless a later response to the same poll went out."""
+        self.metrics.undelivered_count += 1
         if claim.is_repeat:
             return
         if poll_id:
@@ -191,18 +192,18 @@ class Service:
             await self.engine.attempts.release(worker_id, [LeaseRef(task.task_id, task.lease) for task in claim.tasks])
 
     async def wait(self, task_id: str, seconds: float) -> Task:
-        """The task when it is finished, or as it is when the time is up or the service closes."""
+        """The task once it has ended, or as it is when the time is up or the service closes."""
         deadline = asyncio.get_running_loop().time() + seconds
         while True:
-            with self.outbox_reader.subscribe(lambda event: event.task_id == task_id) as events:
+            with self.live_events.subscribe(lambda event: event.task_id == task_id) as events:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self.outbox_reader.reading(), LOOK_AGAIN_SECONDS)
+                    await asyncio.wait_for(self.live_events.wait_until_reading(), RECHECK_SECONDS)
                 task = await self.engine.queue.read(task_id)
                 left = deadline - asyncio.get_running_loop().time()
                 if task.state in TERMINAL or left <= 0 or self.is_closing:
                     return task
-                # A lost event must not cost the whole wait: look again now and then.
-                await events.take(min(left, LOOK_AGAIN_SECONDS))
+                # A lost event must not cost the whole wait.
+                await events.take(min(left, RECHECK_SECONDS))
 
 
 @contextlib.asynccontextmanager
@@ -213,17 +214,17 @@ async def open_service(settings: ServiceSettings, tracing: Tracing | None = None
         with contextlib.suppress(Unavailable):
             await service.check_keys()
         try:
-            async with service.wakeups, service.outbox_reader, background_task(service.board.post_for_ever(duties)):
+            async with service.wakeups, service.live_events, background_task(service.duty_board.post_for_ever(duties)):
                 yield service
         finally:
-            await service.pace.close()
+            await service.wait_estimator.close()
             await service.authenticator.close()
 
 
 def offline_service(settings: ServiceSettings | None = None) -> Service:
-    """Connected to nothing: enough to describe the service."""
+    """A service without connections, enough to make the OpenAPI document."""
     settings = settings or ServiceSettings()
-    return Service(settings, unguarded_client(settings.queue), lambda: None)
+    return Service(settings, unconnected_store(settings.queue), lambda: None)
 
 
 InjectedService = NamedDependency[Service]

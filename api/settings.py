@@ -1,4 +1,4 @@
-"""What the service must know besides the queue's own settings: where to listen, whom to trust, where the store is."""
+"""Settings of the HTTP service besides the queue's own: address, authentication, store, limits."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ from tideq.queue_core.store.connect import COMMAND_TIMEOUT_SECONDS
 
 Auth = Literal["keys", "off"]
 MAX_BULK_BODY_BYTES = 16 * 1024 * 1024
-"""Of a call about many tasks."""
-BESIDE_THE_PAYLOAD_BYTES = 64 * 1024
+"""Largest body of a call about many tasks."""
+BODY_OVERHEAD_BYTES = 64 * 1024
 
 
 class ServiceSettings(msgspec.Struct, frozen=True):
@@ -22,20 +22,20 @@ class ServiceSettings(msgspec.Struct, frozen=True):
     auth: Auth = "keys"
     redis_url: str = ""
     durability_timeout_ms: int = 2_000
-    """How long a submission may wait to be as safe as it asked for; below the store's own timeout."""
+    """How long a submission may wait for its durability level; below the store's own timeout."""
     slow_client_ms: int = 20_000
-    """How long a client may take over a request's head, every 16 KiB of its body, and every KiB of an answer."""
+    """How long a client may take for a request's head, every 16 KiB of its body, and every 16 KiB of a response."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names under which an open service may be asked, besides those that nobody else can have."""
+    """Host names accepted while authentication is off, besides local ones."""
     trace_url_template: str = ""
-    """Where people look at traces; `{trace_id}` in it stands for one."""
+    """Address of a trace in a viewer, with `{trace_id}` in it."""
     history: HistorySettings = HistorySettings()
     queue: QueueSettings = QueueSettings()
 
     @property
     def max_body_bytes(self) -> int:
-        """Of a call about one task: its payload and everything else there is to say about it."""
-        return self.queue.admission.max_payload_bytes + BESIDE_THE_PAYLOAD_BYTES
+        """Largest body of a call about one task: its payload and everything else."""
+        return self.queue.admission.max_payload_bytes + BODY_OVERHEAD_BYTES
 
     @property
     def is_loopback(self) -> bool:
@@ -65,7 +65,7 @@ def _short_time(text: str) -> int:
     return round(seconds * 1000)
 
 
-def _patience(text: str) -> int:
+def _slow_client_time(text: str) -> int:
     seconds = float(text)
     if not 0 < seconds <= 600:
         raise ValueError("must lie between 0 and 600 seconds")
@@ -75,13 +75,13 @@ def _patience(text: str) -> int:
 def _hosts(text: str) -> tuple[str, ...]:
     hosts = tuple(part.strip().lower() for part in text.split(",") if part.strip())
     if any("/" in host or ":" in host or "*" in host for host in hosts):
-        raise ValueError("must be names without scheme, port or wildcard, with commas between them")
+        raise ValueError("must be names without scheme, port or wildcard, separated by commas")
     return hosts
 
 
 def _trace_url(text: str) -> str:
     if not text.startswith(("http://", "https://")) or "{trace_id}" not in text:
-        raise ValueError("must be an http or https address with {trace_id} in it")
+        raise ValueError("must be an http or https address that contains {trace_id}")
     return text
 
 
@@ -90,7 +90,7 @@ SERVICE_SETTINGS: dict[str, Setting] = {
     "TIDEQ_PORT": Setting("", "port", _port),
     "TIDEQ_AUTH": Setting("", "auth", _auth),
     "TIDEQ_DURABILITY_TIMEOUT_SECONDS": Setting("", "durability_timeout_ms", _short_time),
-    "TIDEQ_SLOW_CLIENT_SECONDS": Setting("", "slow_client_ms", _patience),
+    "TIDEQ_SLOW_CLIENT_SECONDS": Setting("", "slow_client_ms", _slow_client_time),
     "TIDEQ_ALLOWED_HOSTS": Setting("", "allowed_hosts", _hosts),
     "TIDEQ_TRACE_URL_TEMPLATE": Setting("", "trace_url_template", _trace_url),
     "REDIS_URL": Setting("", "redis_url", str),
@@ -98,23 +98,25 @@ SERVICE_SETTINGS: dict[str, Setting] = {
 
 
 CLIENT_SETTINGS = ("TIDEQ_URL", "TIDEQ_API_KEY", "TIDEQ_CONTEXT")
-"""Where clients find the service: no business of its own, but often in the same environment."""
+"""Clients' settings, accepted because they are often in the same environment."""
 
 
 def read_service_settings(environ: Mapping[str, str]) -> ServiceSettings:
     settings = ServiceSettings(
         **_chosen(environ, SERVICE_SETTINGS),
         history=HistorySettings(**_chosen(environ, HISTORY_SETTINGS)),
-        queue=read_settings(environ, known_elsewhere=(*SERVICE_SETTINGS, *HISTORY_SETTINGS, *CLIENT_SETTINGS)),
+        queue=read_settings(environ, other_settings=(*SERVICE_SETTINGS, *HISTORY_SETTINGS, *CLIENT_SETTINGS)),
     )
     if settings.auth == "off" and not settings.is_loopback:
-        raise SettingsError(f"TIDEQ_AUTH=off is for loopback only, and TIDEQ_HOST is {settings.host}")
+        raise SettingsError(
+            f"TIDEQ_AUTH=off is for loopback only, and TIDEQ_HOST is {settings.host}; use TIDEQ_AUTH=keys"
+        )
     return settings
 
 
-def _chosen(environ: Mapping[str, str], known: Mapping[str, Setting]) -> dict[str, Any]:
+def _chosen(environ: Mapping[str, str], settings: Mapping[str, Setting]) -> dict[str, Any]:
     return {
         setting.field: parse_setting(name, setting, environ[name])
-        for name, setting in known.items()
+        for name, setting in settings.items()
         if environ.get(name)
     }

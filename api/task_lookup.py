@@ -1,6 +1,6 @@
-"""Tasks wherever they are: the store first, then history, which has what the store has forgotten.
+"""Finds tasks in the store first, then in history, which has those that the store has expired.
 
-Whether a task exists is never guessed: if the store does not have it and history cannot be asked, the answer is 503.
+The existence of a task is never guessed: if the store does not have it and history is unreachable, the answer is 503.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -29,21 +29,21 @@ REQUEUE_ERRORS = (
     LanesExhausted,
     HistoryUnavailable,
 )
-"""What `revive` may raise."""
+"""Errors that `requeue` may raise."""
 
 
-def archive_of(service: Service) -> History:
+def history_of(service: Service) -> History:
     if service.history is None:
-        raise HistoryUnavailable("this service keeps no history: set DATABASE_URL to a PostgreSQL and start again")
+        raise HistoryUnavailable("this service has no history; set DATABASE_URL to a PostgreSQL database and restart")
     return service.history
 
 
 async def find(service: Service, task_id: str) -> Task:
     found = (await service.engine.queue.read_many([task_id]))[0]
-    return found or await find_forgotten(service, task_id)
+    return found or await find_expired(service, task_id)
 
 
-async def find_forgotten(service: Service, task_id: str) -> Task:
+async def find_expired(service: Service, task_id: str) -> Task:
     found = await service.history.expired.find(task_id) if service.history else None
     if found is None:
         raise TaskNotFound(task_id)
@@ -51,19 +51,19 @@ async def find_forgotten(service: Service, task_id: str) -> Task:
 
 
 async def wait(service: Service, task_id: str, seconds: float) -> Task:
-    """What is forgotten has ended."""
+    """The task once it has ended, or as it is when the time is up. An expired task has ended."""
     try:
         return await service.wait(task_id, seconds)
     except TaskNotFound:
-        return await find_forgotten(service, task_id)
+        return await find_expired(service, task_id)
 
 
 async def cancel(service: Service, task_id: str) -> tuple[str, str]:
-    """The state it was in, and who was told to stop."""
+    """The state the task was in, and the id of the worker that is notified."""
     try:
         was, worker = (await service.engine.queue.cancel(task_id)).details
     except TaskNotFound:
-        raise WrongState(task_id, (await find_forgotten(service, task_id)).state) from None
+        raise WrongState(task_id, (await find_expired(service, task_id)).state) from None
     return was, worker
 
 
@@ -71,67 +71,67 @@ async def purge(service: Service, task_id: str) -> None:
     try:
         await service.engine.queue.purge(task_id)
     except TaskNotFound:
-        await find_forgotten(service, task_id)
-        if not await archive_of(service).cleanup.remove([task_id]):
+        await find_expired(service, task_id)
+        if not await history_of(service).cleanup.remove([task_id]):
             raise
 
 
 async def requeue(
-    service: Service, verb: Callable[..., Awaitable[int]], task_id: str, asked: schemas.RetryIn
+    service: Service, verb: Callable[..., Awaitable[int]], task_id: str, body: schemas.RetryIn
 ) -> schemas.RetryOut:
-    """By the queue's `retry` or `replay`."""
-    options = {"keeps_budgets": not asked.reset_retry_count, "priority": asked.new_priority}
+    """`verb` is the queue's `retry` or `replay`."""
+    options = {"keeps_budgets": not body.reset_retry_count, "priority": body.new_priority}
     try:
         return schemas.RetryOut(task_id=task_id, version=await verb(task_id, **options))
     except TaskNotFound:
         if service.history is None:
             raise
-    async with service.history.expired.holding(task_id) as kept:
+    async with service.history.expired.locked(task_id) as kept:
         if kept is None:
             raise TaskNotFound(task_id)
         return schemas.RetryOut(task_id=task_id, version=await verb(task_id, **options, kept=kept))
 
 
 async def submit(service: Service, task: NewTask) -> Submitted:
-    """A task whose id history knows is answered as known, as the store does with those it has."""
+    """The result for a new task, or for the task that its chosen id or idempotency key already refers to."""
     if task.task_id is not None:
         (answer,) = await submit_many(service, [task], wants_position=True)
         return answer
     answer = await service.engine.queue.submit(task)
-    service.meters.submitted_count += answer.is_new
+    service.metrics.submitted_count += answer.is_new
     return answer
 
 
 async def submit_many(service: Service, tasks: Sequence[NewTask], *, wants_position: bool = False) -> list[Submitted]:
-    known = await _known_ids(service, [task for task in tasks if task.task_id])
-    new = [task for task in tasks if task.task_id not in known]
+    existing = await _existing_by_id(service, [task for task in tasks if task.task_id])
+    new = [task for task in tasks if task.task_id not in existing]
     made = await service.engine.queue.submit_many(new, wants_position=wants_position) if new else []
-    service.meters.submitted_count += sum(answer.is_new for answer in made)
+    service.metrics.submitted_count += sum(answer.is_new for answer in made)
     answers = iter(made)
     return [
-        Submitted(task.task_id, False, None, None, None, known[task.task_id].now_ms)
-        if task.task_id in known
+        Submitted(task.task_id, False, None, None, None, existing[task.task_id].now_ms)
+        if task.task_id in existing
         else next(answers)
         for task in tasks
     ]
 
 
-async def _known_ids(service: Service, tasks: Sequence[NewTask]) -> dict[str, Task]:
-    """Tasks whose ids were chosen and stand for a task already.
+async def _existing_by_id(service: Service, tasks: Sequence[NewTask]) -> dict[str, Task]:
+    """The tasks that already exist under ids chosen by the client.
 
-    One that the store has is not submitted to it: the store might forget it just before, and take it for new. It has
-    to look at those with a key as well, which may stand for another task.
+    A task in the store is not submitted again: it might expire just before and be accepted as new. With an idempotency
+    key it is submitted all the same, because the key may belong to another task.
     """
     ids = [task.task_id or "" for task in tasks]
     present = dict(zip(ids, await service.engine.queue.read_many(ids) if ids else (), strict=True))
     absent = [task_id for task_id, task in present.items() if task is None]
-    known = await service.history.expired.find_expired(absent) if absent and service.history else {}
+    expired = await service.history.expired.find_expired(absent) if absent and service.history else {}
     plain = {task.task_id for task in tasks if task.idempotency_key is None}
-    return known | {task_id: task for task_id, task in present.items() if task is not None and task_id in plain}
+    return expired | {task_id: task for task_id, task in present.items() if task is not None and task_id in plain}
 
 
-class KnownTasks(NamedTuple):
-    """Tasks that were known before they were submitted, as they are by now, by where they were found."""
+class ExistingTasks(NamedTuple):
+    """Tasks that existed before this submission, as they are now, by where they were found."""
 
     in_store: Mapping[str, Task]
     in_history: Mapping[str, Task]
@@ -140,20 +140,20 @@ class KnownTasks(NamedTuple):
         return self.in_store.get(task_id) or self.in_history.get(task_id)
 
     def still_in_store(self, answers: Sequence[Submitted]) -> list[str]:
-        """What history has instead is safer than any store, and what neither has is gone."""
+        """Ids whose durability depends on the store: a task in history is durable, one in neither has been removed."""
         return [answer.task_id for answer in answers if answer.is_new or answer.task_id in self.in_store]
 
 
-NONE_KNOWN = KnownTasks({}, {})
+NO_TASKS = ExistingTasks({}, {})
 
 
-async def known_tasks(service: Service, answers: Sequence[Submitted]) -> KnownTasks:
-    """Those of the answers that were known already, by their keys or ids."""
+async def existing_tasks(service: Service, answers: Sequence[Submitted]) -> ExistingTasks:
+    """The tasks of the answers that are not new, by id."""
     ids = list(dict.fromkeys(answer.task_id for answer in answers if not answer.is_new))
     if not ids:
-        return NONE_KNOWN
+        return NO_TASKS
     present = dict(zip(ids, await service.engine.queue.read_many(ids), strict=True))
     in_store = {task_id: task for task_id, task in present.items() if task is not None}
-    forgotten = [task_id for task_id in ids if task_id not in in_store]
-    found = await service.history.history.find_many(forgotten) if forgotten and service.history else {}
-    return KnownTasks(in_store, found)
+    expired = [task_id for task_id in ids if task_id not in in_store]
+    found = await service.history.tasks.find_many(expired) if expired and service.history else {}
+    return ExistingTasks(in_store, found)

@@ -1,4 +1,4 @@
-"""The last minutes in steps of time, each with what ended in it. Pure."""
+"""Groups the tasks that ended in the last minutes into steps of time. Pure functions."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -11,14 +11,14 @@ MAX_STEPS = 90
 
 
 def step_ms(window_seconds: int) -> int:
-    """A whole number of the store's buckets, and never more steps than a chart can show."""
+    """A multiple of the store's buckets, so that there are at most `MAX_STEPS` steps."""
     return max(1, math.ceil(window_seconds * 1000 / MAX_STEPS / OUTCOMES_MS)) * OUTCOMES_MS
 
 
 def trends_out(
     now_ms: int,
     window_seconds: int,
-    tallies: Sequence[Outcomes],
+    outcomes: Sequence[Outcomes],
     timings: Sequence[Timing],
     history_lag_seconds: float | None = None,
 ) -> schemas.TrendsOut:
@@ -31,7 +31,7 @@ def trends_out(
         steps=[
             _step(
                 at,
-                [tally for tally in tallies if at <= tally.at_ms < at + width],
+                [outcome for outcome in outcomes if at <= outcome.at_ms < at + width],
                 [timing for timing in timings if at <= timing.ended_ms < at + width],
             )
             for at in steps
@@ -40,18 +40,18 @@ def trends_out(
 
 
 def percentile(values: Iterable[float], share: float) -> float | None:
-    """The nearest rank: a value that was really seen."""
+    """By nearest rank, so a value that occurred."""
     ranked = sorted(values)
     return ranked[max(math.ceil(share * len(ranked)) - 1, 0)] if ranked else None
 
 
-def _step(at_ms: int, tallies: Sequence[Outcomes], timings: Sequence[Timing]) -> schemas.TrendOut:
+def _step(at_ms: int, outcomes: Sequence[Outcomes], timings: Sequence[Timing]) -> schemas.TrendOut:
     waits = [timing.wait_ms / 1000 for timing in timings]
     runs = [timing.run_ms / 1000 for timing in timings]
     return schemas.TrendOut(
         at=schemas.rfc3339(at_ms),
-        completed=sum(tally.completed for tally in tallies),
-        failed=sum(tally.failed for tally in tallies),
+        completed=sum(outcome.completed for outcome in outcomes),
+        failed=sum(outcome.failed for outcome in outcomes),
         wait_p50_seconds=percentile(waits, 0.5),
         wait_p95_seconds=percentile(waits, 0.95),
         run_p50_seconds=percentile(runs, 0.5),

@@ -1,10 +1,10 @@
-"""Worker ids that show whose they are: a worker may only be spoken for by the key that registered it.
+"""Worker ids bound to the key that registered them: no other key may use them.
 
-An id is `<name>-<random><mark>`, the mark a MAC of all before it under the key's digest. So whether a key may use an id
-is known without asking the store, and neither a foreign nor a made-up id passes. Another key, also one that replaces
-it, needs a registration of its own.
+An id is `<name>-<random><mark>`; the mark is a MAC of everything before it under the key's digest. So the check needs
+no store call, and neither another key's id nor an invented one passes. A key that replaces another must register its
+workers again.
 
-Persisted only as long as the worker lives: to change how ids are made, change it; workers register again.
+Persisted only as long as the worker lives: the format may be changed freely, workers then register again.
 """
 
 import base64
@@ -14,7 +14,7 @@ import secrets
 
 MAX_NAME_LENGTH = 40
 MARK_LENGTH = 10
-"""Fifty bits: with the rest of an id it stays within the 64 characters of a name."""
+"""Fifty bits; the whole id stays within the 64 characters of a name."""
 
 
 def make_worker_id(name: str, key_digest: str) -> str:

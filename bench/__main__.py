@@ -14,7 +14,6 @@ from bench import (
     history,
     http,
     lanes,
-    layouts,
     lifecycle,
     memory,
     partitions,
@@ -22,10 +21,8 @@ from bench import (
     report,
     runtime,
     telemetry,
-    variants,
 )
 from bench.figures import FULL, QUICK, Findings, Plan
-from bench.http import servers as http_servers
 from bench.server import Servers
 
 BENCHES: dict[str, Callable[[Servers, Plan], Awaitable[Findings]]] = {
@@ -33,23 +30,17 @@ BENCHES: dict[str, Callable[[Servers, Plan], Awaitable[Findings]]] = {
     "lifecycle": lifecycle.measure,
     "memory": memory.measure,
     "lanes": lanes.measure,
-    "layouts": layouts.measure,
     "partitions": partitions.measure,
-    "allocators": variants.measure_allocators,
     "http": http.measure,
     "history": history.measure,
     "workers": runtime.measure,
     "circuits": circuits.measure,
     "telemetry": telemetry.measure,
-    "http-servers": http_servers.measure,
 }
-ASKED_FOR = {"http-servers"}
-"""Not part of a run that names none: it compares programs that are mostly not there."""
-
 
 def main() -> None:
     arguments = _parser().parse_args()
-    chosen = arguments.only or [name for name in BENCHES if name not in ASKED_FOR]
+    chosen = arguments.only or list(BENCHES)
     names = ["reference", *(name for name in chosen if name != "reference")]
     findings = asyncio.run(_run(names, arguments.store, QUICK if arguments.quick else FULL))
     report.show(Console(width=None if sys.stdout.isatty() else 140), findings)

@@ -61,8 +61,6 @@ class Plan(msgspec.Struct, frozen=True):
     other_lane_tasks: int
     lane_counts: tuple[int, ...]
     stored_tasks: int
-    churn_rounds: int
-    churn_tasks: int
     http_requests: int
     http_tasks: int
     http_deliveries: int
@@ -83,8 +81,6 @@ FULL = Plan(
     other_lane_tasks=100_000,
     lane_counts=(1, 10, 100, 2_000),
     stored_tasks=100_000,
-    churn_rounds=12,
-    churn_tasks=10_000,
     http_requests=5_000,
     http_tasks=20_000,
     http_deliveries=300,
@@ -103,8 +99,6 @@ QUICK = Plan(
     other_lane_tasks=20_000,
     lane_counts=(1, 10, 100, 2_000),
     stored_tasks=20_000,
-    churn_rounds=3,
-    churn_tasks=2_000,
     http_requests=1_000,
     http_tasks=5_000,
     http_deliveries=100,

@@ -1,1 +1,1 @@
-"""History: every task and every transition in PostgreSQL, and the way back from there to the queue."""
+"""History: every task and every transition in PostgreSQL, and the recovery of the store from it."""

@@ -1,4 +1,4 @@
-"""How far history has come. Ordered by epoch first: stream ids start low again after the store was lost."""
+"""Checkpoints: the last outbox entry that history has. The epoch orders first: entry ids restart in a new store."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ class Checkpoint(NamedTuple):
     epoch: int
     entry_id: str
     now_ms: int
-    """The store's clock when the entry was written."""
+    """The store's clock when it wrote the entry."""
     event_count: int
 
     @property
@@ -19,7 +19,7 @@ class Checkpoint(NamedTuple):
 
 
 class CheckpointMoved(RuntimeError):
-    """Another replicator has written these events, or the store has entered another epoch."""
+    """Another replicator wrote these events, or the store entered another epoch."""
 
 
 class Checkpoints:
@@ -28,7 +28,7 @@ class Checkpoints:
         self._partition = partition
 
     async def read(self) -> Checkpoint | None:
-        """None where nothing was ever replicated."""
+        """Returns None before the first replication."""
         async with self._database.reading() as connection:
             return await self.read_with(connection)
 
@@ -37,18 +37,18 @@ class Checkpoints:
         return Checkpoint(*row) if row else None
 
     async def enter_epoch(self, connection: Connection, checkpoint: Checkpoint) -> None:
-        """Whoever still replicates for an older epoch finds its checkpoint gone and stops."""
+        """Stops every replicator of an older epoch: its checkpoint no longer matches."""
         await connection.execute(
             statement("enter_epoch"),
             (self._partition, checkpoint.epoch, checkpoint.entry_id, checkpoint.now_ms, checkpoint.event_count),
         )
 
     async def close_epoch(self, connection: Connection, next_epoch: int) -> None:
-        """Whoever replicates for an older epoch stops; history stays where it is."""
+        """Stops every replicator of an older epoch and leaves the position of history unchanged."""
         await connection.execute(statement("close_epoch"), (next_epoch, self._partition, next_epoch))
 
     async def move(self, connection: Connection, before: Checkpoint, after: Checkpoint) -> None:
-        """In the transaction that writes the rows: both happen or neither does."""
+        """Raises CheckpointMoved. Call it in the transaction that writes the rows."""
         moved = await connection.execute(
             statement("move_checkpoint"),
             {
@@ -61,4 +61,4 @@ class Checkpoints:
             },
         )
         if moved.rowcount != 1:
-            raise CheckpointMoved(f"no longer at {before.entry_id} of epoch {before.epoch}")
+            raise CheckpointMoved(f"the checkpoint is no longer {before.entry_id} of epoch {before.epoch}")

@@ -1,8 +1,8 @@
-"""Removing finished tasks for good, many at once.
+"""Removes finished tasks permanently, many at once.
 
-Where the store still has a task it is purged there, and the outbox tells history and everyone else. Where it does not,
-its rows are deleted. Never a live task: the store's word is asked for before, and again before a deletion is committed;
-whoever revives a task holds its row meanwhile (see `history.py`).
+A task that the store still has is purged there, and the outbox carries the purge to history. The rows of any other task
+are deleted. Live tasks are never deleted: the store is checked before the deletion and again before its commit, and a
+retry or replay locks the row meanwhile (see `read/tasks.py`).
 """
 
 from collections.abc import Callable, Sequence
@@ -11,9 +11,9 @@ from psycopg import Rollback
 
 from tideq.persistence.database import WRITING, Connection, Database, statement
 from tideq.persistence.read.filters import TaskFilter
-from tideq.persistence.read.lag import CatchUp
+from tideq.persistence.read.lag import HistoryLag
 from tideq.persistence.read.list import TaskList
-from tideq.persistence.recount import share_counts
+from tideq.persistence.recount import block_recount
 from tideq.persistence.schema.partitions import TABLES, remove_from
 from tideq.persistence.tombstones import Tombstone, add_tombstones
 from tideq.queue_core.errors import TaskNotFound
@@ -29,13 +29,13 @@ DEPENDENTS = [table for table in TABLES if table != "tasks"]
 
 class Cleanup:
     def __init__(
-        self, database: Database, listing: TaskList, queue: Queue, feed: OutboxConsumer, freshness: CatchUp
+        self, database: Database, listing: TaskList, queue: Queue, consumer: OutboxConsumer, lag: HistoryLag
     ) -> None:
         self._database = database
         self._listing = listing
         self._queue = queue
-        self._feed = feed
-        self._freshness = freshness
+        self._consumer = consumer
+        self._lag = lag
 
     async def run(
         self,
@@ -44,11 +44,11 @@ class Cleanup:
         task_type: str | None = None,
         on_progress: Callable[[int], None] = lambda removed: None,
     ) -> int:
-        """Every task that ended before this instant, or those in some terminal states or of a type; how many went."""
+        """Returns how many tasks were removed: all that ended before the instant, or only some states or one type."""
         wanted = TaskFilter(
             states=tuple(states or sorted(TERMINAL)), task_type=task_type, ended_below_ms=ended_below_ms
         )
-        await self._freshness.wait_until_caught_up(CATCH_UP_SECONDS)
+        await self._lag.wait_until_caught_up(CATCH_UP_SECONDS)
         removed = 0
         async for task_ids in self._listing.ids(wanted, BATCH_SIZE):
             removed += await self.remove(task_ids)
@@ -56,16 +56,16 @@ class Cleanup:
         return removed
 
     async def remove(self, task_ids: Sequence[str]) -> int:
-        """Those of these tasks that have ended; how many there were."""
+        """Returns how many of these tasks had ended and were removed."""
         outcomes = await self._queue.purge_many(task_ids)
         absent = [outcome.task_id for outcome in outcomes if isinstance(outcome.error, TaskNotFound)]
         purged_count = sum(outcome.error is None for outcome in outcomes)
         return purged_count + (await self._remove_absent(absent) if absent else 0)
 
     async def _remove_absent(self, task_ids: Sequence[str]) -> int:
-        """What comes back into the store meanwhile stays, rows and all. A recount sees both sides changed, or none."""
+        """Keeps the rows of tasks that return to the store meanwhile. A recount sees both sides changed, or neither."""
         async with self._database.session(limits=WRITING) as connection:
-            await share_counts(connection, self._database.schema)
+            await block_recount(connection, self._database.schema)
             while (removed := await self._delete_if_absent(connection, task_ids)) is None:
                 task_ids = await self._absent(task_ids)
             if removed:
@@ -73,7 +73,7 @@ class Cleanup:
         return len(removed)
 
     async def _delete_if_absent(self, connection: Connection, task_ids: Sequence[str]) -> list[Removed] | None:
-        """All or, where the store has any of them, none: what was deleted."""
+        """Returns the deleted tasks, or None and deletes nothing if the store has any of them."""
         async with connection.transaction() as deletion:
             found = await connection.execute(statement("delete_ended"), (list(task_ids), sorted(TERMINAL)))
             rows = await found.fetchall()
@@ -87,5 +87,5 @@ class Cleanup:
         return None
 
     async def _absent(self, task_ids: Sequence[str]) -> list[str]:
-        gone = await self._feed.absent([task_id.encode() for task_id in task_ids])
+        gone = await self._consumer.absent([task_id.encode() for task_id in task_ids])
         return [task_id for task_id in task_ids if task_id.encode() in gone]

@@ -1,7 +1,7 @@
-"""Connections to one queue's history, and what their errors mean to the rest of the service.
+"""Connections to one queue's history, and the translation of driver errors into the service's errors.
 
-A queue has a schema of its own, so that queues can share a database. Whoever connects finds it on the search path: no
-statement names it. Behind a pooler that shares sessions this needs a database of the queue's own.
+Each queue has its own schema, so queues can share a database. Sessions set it as search path; no statement names it.
+Limit: behind a pooler that shares sessions, each queue needs its own database.
 """
 
 import asyncio
@@ -24,37 +24,37 @@ Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 CONNECT_SECONDS = 5
 WAIT_SECONDS = 5.0
 RECONNECT_SECONDS = 4.0
-"""How long the pool goes on trying by itself, doubling its pauses; then it begins anew with the next reader. Left to
-itself it would pause for two minutes after some minutes without a server, and readers with it."""
+"""The pool retries this long with doubling pauses; the next reader starts it again. With the pool's default, readers
+would wait up to two minutes."""
 BY_INDEX = (
     "SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_seqscan = off; SET enable_bitmapscan = off; "
     "SET enable_sort = off; SET enable_incremental_sort = off; SET enable_hashjoin = off; SET enable_mergejoin = off; "
     "SET max_parallel_workers_per_gather = 0"
 )
-"""Whatever a reader asks for comes a page at a time in the order of an index. Planning that anew for every partition
-would take longer than reading it, and a plan for unknown values is a bad guess unless it has no choice."""
+"""Readers fetch pages in the order of an index. A custom plan for every partition takes longer than the page, and a
+generic plan is only good where no other plan is allowed."""
 MAX_READERS = 8
 CLOSING_SECONDS = 0.2
-"""A connection that is being made to a server that says nothing is not waited for: whoever leaves, leaves at once."""
+"""Closing does not wait for a connection attempt to a server that does not respond."""
 ENCODING = "UTF8"
 MAX_NAME_BYTES = 63
-"""PostgreSQL cuts longer names without a word, so that two queues could share one schema."""
+"""PostgreSQL truncates longer names without an error, and two queues could share one schema."""
 IDLE_SESSIONS_VERSION, WHOLE_TRANSACTIONS_VERSION = 14_00_00, 17_00_00
-"""The first PostgreSQL that knows `idle_session_timeout`, and `transaction_timeout`."""
-ALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
-"""A server whose machine vanished is noticed within half a minute."""
-CONNECTING = {"connect_timeout": CONNECT_SECONDS, "client_encoding": ENCODING, **ALIVE}
-"""The encoding because rows are copied as bytes: a role's or an environment's own would garble them."""
-NOTICED = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3"
-"""So is a client's, by the server, which gives its locks to others: left to itself it would wait two hours."""
+"""The first PostgreSQL versions with `idle_session_timeout` and `transaction_timeout`."""
+KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+"""A server whose machine vanished is detected within 30 seconds."""
+CONNECTION_OPTIONS = {"connect_timeout": CONNECT_SECONDS, "client_encoding": ENCODING, **KEEPALIVE}
+"""The encoding is fixed because rows are copied as bytes: the default of a role or environment would corrupt them."""
+SERVER_KEEPALIVE = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3"
+"""The server detects a vanished client as quickly and frees its locks; its default would be two hours."""
 
 LOGIN_REFUSED = re.compile(r'FATAL:  (?:password authentication failed for user|role ".*" does not exist)')
-"""While a connection is being made the driver knows no code of an error, only its text; in another language than this
-one it is a server that cannot be reached."""
+"""The driver has no error code while it connects, only the text. A refused login in another language than English
+counts as an unreachable server."""
 
 
 class SessionLimits(NamedTuple):
-    """How long a session may take, in milliseconds, whatever its role, database or server say; 0 for any time."""
+    """Timeouts of a session in milliseconds, which override those of role, database and server; 0 for none."""
 
     statement_ms: int
     lock_ms: int
@@ -62,23 +62,23 @@ class SessionLimits(NamedTuple):
 
 
 READING = SessionLimits(statement_ms=10_000, lock_ms=5_000, idle_in_transaction_ms=60_000)
-"""A caller waits for the answer."""
+"""A caller waits for the reply."""
 WRITING = SessionLimits(statement_ms=60_000, lock_ms=20_000, idle_in_transaction_ms=60_000)
-"""A batch and its like. A lock is given up before a statement is cancelled: only there a smaller batch helps."""
+"""For batches. The lock timeout is shorter, so that a cancelled statement means a batch that is too large."""
 WAITING = SessionLimits(statement_ms=0, lock_ms=0, idle_in_transaction_ms=60_000)
-"""For the turn of a process of which one at a time works."""
-MENDING = SessionLimits(statement_ms=600_000, lock_ms=60_000, idle_in_transaction_ms=0)
-"""Reads all that is live from a cursor, and talks to the store between two pages."""
+"""For a process that waits for the lock of the active one."""
+REPAIRING = SessionLimits(statement_ms=600_000, lock_ms=60_000, idle_in_transaction_ms=0)
+"""Reads all live tasks from a cursor, and calls the store between two pages."""
 MIGRATING = SessionLimits(statement_ms=0, lock_ms=30_000, idle_in_transaction_ms=0)
 """An index on a large table takes as long as it takes."""
 
 
 class HistoryBusy(HistoryUnavailable):
-    """A lock that somebody else has was waited for as long as this session waits."""
+    """Another session kept the lock for longer than this session's lock timeout."""
 
 
 class UnsuitableDatabase(HistoryUnavailable):
-    """No waiting makes this database fit for history."""
+    """The database can never hold history, so a retry does not help."""
 
 
 def schema_name(queue_name: str) -> str:
@@ -92,30 +92,30 @@ def schema_name(queue_name: str) -> str:
 
 @cache
 def statement(name: str) -> LiteralString:
-    """One of the files under `queries/`."""
+    """Returns the text of `queries/<name>.sql`."""
     text = (resources.files("tideq.persistence") / "queries" / f"{name}.sql").read_text()
     return cast("LiteralString", text)
 
 
 def check_url(url: str) -> None:
-    """The text itself is not repeated: it holds a password."""
+    """Raises SettingsError, without the URL: it holds a password."""
     try:
         conninfo_to_dict(url)
     except psycopg.ProgrammingError as error:
         raise SettingsError(
-            "DATABASE_URL cannot be read: it is written like postgresql://user:password@host:5432/database"
+            "DATABASE_URL cannot be parsed: write it like postgresql://user:password@host:5432/database"
         ) from error
 
 
 class Database:
-    """Use as an async context manager; it need not be reachable for that."""
+    """Use as an async context manager; the server may be unreachable at that time."""
 
     def __init__(self, url: str, queue_name: str = "default") -> None:
         self.schema = schema_name(queue_name)
         self._url = url
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
             url,
-            kwargs={"autocommit": True, **CONNECTING},
+            kwargs={"autocommit": True, **CONNECTION_OPTIONS},
             min_size=1,
             max_size=MAX_READERS,
             timeout=WAIT_SECONDS,
@@ -134,35 +134,35 @@ class Database:
 
     @contextlib.asynccontextmanager
     async def reading(self) -> AsyncGenerator[Connection]:
-        """One of a few shared connections, for short statements."""
+        """Yields one of MAX_READERS pooled connections, for short statements. Raises HistoryUnavailable."""
         with translated_errors():
             async with self._pool.connection() as connection:
                 yield connection
 
     @contextlib.asynccontextmanager
     async def session(
-        self, max_seconds: float | None = None, limits: SessionLimits = MENDING
+        self, max_seconds: float | None = None, limits: SessionLimits = REPAIRING
     ) -> AsyncGenerator[Connection]:
-        """A connection of one's own, for locks and long work; given up after this time, where one is given.
+        """Yields a new connection, for locks and long work. Raises HistoryUnavailable, also after `max_seconds`.
 
-        Giving up takes the driver up to five seconds more, in which it tries to cancel what the server is at.
+        The driver takes up to five seconds more than that to cancel the running statement.
         """
         with translated_errors():
-            async with _at_most(max_seconds), self._connected(limits) as connection:
+            async with _time_limit(max_seconds), self._connected(limits) as connection:
                 yield connection
 
     @contextlib.asynccontextmanager
     async def _connected(self, limits: SessionLimits) -> AsyncGenerator[Connection]:
         connection = await psycopg.AsyncConnection[tuple[Any, ...]].connect(
-            self._url, autocommit=True, **cast("dict[str, Any]", CONNECTING)
+            self._url, autocommit=True, **cast("dict[str, Any]", CONNECTION_OPTIONS)
         )
         async with connection:
-            await connection.execute(NOTICED)
+            await connection.execute(SERVER_KEEPALIVE)
             await self._prepare(connection, limits)
             yield connection
 
     async def _configure_reader(self, connection: Connection) -> None:
-        """The pool forgets a connection that cannot be made ready, and would leave it open."""
+        """Closes a connection whose set-up fails: the pool would drop it and leave it open."""
         try:
             await self._prepare(connection, READING)
             await connection.execute(BY_INDEX)
@@ -177,7 +177,7 @@ class Database:
 
 
 async def limit(connection: Connection, limits: SessionLimits) -> None:
-    """From now on. What else may end a session or a transaction in the middle is switched off."""
+    """Sets the timeouts from now on, and turns off those that would end an idle session or a long transaction."""
     chosen = {
         "statement_timeout": limits.statement_ms,
         "lock_timeout": limits.lock_ms,
@@ -192,28 +192,28 @@ async def limit(connection: Connection, limits: SessionLimits) -> None:
 
 
 async def stay_in_transaction(connection: Connection) -> None:
-    """Until the present transaction ends it may be idle for any time: its rows are held while the store is asked."""
+    """Turns off the idle timeout for the present transaction: it keeps its rows locked during calls of the store."""
     await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
 
 
 def check_encoding(encoding: str) -> None:
-    """In any other encoding some texts cannot be kept, or come back as bytes."""
+    """Raises UnsuitableDatabase: another encoding cannot hold all texts, or returns them as bytes."""
     if encoding != ENCODING:
         raise UnsuitableDatabase(
-            f"the database's encoding is {encoding or 'unknown'} and must be {ENCODING}: create another with "
+            f"the database's encoding is {encoding or 'unknown'} and must be {ENCODING}: create another database with "
             f"`CREATE DATABASE … ENCODING '{ENCODING}' TEMPLATE template0`"
         )
 
 
 @contextlib.asynccontextmanager
-async def _at_most(seconds: float | None) -> AsyncGenerator[None]:
+async def _time_limit(seconds: float | None) -> AsyncGenerator[None]:
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
             yield
     except TimeoutError as error:
         if limit.expired():
-            raise HistoryUnavailable(f"the database took longer than {seconds:g} seconds") from error
+            raise HistoryUnavailable(f"the database did not finish within {seconds:g} seconds") from error
         raise
 
 
@@ -226,10 +226,10 @@ def translated_errors() -> Any:
 
 
 def translated(error: psycopg.Error) -> HistoryUnavailable:
-    """For any of the driver's errors, those of its pool among them.
+    """Returns the service's error for an error of the driver or its pool.
 
-    A server that cannot be reached, is starting, ends, has no room or gives up is unavailable; one that answers and
-    will not do it refuses.
+    HistoryUnavailable: the server is unreachable, starting, stopping, full, or timed out. HistoryRefused: the server
+    replied with a refusal.
     """
     text = _first_line(error)
     if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.UndefinedColumn):

@@ -1,4 +1,4 @@
-"""History as the service uses it, assembled: reading, listing, dead letters, clean-up."""
+"""History as the service uses it, assembled: tasks, lists, dead letters, clean-up."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from tideq.persistence.database import Database
 from tideq.persistence.dead_letters.list import DeadLetters
 from tideq.persistence.dead_letters.replay import Replays
 from tideq.persistence.read.expired_tasks import ExpiredTasks
-from tideq.persistence.read.lag import CatchUp, ReplicationLag, ReplicationLagOfAll
+from tideq.persistence.read.lag import HistoryLag, ReplicationLag, ReplicationLagOfAll
 from tideq.persistence.read.list import TaskList
 from tideq.persistence.read.tasks import TaskReader
 from tideq.persistence.read.timings import Timings
@@ -23,26 +23,26 @@ from tideq.queue_core.settings import QueueSettings
 
 
 class History:
-    """Opens nothing: whoever made the database and the store's client closes them."""
+    """Opens and closes nothing: the caller owns the database and the store's client."""
 
     def __init__(
         self, database: Database, engine: Engine, client: Any, queue: QueueSettings, settings: HistorySettings
     ) -> None:
-        feed = consumer_of(client, queue)
+        consumer = consumer_of(client, queue)
         self.database = database
         self.searchable: Mapping[str, Sequence[str]] = settings.searchable
         self.checkpoints = Checkpoints(database, queue.partition)
-        self.freshness = lag_of(database, client, engine)
-        self.history = TaskReader(database)
+        self.lag = lag_of(database, client, engine)
+        self.tasks = TaskReader(database)
         self.listing = TaskList(database)
         self.timings = Timings(database)
         self.dead_letters = DeadLetters(database, queue.retention.dead_letter_ttl_ms)
-        self.expired = ExpiredTasks(self.history, self.freshness, feed)
-        self.replays = Replays(database, self.dead_letters, engine.queue, self.freshness)
-        self.cleanup = Cleanup(database, self.listing, engine.queue, feed, self.freshness)
+        self.expired = ExpiredTasks(self.tasks, self.lag, consumer)
+        self.replays = Replays(database, self.dead_letters, engine.queue, self.lag)
+        self.cleanup = Cleanup(database, self.listing, engine.queue, consumer, self.lag)
 
 
-def lag_of(database: Database, client: Any, engine: Engine) -> CatchUp:
+def lag_of(database: Database, client: Any, engine: Engine) -> HistoryLag:
     parts = [
         ReplicationLag(
             Checkpoints(database, part.settings.partition), OutboxConsumer(client, client, part.keys), part.scripts

@@ -1,7 +1,7 @@
-"""Which tasks of history belong to one partition of the store.
+"""Which tasks of history one partition of the store owns, when a recovery restores them.
 
-An id made by the queue says it itself. One that its submitter chose may lie where an earlier number of partitions had
-put it, so whether it is anywhere else is looked up; what is nowhere comes back where its id says.
+An id made by the queue names its partition. A chosen id may lie where an earlier partition count had put it, so the
+other partitions are searched first; a task that none of them has is restored to the partition that its id names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,33 +17,36 @@ class PartitionOwner:
         self._others = others
 
     @property
-    def bytes(self) -> list[int] | None:
-        """The partitions inside the ids of tasks that may belong here; None for any."""
+    def id_bytes(self) -> list[int] | None:
+        """Returns the partition bytes of ids that this partition may own; None for any."""
         if self._routing.count == 1:
             return None
         return [byte for byte in range(256) if self._partition in places_of_byte(self._routing, byte)]
 
     @property
-    def keys(self) -> tuple[list[int], int]:
-        """By which numbers keys' names are divided, and the rest that says that they belong here."""
+    def key_filter(self) -> tuple[list[int], int]:
+        """Returns the partition counts that divide an idempotency key's name, and the remainder of this partition."""
         return list(self._routing.numbers), self._partition
 
-    async def own(self, task_ids: Sequence[str]) -> set[str]:
-        """Those that no other partition has, and that none with a better right to them will take back."""
-        own = set(task_ids)
-        for place, other in self._others.items():
-            asked = [each for each in task_ids if place in partitions_of(self._routing, each)]
-            if not asked:
+    async def select_owned(self, task_ids: Sequence[str]) -> set[str]:
+        """Returns the task ids this partition must restore: not present elsewhere, and not owned by another one.
+
+        Raises StoreUnavailable. Costs one call for each other partition that may have any of them.
+        """
+        owned = set(task_ids)
+        for partition, other in self._others.items():
+            candidates = [each for each in task_ids if partition in partitions_of(self._routing, each)]
+            if not candidates:
                 continue
             if (await other.status()).is_usable:
-                own -= set(await other.records(asked))
+                owned -= set(await other.records(candidates))
             else:
-                own -= {each for each in asked if self._routing.of_id(each) == place}
-        return own
+                owned -= {each for each in candidates if self._routing.of_id(each) == partition}
+        return owned
 
 
 def partitions_of(routing: Routing, task_id: str) -> list[int]:
     return [routing.of_id(task_id), *routing.elsewhere(task_id)]
 
 
-EVERYTHING = PartitionOwner(0, Routing((1,)), {})
+OWNS_ALL = PartitionOwner(0, Routing((1,)), {})

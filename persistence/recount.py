@@ -1,8 +1,8 @@
-"""Recount: what the store counts as ended, set right by history.
+"""Recount: corrects the store's counts of ended tasks from history.
 
-The store counts as tasks end; it forgets that with everything else where it is lost, and a version that does not count
-yet leaves it off. So from time to time history is counted, what the outbox has yet to tell it is reckoned in, and the
-difference is added. It does not matter how the difference came about, nor what ends while it is looked for.
+The store counts tasks as they end. A lost store loses its counts, and an earlier version of the service does not count.
+So history is counted from time to time, together with the entries of the outbox that history lacks, and the difference
+is added. The cause of the difference does not matter, and tasks may end during the recount.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ from typing import Any
 import structlog
 
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
-from tideq.persistence.database import MENDING, Connection, Database, statement
+from tideq.persistence.database import REPAIRING, Connection, Database, statement
 from tideq.persistence.recovery.parked import parked_tasks
 from tideq.queue_core.engine import Engine
 from tideq.queue_core.lanes import task_type_of
 from tideq.queue_core.outbox.consumer import OutboxConsumer
 from tideq.queue_core.states import Reason
-from tideq.queue_core.store.ended_tasks import Ended, EndedTasks, Kind
+from tideq.queue_core.store.ended_tasks import EndedCounts, EndedTasks, Kind
 from tideq.queue_core.task_id import is_task_id
 from tideq.queue_core.transitions import TERMINAL
 
@@ -31,12 +31,12 @@ STATES = sorted(TERMINAL)
 log = structlog.get_logger(__name__)
 
 
-class NotNow(RuntimeError):
-    """The store and history cannot be compared at this moment, and a little later they can."""
+class RecountPostponed(RuntimeError):
+    """The store and history cannot be compared now; try again later."""
 
 
-async def share_counts(connection: Connection, schema: str) -> None:
-    """For whoever removes counted tasks from history, and then from the store's counts; held until it disconnects."""
+async def block_recount(connection: Connection, schema: str) -> None:
+    """Keeps recounts out until the connection closes, while counted tasks are removed from history and the store."""
     await connection.execute("SELECT pg_advisory_lock_shared(%s, hashtext(%s))", (LOCK, schema))
 
 
@@ -44,7 +44,7 @@ class Recount:
     def __init__(self, database: Database, client: Any, engine: Engine) -> None:
         self._database = database
         self._parts = [
-            Part(
+            PartitionCounts(
                 EndedTasks(part.scripts),
                 OutboxConsumer(client, client, part.keys),
                 Checkpoints(database, part.settings.partition),
@@ -54,79 +54,81 @@ class Recount:
         ]
 
     async def is_due(self) -> bool:
-        """After a new epoch of the store, which may have lost what it had counted, and daily. One look at the store."""
-        looks = await asyncio.gather(*(part.ended.look(NOTHING_AFTER) for part in self._parts))
+        """Returns whether the store has a new epoch, and perhaps lost its counts, or the last recount is a day old."""
+        found = await asyncio.gather(*(part.ended.read(NOTHING_AFTER) for part in self._parts))
         return any(
-            look.is_due(part.ended.present_epoch, EVERY_MS) for part, look in zip(self._parts, looks, strict=True)
+            counts.is_due(part.ended.present_epoch, EVERY_MS) for part, counts in zip(self._parts, found, strict=True)
         )
 
     async def run(self) -> dict[Kind, int]:
-        """What had to be added; raises NotNow. Reads an index of all tasks."""
-        async with self._database.session(limits=MENDING) as connection:
-            looks, expected = await self._compared(connection)
+        """Returns the differences that were added. Raises RecountPostponed. Costs a scan of an index of all tasks."""
+        async with self._database.session(limits=REPAIRING) as connection:
+            found, expected = await self._read_consistent(connection)
         counted: Counter[Kind] = Counter()
-        for look in looks:
-            counted.update(look.counts)
+        for counts in found:
+            counted.update(counts.counts)
         expected.subtract(counted)
         differences = {kind: amount for kind, amount in expected.items() if amount}
-        await self._set_right(looks, differences)
+        await self._apply(found, differences)
         return differences
 
-    async def _compared(self, connection: Connection) -> tuple[list[Ended], Counter[Kind]]:
-        """The stores as they are, and how many tasks have ended by what history and they know, as of one instant.
+    async def _read_consistent(self, connection: Connection) -> tuple[list[EndedCounts], Counter[Kind]]:
+        """Returns the stores' counts, and the expected counts by history and the outbox, as of one instant.
 
-        Whoever removes tasks from both is kept from it until the stores were looked at; partitions stay to the end.
+        The lock keeps clean-ups out until the stores were read; the transaction keeps partitions from being dropped.
         """
         await connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", (LOCK, self._database.schema))
         async with connection.transaction():
             await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             await connection.execute("LOCK TABLE tasks IN ACCESS SHARE MODE")
             checkpoints = [await part.checkpoints.read_with(connection) for part in self._parts]
-            looks = await asyncio.gather(
-                *(part.look(checkpoint) for part, checkpoint in zip(self._parts, checkpoints, strict=True))
+            found = await asyncio.gather(
+                *(part.read(checkpoint) for part, checkpoint in zip(self._parts, checkpoints, strict=True))
             )
             await connection.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", (LOCK, self._database.schema))
             expected = await _counted(connection)
-            words = [await part.last_words(connection, look) for part, look in zip(self._parts, looks, strict=True)]
-            expected.update(kind for each in words for kind in each.values() if kind)
-            expected.subtract(await _kinds_of(connection, {task_id for each in words for task_id in each}))
-        return looks, expected
+            latest = [
+                await part.latest_kinds(connection, counts) for part, counts in zip(self._parts, found, strict=True)
+            ]
+            expected.update(kind for each in latest for kind in each.values() if kind)
+            expected.subtract(await _kinds_of(connection, {task_id for each in latest for task_id in each}))
+        return found, expected
 
-    async def _set_right(self, looks: Sequence[Ended], differences: dict[Kind, int]) -> None:
-        """One partition has the difference of all: what is read is their sum."""
-        for number, (part, look) in enumerate(zip(self._parts, looks, strict=True)):
-            if not await part.ended.set_right(look, {} if number else differences):
-                raise NotNow("somebody else recounts as well")
+    async def _apply(self, found: Sequence[EndedCounts], differences: dict[Kind, int]) -> None:
+        """Adds the whole difference to the first partition: readers sum all partitions."""
+        for number, (part, counts) in enumerate(zip(self._parts, found, strict=True)):
+            if not await part.ended.correct(counts, {} if number else differences):
+                raise RecountPostponed("another process recounted at the same time")
         if differences:
-            told = {" ".join(kind): amount for kind, amount in differences.items()}
-            log.info("ended tasks recounted", added=told)
+            added = {" ".join(kind): amount for kind, amount in differences.items()}
+            log.info("ended tasks recounted", added=added)
 
 
-class Part:
-    """One partition of the store, as it is compared with history."""
+class PartitionCounts:
+    """The counts of one partition of the store, and of the tasks whose rows in history are behind."""
 
-    def __init__(self, ended: EndedTasks, feed: OutboxConsumer, checkpoints: Checkpoints, number: int) -> None:
+    def __init__(self, ended: EndedTasks, consumer: OutboxConsumer, checkpoints: Checkpoints, number: int) -> None:
         self.ended = ended
         self.checkpoints = checkpoints
-        self._feed = feed
+        self._consumer = consumer
         self._number = number
 
-    async def look(self, checkpoint: Checkpoint | None) -> Ended:
+    async def read(self, checkpoint: Checkpoint | None) -> EndedCounts:
         if checkpoint is None or str(checkpoint.epoch) != self.ended.present_epoch:
-            raise NotNow("history does not follow the store yet")
-        look = await self.ended.look(checkpoint.entry_id)
-        if not look.is_whole or await self._feed.gap_after(checkpoint.entry_id):
-            raise NotNow("history is too far behind the store")
-        return look
+            raise RecountPostponed("history is not of the store's epoch yet")
+        counts = await self.ended.read(checkpoint.entry_id)
+        if not counts.is_whole or await self._consumer.gap_after(checkpoint.entry_id):
+            raise RecountPostponed("history is too far behind the store")
+        return counts
 
-    async def last_words(self, connection: Connection, look: Ended) -> dict[str, Kind | None]:
-        """Of tasks that history's rows are behind with: what is parked, and what the outbox has."""
-        words: dict[str, Kind | None] = {}
+    async def latest_kinds(self, connection: Connection, counts: EndedCounts) -> dict[str, Kind | None]:
+        """Returns type and state of tasks that are newer than their rows: parked ones, and those in the outbox."""
+        latest: dict[str, Kind | None] = {}
         for task in await parked_tasks(connection, self._number):
             state = task.record.text("state")
             has_ended = state in STATES and task.record.text("reason") != Reason.PURGED
-            words[task.restored.task_id] = (task_type_of(task.restored.signature), state) if has_ended else None
-        return words | {task_id: kind for task_id, kind in look.last_words.items() if is_task_id(task_id)}
+            latest[task.restored.task_id] = (task_type_of(task.restored.signature), state) if has_ended else None
+        return latest | {task_id: kind for task_id, kind in counts.latest_kinds.items() if is_task_id(task_id)}
 
 
 async def _counted(connection: Connection) -> Counter[Kind]:
@@ -135,6 +137,6 @@ async def _counted(connection: Connection) -> Counter[Kind]:
 
 
 async def _kinds_of(connection: Connection, task_ids: set[str]) -> list[Kind]:
-    """How those ended that history shows as ended."""
+    """Returns type and state of the tasks that are ended in history."""
     found = await connection.execute(statement("ended_kinds"), (sorted(task_ids), STATES))
     return [(task_type, state) for _, task_type, state in await found.fetchall()]

@@ -1,4 +1,4 @@
-"""What history must know: where it is, how long it lasts, what it can be searched by."""
+"""Settings of history: its database, retention, searchable parameters and replication delay."""
 
 import msgspec
 
@@ -10,14 +10,14 @@ DAY_MS = 86_400_000
 
 class HistorySettings(msgspec.Struct, frozen=True):
     database_url: str = ""
-    """Empty for none: then finished tasks are forgotten after their time, and nothing can be rebuilt."""
+    """Empty for no history: finished tasks then expire with the store's records, and no store can be rebuilt."""
     retention_ms: int = 90 * DAY_MS
     partition_ms: int = 7 * DAY_MS
-    """How much time a partition holds. A query without a time range opens every partition there is."""
+    """The time range of a table partition. A query without a time range opens every partition."""
     searchable: dict[str, tuple[str, ...]] = {}
-    """Parameters that tasks of a type can be found by."""
+    """Parameters by which tasks can be searched, by task type."""
     linger_ms: int = 100
-    """How long a replicator lets events gather before it writes them; 0 for not at all. Who asks need not wait."""
+    """How long a replicator waits for more events before it writes a batch; 0 for no wait. A flush request ends it."""
 
 
 def _days(text: str) -> int:
@@ -30,7 +30,7 @@ def _days(text: str) -> int:
 def _linger_ms(text: str) -> int:
     linger_ms = int(text)
     if not 0 <= linger_ms <= 60_000:
-        raise ValueError("must be milliseconds, a minute at most")
+        raise ValueError("must be between 0 and 60000 milliseconds")
     return linger_ms
 
 
@@ -40,7 +40,7 @@ def _searchable(text: str) -> dict[str, tuple[str, ...]]:
     for entry in filter(None, (part.strip() for part in text.split(","))):
         task_type, colon, parameter = entry.partition(":")
         if not (NAME.fullmatch(task_type) and colon and parameter):
-            raise ValueError(f"{entry!r} is not task_type:parameter")
+            raise ValueError(f"{entry!r} must be written as task_type:parameter")
         found[task_type] = (*found.get(task_type, ()), parameter)
     return found
 

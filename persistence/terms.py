@@ -1,7 +1,7 @@
-"""Words a task can be found by. Pure.
+"""Search terms of a task. Pure.
 
-A term names its kind, so that a tag never answers for a parameter. Searching an error text means: every word of what is
-asked for occurs in it, in any order and either case.
+A term names its kind, so that a tag never matches a parameter. A search of error texts finds those that have every word
+of the query, in any order and case.
 """
 
 import re
@@ -18,7 +18,7 @@ MAX_VALUE_LENGTH = 256
 
 
 class ErrorTerms(msgspec.Struct, frozen=True):
-    """What matters of an error document here; everything else in it is passed over."""
+    """The fields of an error document that history uses; others are ignored."""
 
     message: str = ""
     code: str = ""
@@ -30,7 +30,7 @@ decode_error = msgspec.json.Decoder(ErrorTerms).decode
 
 
 def read_error(document: bytes | None) -> ErrorTerms:
-    """An error that is not what workers are asked to send is kept all the same, and found by nothing."""
+    """Returns NO_ERROR for a document of another form: history keeps such an error, but no search finds it."""
     try:
         return decode_error(document) if document else NO_ERROR
     except (msgspec.DecodeError, RecursionError):

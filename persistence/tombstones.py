@@ -1,6 +1,6 @@
-"""Tombstones: which lives of tasks were purged lately, so that nothing brings them back.
+"""Tombstones: tasks that were purged during the last day, so that no recovery restores them.
 
-An id can be submitted anew after its purge. So a tombstone speaks of a life, which is known by when it was created.
+An id can be submitted again after its purge. So a tombstone covers only tasks of that id created up to `created_ms`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,13 +22,13 @@ class PurgedTask(NamedTuple):
 
 
 async def add_tombstones(connection: Connection, tombstones: Iterable[Tombstone]) -> None:
-    """In the transaction that deletes the rows; in an order in which two writers cannot lock each other out."""
+    """Call it in the transaction that deletes the rows. The fixed order keeps two writers from a deadlock."""
     columns = [list(column) for column in zip(*sorted(tombstones), strict=True)]
     if columns:
         await connection.execute(statement("add_tombstones"), columns)
 
 
 async def purged_tasks(connection: Connection, task_ids: Sequence[str]) -> dict[str, PurgedTask]:
-    """Of those of these tasks that have a tombstone."""
+    """Returns the tombstones of these tasks, by task id."""
     found = await connection.execute(statement("tombstones"), (list(task_ids),))
     return {task_id: PurgedTask(*life) for task_id, *life in await found.fetchall()}

@@ -1,7 +1,7 @@
-"""What a lease holder may say about its attempt: start, extend, progress, complete, fail, release.
+"""The calls of a lease holder about its attempt: start, extend, progress, complete, fail, release.
 
-Every call presents the lease and is refused, changing nothing, when it no longer holds the task. All come in
-batches, since a worker that speaks for many tasks at once costs the store least; each row has its own outcome.
+Every call presents the lease; a call with a lease that no longer holds the task is refused and changes nothing.
+All calls take batches, because one script call for many tasks costs the store least; each row has its own outcome.
 """
 
 import hashlib
@@ -19,8 +19,8 @@ MAX_ERROR_BYTES = 65_536
 MAX_MESSAGE_LENGTH = 1_000
 
 AttemptVerb = Literal["retry", "fail", "discard"]
-ASKED_FOR = frozenset(("RATE_LIMIT", "TEMPORARY_UNAVAILABLE", "Retry"))
-"""Codes of failures that the handler reports on purpose: they say nothing against its worker."""
+DELIBERATE_CODES = frozenset(("RATE_LIMIT", "TEMPORARY_UNAVAILABLE", "Retry"))
+"""Error codes that a handler reports on purpose: such a failure does not count against its worker."""
 
 
 class LeaseRef(NamedTuple):
@@ -52,13 +52,13 @@ class Failure(NamedTuple):
     task_id: str
     lease: str
     error: bytes
-    """A JSON document, kept as it is."""
+    """A JSON document, stored unchanged."""
     code: str = ""
     verdict: AttemptVerb = "retry"
     jitter: float | None = None
-    """-1 … 1 for the spread of the delay; random where not given."""
-    is_asked_for: bool = False
-    """Whether the handler asked to be run again: also so with a code in `ASKED_FOR`."""
+    """Position in the spread of the backoff, -1 … 1; random if None."""
+    is_deliberate: bool = False
+    """Whether the handler requested the retry; a code in `DELIBERATE_CODES` implies it."""
 
 
 class Attempts:
@@ -67,14 +67,14 @@ class Attempts:
         self._max_payload_bytes = settings.admission.max_payload_bytes
 
     async def start(self, worker_id: str, held: Sequence[LeaseRef]) -> list[Outcome]:
-        """Details of an accepted start: the execution deadline."""
+        """Returns outcomes whose details hold the execution deadline."""
         return await self.call("start", worker_id, held)
 
     async def extend(self, worker_id: str, extensions: Sequence[Extension]) -> list[Outcome]:
-        """Details of an accepted extension: the new deadline."""
+        """Returns outcomes whose details hold the new deadline."""
         for extension in extensions:
             if not 0 < extension.extension_ms < 2**42:
-                raise InvalidRequest("seconds", "an extension is a positive time")
+                raise InvalidRequest("seconds", "an extension must be a positive time")
         return await self.call("extend", worker_id, extensions)
 
     async def progress(self, worker_id: str, reports: Sequence[ProgressReport]) -> list[Outcome]:
@@ -88,19 +88,19 @@ class Attempts:
         return await self.call("progress", worker_id, reports)
 
     async def complete(self, worker_id: str, successes: Sequence[Success]) -> list[Outcome]:
-        """Details of an accepted result: the state it led to."""
+        """Returns outcomes whose details hold the task's new state."""
         self.check(successes)
         rows = [(task_id, lease, _digest(result), result) for task_id, lease, result in successes]
         return await self.call("complete", worker_id, rows)
 
     async def fail(self, worker_id: str, failures: Sequence[Failure]) -> list[Outcome]:
-        """Details of an accepted failure: the state it led to."""
+        """Returns outcomes whose details hold the task's new state."""
         self.check(failures)
         return await self.call("fail", worker_id, [_failure_row(failure) for failure in failures])
 
-    def check(self, settled: Sequence[Success | Failure]) -> None:
-        """Refuse results no store should see. `complete` and `fail` do so too; here it can be known beforehand."""
-        for each in settled:
+    def check(self, results: Sequence[Success | Failure]) -> None:
+        """Raises what `complete` and `fail` would raise for these results, before anything is sent to the store."""
+        for each in results:
             if isinstance(each, Failure):
                 _check_failure(each)
             elif len(each.result) > self._max_payload_bytes:
@@ -112,7 +112,6 @@ class Attempts:
     async def call(
         self, verb: str, worker_id: str, rows: Sequence[tuple[str | int | float | bytes, ...]]
     ) -> list[Outcome]:
-        """One batch, each row with its own outcome."""
         check_batch(rows)
         flat = [value for row in rows for value in row]
         reply = await self._scripts.call(verb, worker_id=worker_id, rows=flat)
@@ -140,4 +139,4 @@ def _failure_row(failure: Failure) -> tuple[str | float | bytes, ...]:
 
 
 def counts_against_worker(failure: Failure) -> bool:
-    return failure.verdict == "retry" and not (failure.is_asked_for or failure.code in ASKED_FOR)
+    return failure.verdict == "retry" and not (failure.is_deliberate or failure.code in DELIBERATE_CODES)

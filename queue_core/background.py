@@ -1,4 +1,4 @@
-"""Work that runs beside other work, and how it is ended."""
+"""Background asyncio tasks: started for a while, cancelled and awaited for certain."""
 
 import asyncio
 import contextlib
@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 async def cancel_and_wait(*jobs: asyncio.Future[Any]) -> None:
-    """Cancel until all have ended, whatever they end with.
+    """Cancel the jobs and wait until all have ended; their errors are dropped.
 
-    Once is not enough: before Python 3.12 `asyncio.wait_for`, which the store's driver sends every command with, loses
-    a cancellation that arrives together with the result it waits for.
+    One cancellation is not enough: before Python 3.12 `asyncio.wait_for`, which the store's driver uses for every
+    command, loses a cancellation that arrives together with the result it waits for.
     """
     for job in jobs:
-        # Also where this is broken off itself: nobody else asks what became of them.
-        job.add_done_callback(_hear)
+        # A callback, so that no "exception was never retrieved" is logged if this function is itself cancelled.
+        job.add_done_callback(_retrieve_exception)
     left = {job for job in jobs if not job.done()}
     while left:
         for job in left:
@@ -28,16 +28,16 @@ async def cancel_and_wait(*jobs: asyncio.Future[Any]) -> None:
         _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_SECONDS)
 
 
-def _hear(job: asyncio.Future[Any]) -> None:
+def _retrieve_exception(job: asyncio.Future[Any]) -> None:
     if not job.cancelled():
         job.exception()
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """A whole process, on uvloop where there is one.
+    """Run a whole process, on uvloop if it is installed.
 
-    What start-up has made stays, and a batch makes more objects than the 700 after which Python looks for garbage:
-    looking at neither saves the service 22 % of a batch of 100 and 13 % of a life, and a worker 10 % of a task.
+    Objects of the start-up are frozen and the garbage collector runs rarely: a batch makes more than the default
+    threshold of 700 objects. Measured: 22 % less CPU for a batch of 100 in the service, 10 % less a task in a worker.
     """
     gc.collect()
     gc.freeze()
@@ -47,7 +47,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Of uvloop where there is one."""
+    """Returns uvloop's factory, or None if uvloop is not installed."""
     try:
         import uvloop
     except ImportError:
@@ -57,7 +57,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 @contextlib.asynccontextmanager
 async def background_task(work: Coroutine[Any, Any, T]) -> AsyncGenerator[asyncio.Task[T]]:
-    """For as long as the block lasts."""
+    """Run `work` until the block is left, then cancel it."""
     job = asyncio.create_task(work)
     try:
         yield job
@@ -66,12 +66,12 @@ async def background_task(work: Coroutine[Any, Any, T]) -> AsyncGenerator[asynci
 
 
 async def run_all(*works: Coroutine[Any, Any, None]) -> None:
-    """All at once: one that fails ends the others, and none outlives this, as those of `asyncio.gather` may."""
+    """Run all concurrently. The first failure cancels the others; unlike `asyncio.gather`, none outlives the call."""
     jobs = [asyncio.create_task(work) for work in works]
     try:
         await asyncio.gather(*jobs)
     finally:
         while not all(job.done() for job in jobs):
-            # Whoever ends this may do so again and again: the first time is on its way already.
+            # The caller may cancel again while the jobs are being cancelled; the first cancellation already propagates.
             with contextlib.suppress(asyncio.CancelledError):
                 await cancel_and_wait(*jobs)

@@ -1,7 +1,7 @@
-"""Pausing and limiting, for the whole queue or one task type.
+"""Pauses and limits, for the whole queue or one task type.
 
-Limits act on claims: what is assigned or executing already is left alone. A rate is a token bucket that holds
-one second's worth, so after an idle second as many tasks may go out at once as the rate allows in a second.
+Limits act on claims only: assigned and executing tasks are not touched. A rate is a token bucket that holds one
+second's worth, so after an idle second as many tasks may be claimed at once as the rate allows in a second.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ import msgspec
 
 from tideq.queue_core.errors import InvalidRequest
 from tideq.queue_core.names import NAME
-from tideq.queue_core.scripts.replies import accepted, number_or_zero, pairs, rate_or_none
+from tideq.queue_core.scripts.replies import accepted, number_or_none, pairs, rate_or_none
 from tideq.queue_core.scripts.runner import Scripts
 
 WHOLE_QUEUE = "*"
@@ -29,7 +29,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Control(msgspec.Struct, frozen=True):
-    """What is in force for one scope."""
+    """The pause and the limits of one scope: a task type, or `*` for the whole queue."""
 
     scope: str
     pause: Pause | None
@@ -43,7 +43,7 @@ class Controls:
     async def pause(
         self, task_type: str | None = None, *, reason: str = "", by: str = "", resume_at_ms: int | None = None
     ) -> None:
-        """Hand out nothing more, of one type or at all, until resumed or until the given instant."""
+        """Stop claims of one type, or of all, until `resume` or until the given instant."""
         if len(reason) > MAX_REASON_LENGTH:
             raise InvalidRequest("reason", f"longer than {MAX_REASON_LENGTH} characters")
         resume_at = "" if resume_at_ms is None else resume_at_ms
@@ -55,7 +55,7 @@ class Controls:
     async def limit(
         self, task_type: str | None = None, *, tasks_per_second: float = 0, max_executing: int | None = None
     ) -> None:
-        """Both limits of a scope at once; a rate of 0 and a missing maximum are no limit."""
+        """Replace both limits of a scope; a rate of 0 and a maximum of None are no limit."""
         if not 0 <= tasks_per_second <= 1e6:
             raise InvalidRequest("tasks_per_second", f"{tasks_per_second} lies outside 0 … 1 000 000")
         if max_executing is not None and not 0 <= max_executing <= 10**9:
@@ -69,21 +69,21 @@ class Controls:
         await self.set_rules(task_type or WHOLE_QUEUE, settings)
 
     async def set_rules(self, scope: str, rules: Mapping[str, str]) -> None:
-        """As the store keeps them; an empty one is lifted."""
+        """Set rules in the store's form, by kind; an empty value removes the rule."""
         rows = [word for rule in rules.items() for word in rule]
-        accepted(await self.scripts.call("control", scope=scope, rows=rows))
+        accepted(await self.scripts.call("set_rules", scope=scope, rows=rows))
 
     async def align(self) -> None:
-        """One partition agrees with itself."""
+        """Make all partitions agree; nothing to do for a single one."""
 
     async def rules(self) -> dict[str, str]:
-        """Everything in force, by kind and scope, as the store keeps it."""
-        _, controls, *_ = accepted(await self.scripts.call("belongings", is_bulk=True))
+        """Returns every rule as `<kind>:<scope>` and its value in the store's form."""
+        _, controls, *_ = accepted(await self.scripts.call("side_data", is_bulk=True))
         return pairs(controls)
 
 
 def parse_controls(rules: dict[str, str]) -> dict[str, Control]:
-    """What is in force, by scope, from the fields the store keeps."""
+    """Returns the controls by scope, from the fields of the store's hash."""
     scopes = sorted({field.partition(":")[2] for field in rules})
     return {
         scope: parse_control(
@@ -94,17 +94,17 @@ def parse_controls(rules: dict[str, str]) -> dict[str, Control]:
 
 
 def _whole(rules: dict[str, str], kind: str, scope: str) -> str:
-    """A limit as it was set: with several partitions each has its share, and the whole beside it."""
+    """Returns the limit as it was set: a partition keeps its share under `kind` and the whole limit beside it."""
     return rules.get(f"whole_{kind}:{scope}", "").partition("/")[0] or rules.get(f"{kind}:{scope}", "")
 
 
 def parse_control(scope: str, pause: str, rate: str, most: str) -> Control:
-    """What is no number limits nothing; a pause of any form is one, without an end unless it begins with that."""
+    """A limit that is not a number is ignored; a pause without a readable end lasts until it is lifted."""
     per_second = rate_or_none(rate, scope) if rate else None
-    limits = Limits(per_second, number_or_zero(most, scope) if most else None)
+    limits = Limits(per_second, number_or_none(most, scope) if most else None)
     return Control(scope, _parse_pause(pause, scope) if pause else None, limits)
 
 
 def _parse_pause(text: str, scope: str) -> Pause:
     resume_at, by, reason, *_ = [*text.split("|", 2), "", ""]
-    return Pause(number_or_zero(resume_at, scope) if resume_at else None, by, reason)
+    return Pause(number_or_none(resume_at, scope) if resume_at else None, by, reason)

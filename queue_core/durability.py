@@ -1,17 +1,17 @@
-"""How sure a submission may ask to be before it is answered."""
+"""Durability levels: how safely a submission is stored before it is answered."""
 
 from enum import StrEnum
 
 
 class Durability(StrEnum):
     STORE = "store"
-    """The store has it: survives a killed process, not a lost machine."""
+    """In the store's memory: survives a killed API process, not a lost store machine."""
 
     REPLICA = "replica"
-    """A replica of the store has it too."""
+    """Also on a replica of the store."""
 
     DISK = "disk"
-    """The store has it on disk."""
+    """Also in the store's append-only file on disk."""
 
     HISTORY = "history"
-    """PostgreSQL has committed it."""
+    """Committed to PostgreSQL."""

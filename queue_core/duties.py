@@ -1,7 +1,7 @@
-"""Duties: what a process does for as long as it runs. Each fails, waits and begins anew by itself, and none unseen.
+"""Duties: work that a process repeats for as long as it runs, each restarted after a failure.
 
-A failure is logged with its traceback once for each kind while it lasts, counted, and waited out with growing pauses.
-What a stale duty means for the process is for those to say who show `Duties.stale`.
+A failure is counted, logged with its traceback once for each kind of error, and followed by a growing pause. The
+callers of `Duties.stale` decide what a stale duty means for the process.
 """
 
 import asyncio
@@ -20,23 +20,23 @@ from tideq.queue_core.samples import Counters, Labels
 
 FIRST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 3.0
-"""Short, so that all goes on within seconds of a store's return."""
-PATIENCE_SECONDS = 30.0
-"""How long a duty may fail, or be later than it should, before it is stale."""
-TELL_AGAIN_SECONDS = 300.0
-STORE_CHECK = "custody"
-"""What opens the store: the reason why it is closed is this one's."""
+"""Short, so that duties continue within seconds after the store returns."""
+STALE_AFTER_SECONDS = 30.0
+"""How long a duty may fail, or be overdue, before it is stale."""
+LOG_AGAIN_SECONDS = 300.0
+STORE_CHECK = "store check"
+"""Name of the duty that compares the store with history and opens it; its error explains a closed store."""
 RESTARTS = "tideq_duty_restarts_total"
 
 log = structlog.get_logger(__name__)
 
 
 class DutiesEnded(RuntimeError):
-    """A duty ended that should never; the process does only half of what it is there for."""
+    """A duty ended although it should run as long as the process: the process must stop."""
 
 
-class DutyEnded(RuntimeError):
-    """A duty returned although there is always more to do."""
+class DutyReturned(RuntimeError):
+    """A duty returned although duties never finish."""
 
 
 class Stale(NamedTuple):
@@ -44,39 +44,39 @@ class Stale(NamedTuple):
     seconds: float
     """Since it last succeeded."""
     error: str
-    """Why it last failed; empty where it merely takes long."""
+    """Why it last failed; empty if it is only overdue."""
 
 
 class Duty:
     def __init__(self, name: str, every_seconds: float, clock: Callable[[], float]) -> None:
         self.name = name
-        self._most_seconds = every_seconds + PATIENCE_SECONDS
+        self._stale_after_seconds = every_seconds + STALE_AFTER_SECONDS
         self._clock = clock
-        self._good_at = clock()
+        self._succeeded_at = clock()
         self._has_succeeded = False
         self._failing_since: float | None = None
         self.error = ""
-        """Why it fails just now."""
+        """The current failure; empty while the duty succeeds."""
         self._is_waiting = False
         self._pause = FIRST_PAUSE_SECONDS
-        self._told = LogOnce(TELL_AGAIN_SECONDS, clock)
+        self._logged = LogOnce(LOG_AGAIN_SECONDS, clock)
 
     def succeeded(self) -> None:
-        """To be called whenever it has done what it is there for."""
-        self._good_at = self._clock()
+        """To be called by the work after each success."""
+        self._succeeded_at = self._clock()
         self._has_succeeded = True
         if self._failing_since is not None:
-            log.info("duty recovered", duty=self.name, after_seconds=round(self._good_at - self._failing_since, 1))
+            log.info("duty recovered", duty=self.name, after_seconds=round(self._succeeded_at - self._failing_since, 1))
             self._failing_since, self.error, self._pause = None, "", FIRST_PAUSE_SECONDS
-            self._told.forget()
+            self._logged.forget()
 
     def failed(self, error: Exception) -> None:
-        """Also for a part of it, where it goes on with the rest."""
+        """To be called by the work when a part of it failed and the rest continues."""
         if self._failing_since is None:
             self._failing_since = self._clock()
         self.error = str(error) or type(error).__name__
-        if self._told.is_new(f"{type(error).__name__} {getattr(error, 'code', '')}"):
-            # Of a server that is away everything is known; else it matters where it happened.
+        if self._logged.is_new(f"{type(error).__name__} {getattr(error, 'code', '')}"):
+            # A server that is unreachable needs no traceback.
             is_plain = isinstance(error, Unavailable) and not isinstance(error, StoreRefused | HistoryRefused)
             if is_plain:
                 log.warning("duty failed", duty=self.name, error=self.error)
@@ -85,13 +85,13 @@ class Duty:
 
     @contextlib.contextmanager
     def waiting(self) -> Generator[None]:
-        """For something to happen: it is as well as it was, however long that takes."""
+        """While the block runs, the duty waits for an event and does not become stale."""
         self._is_waiting, began = True, self._clock()
         try:
             yield
         finally:
             self._is_waiting = False
-            self._good_at += self._clock() - began
+            self._succeeded_at += self._clock() - began
 
     def next_pause(self) -> float:
         pause = self._pause * random.uniform(0.5, 1)
@@ -105,15 +105,15 @@ class Duty:
 
     @property
     def last_success_age(self) -> float:
-        is_well = self._is_waiting and self._failing_since is None
-        return 0.0 if is_well else self._clock() - self._good_at
+        is_healthy = self._is_waiting and self._failing_since is None
+        return 0.0 if is_healthy else self._clock() - self._succeeded_at
 
     @property
     def is_stale(self) -> bool:
-        """Failing for long, or since it began, or later than it should be."""
+        """Failing for long, failing since it started, or overdue."""
         if self._failing_since is None:
-            return self.last_success_age > self._most_seconds
-        return not self._has_succeeded or self._clock() - self._failing_since > PATIENCE_SECONDS
+            return self.last_success_age > self._stale_after_seconds
+        return not self._has_succeeded or self._clock() - self._failing_since > STALE_AFTER_SECONDS
 
     @property
     def stale(self) -> Stale | None:
@@ -121,11 +121,11 @@ class Duty:
 
 
 Work = Callable[[Duty], Awaitable[None]]
-"""Does its duty for ever, and says each time that it succeeded."""
+"""Runs without end and calls `Duty.succeeded` after each success."""
 
 
 class Duties:
-    """All duties of a process; several may have one name, for instance one for each partition."""
+    """All duties of a process. Several may share a name, for instance one for each partition."""
 
     def __init__(self, counters: Counters | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.counters = counters or Counters()
@@ -145,7 +145,7 @@ class Duties:
         every_seconds: float = 0.0,
         longest_pause_seconds: float = LONGEST_PAUSE_SECONDS,
     ) -> None:
-        """Do this for ever; returns never, and raises nothing but its own cancellation."""
+        """Run a duty until cancelled. Never returns, and raises nothing but its own cancellation."""
         duty = Duty(name, every_seconds, self._clock)
         self.counters.declare(RESTARTS, (name,))
         self._all.append(duty)
@@ -164,7 +164,7 @@ class Duties:
         do: Callable[[], Awaitable[object]],
         longest_pause_seconds: float = LONGEST_PAUSE_SECONDS,
     ) -> None:
-        """Do this again and again, with so much time in between."""
+        """Run `do` again and again, with `every_seconds` between two runs."""
 
         async def work(duty: Duty) -> None:
             while True:
@@ -175,7 +175,7 @@ class Duties:
         await self.add(name, work, every_seconds, longest_pause_seconds)
 
     def start(self, name: str, work: Work, longest_pause_seconds: float = LONGEST_PAUSE_SECONDS) -> asyncio.Task[None]:
-        """Beside everything else, until it is given to `stop`."""
+        """Run a duty in the background until `stop`."""
         job = asyncio.create_task(self.add(name, work, longest_pause_seconds=longest_pause_seconds), name=name)
         job.add_done_callback(self._note_end)
         return job
@@ -185,14 +185,14 @@ class Duties:
         await cancel_and_wait(*jobs)
         self._stopping.difference_update(jobs)
 
-    async def one_ended(self) -> None:
-        """Raises once one that was started has ended and nobody stopped it."""
+    async def wait_for_unexpected_end(self) -> None:
+        """Raises DutiesEnded as soon as a started duty ends without `stop`."""
         await self._ended.wait()
-        raise DutiesEnded("a duty of this process has ended for good: see the log")
+        raise DutiesEnded("a duty of this process ended: see `duty ended` in the log")
 
     @property
     def stale(self) -> list[Stale]:
-        """By name, of each name the worst."""
+        """The stale duties by name; the worst one where several share a name."""
         found: dict[str, Stale] = {}
         for duty in list(self._all):
             if (stale := duty.stale) and (duty.name not in found or stale.seconds > found[duty.name].seconds):
@@ -208,7 +208,7 @@ class Duties:
         return any(duty.has_succeeded for duty in self._all if duty.name == name)
 
     def error_of(self, name: str) -> str:
-        """Why a duty fails just now; empty where it does not."""
+        """Returns why a duty fails now; empty if it does not."""
         return next((duty.error for duty in self._all if duty.name == name and duty.error), "")
 
     def _worst(self, of: Callable[[Duty], float]) -> dict[Labels, float]:
@@ -220,19 +220,19 @@ class Duties:
     def _note_end(self, job: asyncio.Task[None]) -> None:
         if job not in self._stopping:
             error = None if job.cancelled() else job.exception()
-            log.error("duty ended for good", duty=job.get_name(), exc_info=error)
+            log.error("duty ended", duty=job.get_name(), exc_info=error)
             self._ended.set()
 
 
 async def _failure_of(work: Work, duty: Duty) -> Exception:
-    """What it ends with. Raises only where this task itself is cancelled."""
+    """Returns the error that the work ends with; raises only if this asyncio task itself is cancelled."""
     try:
         await work(duty)
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        return DutyEnded(f"something it waited for was cancelled: {error}")
+        return DutyReturned(f"an operation that the duty awaited was cancelled: {error}")
     except Exception as error:
         return error
-    return DutyEnded("it returned")
+    return DutyReturned("the duty returned")

@@ -1,4 +1,4 @@
-"""The whole engine on one store: what the API, the monitor and the tests are given."""
+"""Assembles the engine on one store: the objects that the API, the monitor and the tests use."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +11,7 @@ from tideq.queue_core.partitioning.circuit_totals import CircuitTotals
 from tideq.queue_core.partitioning.claim_merge import ClaimMerger
 from tideq.queue_core.partitioning.ledger import Ledger
 from tideq.queue_core.partitioning.partition_health import PartitionHealth
+from tideq.queue_core.partitioning.partition_sampler import PartitionSampler
 from tideq.queue_core.partitioning.partition_settings import settings_of
 from tideq.queue_core.partitioning.partitioned_attempts import PartitionedAttempts
 from tideq.queue_core.partitioning.partitioned_controls import PartitionedControls
@@ -18,7 +19,6 @@ from tideq.queue_core.partitioning.partitioned_fleet import PartitionedFleet
 from tideq.queue_core.partitioning.partitioned_inspector import PartitionedInspector
 from tideq.queue_core.partitioning.partitioned_queue import PartitionedQueue
 from tideq.queue_core.partitioning.routing import Routing
-from tideq.queue_core.partitioning.sampling import PartitionSampler
 from tideq.queue_core.partitioning.worker_sync import WorkerSync
 from tideq.queue_core.queue import Queue
 from tideq.queue_core.scripts.constants import scripts_for
@@ -31,7 +31,7 @@ from tideq.queue_core.task_id import TaskIds
 @dataclass(frozen=True)
 class Engine:
     scripts: Scripts
-    """Of the first partition."""
+    """Scripts of the first partition."""
     keys: Keys
     settings: QueueSettings
     queue: Queue
@@ -40,17 +40,17 @@ class Engine:
     controls: Controls
     insight: Inspector
     ledger: Ledger | None = None
-    """Of several partitions: what their limits have let out."""
+    """Shared limits of several partitions; None with one partition."""
     members: tuple["Engine", ...] = ()
 
     @property
     def parts(self) -> tuple["Engine", ...]:
-        """One engine for each partition; of one partition, the engine itself."""
+        """One engine for each partition; with one partition, the engine itself."""
         return self.members or (self,)
 
 
 def assemble_engine(client: Any, settings: QueueSettings, *, sends_flags: bool = True) -> Engine:
-    """`sends_flags=False` is for stores whose Lua knows no `#!lua` line (fakeredis)."""
+    """`sends_flags=False` is for stores whose Lua does not accept a `#!lua` line (fakeredis)."""
     ids = TaskIds()
     if settings.partition_count == 1:
         return _single(client, settings, ids, sends_flags=sends_flags)

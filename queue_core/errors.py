@@ -1,25 +1,25 @@
-"""Every way the queue says no.
+"""Every error of the queue.
 
     QueueError
-    ├── Refused                  the request cannot be taken, and nothing was changed
+    ├── Refused                  the request is refused and nothing was changed
     │   ├── InvalidTask          UnknownPriority · PayloadTooLarge · RankOutOfRange
-    │   ├── InvalidRequest       a value outside what the verb takes
-    │   ├── IdempotencyConflict  the key was used for something else
+    │   ├── InvalidRequest       a value outside its range
+    │   ├── IdempotencyConflict  the key was used for another submission
     │   ├── LanesExhausted · TooManyNewLanes
     │   ├── DurabilityUnavailable
     │   └── Overloaded           QueueFull · TooManySubmissions · OutboxFull · StoreFull
-    ├── Conflict                 the task is not where the caller thinks
+    ├── Conflict                 the task or worker is not in the state that the call needs
     │   ├── TaskNotFound · WrongState · StaleLease
     │   └── UnknownWorker · WorkerExists
-    └── Unavailable              try again later, perhaps after someone acted
+    └── Unavailable              try again later; some need an operator first
         ├── StoreReplaced · StoreTooNew
-        ├── StoreUnavailable     StoreRefused: it answers, and will not do what it is asked
-        ├── HistoryUnavailable   HistoryRefused, likewise
+        ├── StoreUnavailable     StoreRefused: the server answers and refuses the command
+        ├── HistoryUnavailable   HistoryRefused: the database answers and refuses the statement
         ├── TaskUnreadable       a later version may read it
-        └── DurabilityNotReached  the task stands, less safe than was asked for
+        └── DurabilityNotReached  the task is stored, with less durability than requested
 
-Errors are named after the fact, carry their facts as fields and a stable `code`. What status each becomes
-over HTTP is decided in one table, in `api/edge/problems.py`.
+Errors are named after the fact and carry fields and a stable `code`. The HTTP status of each is in one table, in
+`api/edge/problems.py`.
 """
 
 from typing import ClassVar
@@ -42,15 +42,15 @@ class InvalidTask(Refused):
         super().__init__(f"{field}: {problem}")
         self.field, self.problem = field, problem
         self.row: int | None = None
-        """Which task of a batch it is, counted from 0."""
+        """Index of the task in its batch, from 0."""
 
 
 class UnknownPriority(InvalidTask):
     code = "unknown-priority"
 
-    def __init__(self, priority: str, known: tuple[str, ...]) -> None:
-        super().__init__("priority", f"{priority!r} is not one of {', '.join(known)}")
-        self.priority, self.known = priority, known
+    def __init__(self, priority: str, allowed: tuple[str, ...]) -> None:
+        super().__init__("priority", f"{priority!r} is not one of {', '.join(allowed)}")
+        self.priority, self.allowed = priority, allowed
 
 
 class PayloadTooLarge(InvalidTask):
@@ -81,7 +81,7 @@ class IdempotencyConflict(Refused):
     code = "idempotency-conflict"
 
     def __init__(self, task_id: str) -> None:
-        super().__init__(f"this idempotency key already stands for task {task_id}, submitted with other content")
+        super().__init__(f"this idempotency key was used for task {task_id}, which was submitted with other content")
         self.task_id = task_id
 
 
@@ -105,12 +105,12 @@ class DurabilityUnavailable(Refused):
     code = "durability-unavailable"
 
     def __init__(self, level: str, why: str) -> None:
-        super().__init__(f"durability '{level}' cannot be had here: {why}")
+        super().__init__(f"durability '{level}' is not available: {why}")
         self.level, self.field = level, "durability"
 
 
 class Overloaded(Refused):
-    """Refused to protect the service; trying again after `retry_after_ms` may succeed."""
+    """Refused to protect the service; a retry after `retry_after_ms` may succeed."""
 
     code = "overloaded"
 
@@ -120,16 +120,16 @@ class Overloaded(Refused):
 
 
 class QueueFull(Overloaded):
-    """The queue is deeper than the depth of a stage, which refuses this submission."""
+    """The queue is deeper than a depth limit that applies to this submission."""
 
     code = "queue-full"
 
     TAKEN: ClassVar[dict[str, str]] = {
-        "soft": "tasks of the default priority or a more urgent one are taken",
-        "high_only": "only tasks of the most urgent priority are taken",
-        "max": "only tasks of the clients in TIDEQ_LISTED_CLIENTS are taken",
+        "soft": "only tasks of the default priority or a more urgent one are accepted",
+        "high_only": "only tasks of the most urgent priority are accepted",
+        "max": "only tasks of the clients in TIDEQ_LISTED_CLIENTS are accepted",
     }
-    """What each stage still lets in, the last stage last."""
+    """The submissions that each stage still accepts, the strictest stage last."""
 
     def __init__(self, stage: str, depth: int, limit: int, retry_after_ms: int) -> None:
         setting = f"TIDEQ_{stage.upper()}_DEPTH"
@@ -154,22 +154,22 @@ class BatchAboveBurst(Refused):
 
 
 class KeyPending(Overloaded):
-    """An idempotency key is in the hands of another submission, which is being written just now."""
+    """An idempotency key is reserved by another submission that is being written."""
 
     code = "key-pending"
 
     def __init__(self, name: str, task_id: str, partition: int, is_overdue: int) -> None:
-        super().__init__("a batch with the same idempotency key is being written just now", 1_000)
+        super().__init__("a batch with the same idempotency key is being written now", 1_000)
         self.name, self.key_task_id, self.partition, self.is_overdue = name, task_id, partition, bool(is_overdue)
 
 
 class NothingNew(Refused):
-    """Of one of several partitions: it was to take nothing new, and something was."""
+    """A partition that was to accept existing tasks only received a new one."""
 
     code = "nothing-new"
 
     def __init__(self) -> None:
-        super().__init__("nothing new is taken")
+        super().__init__("this partition accepts no new task in this call")
 
 
 class OutboxFull(Overloaded):
@@ -219,7 +219,7 @@ class UnknownWorker(Conflict):
     code = "unknown-worker"
 
     def __init__(self, worker_id: str) -> None:
-        super().__init__(f"worker {worker_id} is not registered, or was given up as dead: register again")
+        super().__init__(f"worker {worker_id} is not registered, or was declared dead: register again")
         self.worker_id = worker_id
 
 
@@ -227,7 +227,7 @@ class WorkerExists(Conflict):
     code = "worker-exists"
 
     def __init__(self, worker_id: str) -> None:
-        super().__init__(f"worker {worker_id} is registered already")
+        super().__init__(f"worker {worker_id} is already registered")
         self.worker_id = worker_id
 
 
@@ -239,7 +239,7 @@ class StoreReplaced(Unavailable):
     code = "store-replaced"
 
     def __init__(self, found: str) -> None:
-        super().__init__(f"the store is of another epoch ({found or 'none'}) than this process was opened for")
+        super().__init__(f"the store is in another epoch ({found or 'none'}) than this process works in")
         self.found = found
 
 
@@ -248,8 +248,8 @@ class StoreTooNew(Unavailable):
 
     def __init__(self, found: str) -> None:
         super().__init__(
-            f"the store is written in format {found}, which this version of tideq does not know: "
-            "run the version that raised it, or a later one"
+            f"the store is written in format {found}, which this version of tideq cannot read: "
+            "run the version that raised the format, or a later one"
         )
         self.found = found
 
@@ -260,19 +260,21 @@ class StoreUnavailable(Unavailable):
     def __init__(self, message: str, *, is_untouched: bool = False) -> None:
         super().__init__(message)
         self.is_untouched = is_untouched
-        """Whether it is certain that the store did nothing."""
+        """Whether the store certainly did nothing."""
 
 
 class StoreRefused(StoreUnavailable):
-    """The server answers and will not do it: a permission, a key of another kind, a script's error. Some of it may be
-    done."""
+    """The server answers and refuses: a missing permission, a key of another type, a script's error.
+
+    Part of the command may have been done.
+    """
 
     code = "store-refused"
 
     def __init__(self, message: str, *, is_login: bool = False) -> None:
         super().__init__(message)
         self.is_login = is_login
-        """Whether it does not let this process in at all, which waiting does not mend."""
+        """Whether the login was refused, which waiting does not fix."""
 
 
 class HistoryUnavailable(Unavailable):
@@ -280,21 +282,21 @@ class HistoryUnavailable(Unavailable):
 
 
 class HistoryRefused(HistoryUnavailable):
-    """The database answers and will not do it: a missing grant, a read-only transaction, a wrong password."""
+    """The database answers and refuses: a missing grant, a read-only transaction, a wrong password."""
 
     code = "history-refused"
 
     def __init__(self, message: str, *, is_login: bool = False) -> None:
         super().__init__(message)
         self.is_login = is_login
-        """Whether it does not let this process in at all, which waiting does not mend."""
+        """Whether the login was refused, which waiting does not fix."""
 
 
 class TaskUnreadable(Unavailable):
     code = "task-unreadable"
 
     def __init__(self, task_id: str) -> None:
-        super().__init__(f"task {task_id} is there, in a form that this version of tideq cannot read")
+        super().__init__(f"task {task_id} exists in a form that this version of tideq cannot read")
         self.task_id = task_id
 
 
@@ -302,5 +304,7 @@ class DurabilityNotReached(Unavailable):
     code = "durability-not-reached"
 
     def __init__(self, task_id: str, level: str, reached: str) -> None:
-        super().__init__(f"task {task_id} was taken but did not reach durability '{level}' in time; it has '{reached}'")
+        super().__init__(
+            f"task {task_id} was accepted but did not reach durability '{level}' in time; it has '{reached}'"
+        )
         self.task_id, self.level, self.reached = task_id, level, reached

@@ -1,4 +1,4 @@
-"""Looking without touching: statistics, why a task is where it is, and a snapshot to check the invariants on."""
+"""Read-only views of one partition: statistics, the explanation of a task, a snapshot for the invariants."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from tideq.queue_core.controls import Control, parse_control, parse_controls
 from tideq.queue_core.invariants import Snapshot
 from tideq.queue_core.lanes import serves, task_type_of, worker_profile
 from tideq.queue_core.scripts.record import parse_record, readable_record
-from tideq.queue_core.scripts.replies import accepted, counts, instant, number, number_or_zero, pairs, shown, text
+from tideq.queue_core.scripts.replies import accepted, counts, instant, lossy_text, number, number_or_none, pairs, text
 from tideq.queue_core.scripts.runner import Scripts
 from tideq.queue_core.states import TaskState, state_named
 from tideq.queue_core.store.ended_tasks import counted_since_ms, ended_counts
@@ -31,7 +31,7 @@ class WorkerCounts(msgspec.Struct, frozen=True):
     open_circuits: int
     """Workers with a circuit that is open or on trial."""
     open_circuits_by_type: dict[str, int]
-    """The same by task type; `*` for all types together."""
+    """Circuits that are open or on trial, by task type; `*` for all types together."""
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """Waiting tasks."""
     by_priority: dict[str, int]
     recent: dict[str, int]
-    """Happenings of the last minute: completed, failed, duration_ms; of the last hour: all others."""
+    """Event counts: `completed`, `failed` and `duration_ms` of the last minute, all others of the last hour."""
     workers: WorkerCounts
     controls: dict[str, Control]
     dead_letter_count: int
@@ -53,20 +53,21 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     ages: dict[tuple[str, int], int]
     """Waiting tasks by priority and the minute from which on they may run, as Unix milliseconds."""
     totals: dict[str, int]
-    """Recoveries by kind, since the store began."""
+    """Recoveries by kind, since the store was created."""
     counted: dict[tuple[str, str], int]
-    """By type and state, where there are any: live tasks, and those that ended, by how they ended last, less what was
-    purged. What a store that was just emptied has not been told of yet may be missing, and a number below zero then."""
+    """Tasks by type and state: live tasks, and ended tasks by their last state, without purged ones.
+
+    Right after the store was emptied, counts may be too low or negative until history has corrected them."""
     counted_since_ms: int | None = None
-    """Since when ended tasks are counted; `None` where history set them right, which has all of them."""
+    """Since when ended tasks are counted; None if history has corrected the counts, so that they are complete."""
     clock_ahead_ms: int = 0
-    """How far time is ahead of the store's clock, which went back; below zero while a jump forward is in doubt."""
+    """How far the queue's time is ahead of the store's clock; negative while a jump forward is unconfirmed."""
     unreadable_count: int = 0
-    """Live tasks that were set aside because they cannot be read."""
+    """Live tasks set aside because they cannot be read."""
 
     @property
     def by_type_and_state(self) -> dict[str, dict[str, int]]:
-        """Every state of every type that is known."""
+        """All states of every type that has a count."""
         types = sorted({task_type for task_type, _ in self.counted})
         return {
             task_type: {state: max(self.counted.get((task_type, state), 0), 0) for state in TaskState}
@@ -78,14 +79,14 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def finished_last_minute(self) -> int:
-        """Executions that came to an end, well or badly: what makes room for those that wait."""
+        """Executions that ended in the last minute, successful or not."""
         return self.recent.get("completed", 0) + self.recent.get("failed", 0)
 
     def age_ms(self, share: float, priority: str = "") -> int:
-        """The age that `share` of the tasks that may run, of one priority or all, do not exceed; 1.0 is the oldest's.
+        """Returns the age that `share` of the tasks that may run, of one priority or all, do not exceed.
 
-        A task ages from when it may run: its submission, its `run_at` or the end of its backoff. Counted by the minute,
-        so this is the middle of one: half a minute off at most.
+        A share of 1.0 gives the oldest age. Age counts from when a task may run: its submission, its `run_at` or the
+        end of its backoff. Counted by the minute, so the result may be off by half a minute.
         """
         counts: Counter[int] = Counter()
         for (level, minute_ms), count in self.ages.items():
@@ -101,7 +102,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Backlog(msgspec.Struct, frozen=True):
-    """What workers have to do: autoscalers go by the sum, since to go by `ready` alone would end busy workers."""
+    """Tasks for workers. Autoscalers must use the sum: scaling by `ready` alone would stop busy workers."""
 
     ready: int
     held: int
@@ -109,21 +110,21 @@ class Backlog(msgspec.Struct, frozen=True):
 
 
 class ServingWorker(msgspec.Struct, frozen=True, kw_only=True):
-    """An active worker that serves a task's lane, and what its circuit for the task's type lets it have."""
+    """An active worker that serves a task's lane, with its circuit for the task's type."""
 
     worker_id: str
-    shut_until_ms: int | None = None
-    """While it gets none."""
+    open_until_ms: int | None = None
+    """Until when the circuit is open; None if it is not."""
     trials_left: int | None = None
-    """How many more it gets before their results decide; `None` is any number."""
+    """Trial tasks the worker may still get before their results decide; None if it is not on trial."""
 
     @property
     def may_take(self) -> bool:
-        return self.shut_until_ms is None and self.trials_left != 0
+        return self.open_until_ms is None and self.trials_left != 0
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a task is where it is. Positions count the ready tasks that go before it."""
+    """Why a task is in its state and position. Positions count the ready tasks before it."""
 
     task_id: str
     state: TaskState
@@ -134,39 +135,41 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     lane: str
     lane_position: int | None
     global_position: int | None
-    servers: tuple[ServingWorker, ...]
+    serving_workers: tuple[ServingWorker, ...]
     queue_control: Control
     type_control: Control
     queue_left: int | None
-    """How many tasks pauses and limits of the whole queue let out now; `None` is any number."""
+    """How many tasks the queue's pause and limits allow now; None is unlimited."""
     type_left: int | None
     allowed_now: int | None
-    """How many tasks of its type limits and pauses let out now; `None` is any number."""
+    """How many tasks of the type both scopes allow now; None is unlimited."""
     allowed_at_ms: int | None
 
     @property
     def serving_worker_count(self) -> int:
-        """Workers that could take it, are active and not held back from its type."""
-        return sum(each.may_take for each in self.servers)
+        """Active workers that may take the task: their circuit for its type does not block them."""
+        return sum(each.may_take for each in self.serving_workers)
 
     @property
-    def held_back_worker_count(self) -> int:
-        """Those that only their circuit keeps from it: open, or with all trials given and not decided."""
-        return len(self.servers) - self.serving_worker_count
+    def blocked_worker_count(self) -> int:
+        """Active workers that only their circuit blocks: open, or on trial with all trials given."""
+        return len(self.serving_workers) - self.serving_worker_count
 
     @property
-    def shut_worker_count(self) -> int:
-        return sum(each.shut_until_ms is not None for each in self.servers)
+    def open_circuit_count(self) -> int:
+        return sum(each.open_until_ms is not None for each in self.serving_workers)
 
     @property
-    def held_back_until_ms(self) -> int | None:
-        """When the first of them may try again; how long trials take is not known."""
-        return min((each.shut_until_ms for each in self.servers if each.shut_until_ms is not None), default=None)
+    def blocked_until_ms(self) -> int | None:
+        """When the first open circuit goes on trial. The end of running trials cannot be predicted."""
+        return min(
+            (each.open_until_ms for each in self.serving_workers if each.open_until_ms is not None), default=None
+        )
 
     @property
     def trials_left(self) -> tuple[int, ...]:
-        """Of each worker that is on trial."""
-        on_trial = (each for each in self.servers if each.shut_until_ms is None)
+        """Trials left of each worker on trial."""
+        on_trial = (each for each in self.serving_workers if each.open_until_ms is None)
         return tuple(each.trials_left for each in on_trial if each.trials_left is not None)
 
 
@@ -178,7 +181,7 @@ class Inspector:
         (now, live, aged, recent, rules, lane_names, fleet, dead_workers, dead, outbox, due, ready, *more) = accepted(
             await self._scripts.call("stats")
         )
-        totals, count_ahead, unreadable, ended = more
+        totals, ahead_ms, unreadable, ended = more
         counted, waiting = counts(live), _ages(counts(aged))
         by_type, past = _live_by_type(counted, pairs(lane_names)), pairs(ended)
         return Stats(
@@ -196,14 +199,17 @@ class Inspector:
             ready_count=number(ready),
             ages=waiting,
             totals=counts(totals),
-            clock_ahead_ms=number(count_ahead),
+            clock_ahead_ms=number(ahead_ms),
             unreadable_count=number(unreadable),
             counted=by_type | ended_counts(past),
             counted_since_ms=counted_since_ms(past),
         )
 
     async def backlog(self, task_types: Sequence[str] = (), capabilities: Sequence[str] = ()) -> Backlog:
-        """Of everything, or of what a worker for these types, or for any, with these capabilities could take."""
+        """Returns the backlog of the queue, or of the lanes that a worker with this declaration would serve.
+
+        Without `task_types`, a worker for any type.
+        """
         is_narrowed = bool(task_types or capabilities)
         profile = worker_profile(task_types or None, capabilities) if is_narrowed else ""
         ready, held = accepted(await self._scripts.call("backlog", profile=profile))
@@ -211,8 +217,8 @@ class Inspector:
 
     async def explain(self, task_id: str) -> Explanation:
         reply = await self._scripts.call("explain", task_id=task_id)
-        subject = (task_id,) if reply.word in ("TASK_NOT_FOUND", "WRONG_STATE") else ()
-        now, packed, score, place, global_place, lane, fleet, whole, own = accepted(reply, *subject)
+        refused_for = (task_id,) if reply.word in ("TASK_NOT_FOUND", "WRONG_STATE") else ()
+        now, packed, score, place, global_place, lane, fleet, whole, own = accepted(reply, *refused_for)
         record, placed, signature = parse_record(packed), instant(score), text(lane)
         allowances = [_allowance(whole), _allowance(own)]
         return Explanation(
@@ -225,7 +231,7 @@ class Inspector:
             lane=signature,
             lane_position=instant(place),
             global_position=instant(global_place),
-            servers=_servers(fleet, signature),
+            serving_workers=_serving_workers(fleet, signature),
             queue_control=_control(whole),
             type_control=_control(own),
             queue_left=allowances[0][0],
@@ -235,21 +241,23 @@ class Inspector:
         )
 
     async def unreadable(self, limit: int = 1_000) -> list[str]:
-        """Live tasks that were set aside because this version cannot read them."""
-        return [text(each) for each in accepted(await self._scripts.call("unreadable", most=limit))[0]]
+        """Returns ids of live tasks set aside because this version cannot read them."""
+        return [text(each) for each in accepted(await self._scripts.call("list_unreadable", most=limit))[0]]
 
-    async def ahead(self, task_id: str, rank: int, signature: str) -> tuple[int, int]:
-        """How many ready tasks here go before one of another partition: of its lane, and of all."""
-        in_lane, in_all = accepted(await self._scripts.call("ahead", task_id=task_id, rank=rank, signature=signature))
+    async def count_ahead(self, task_id: str, rank: int, signature: str) -> tuple[int, int]:
+        """Returns how many ready tasks of this partition go before a task of another one: in its lane, and in all."""
+        in_lane, in_all = accepted(
+            await self._scripts.call("count_ahead", task_id=task_id, rank=rank, signature=signature)
+        )
         return number(in_lane), number(in_all)
 
     async def trials(self, task_type: str, worker_ids: Sequence[str]) -> list[tuple[int | None, int]]:
-        """Until when each is held back from the type here, and how many trials of it were given here."""
-        told = accepted(await self._scripts.call("trials_of", task_type=task_type, rows=worker_ids))
-        return [(instant(told[i]), number(told[i + 1])) for i in range(0, len(told), 2)]
+        """Returns for each worker until when its circuit for the type is open here, and how many trials it got here."""
+        flat = accepted(await self._scripts.call("count_trials", task_type=task_type, rows=worker_ids))
+        return [(instant(flat[i]), number(flat[i + 1])) for i in range(0, len(flat), 2)]
 
     async def snapshot(self) -> Snapshot:
-        """Everything the invariants speak about, in one instant. Reads every task: for tests and the doctor."""
+        """Returns the data of the invariants at one instant. Costs a read of every task: for tests and the doctor."""
         reply = await self._scripts.call("snapshot", is_bulk=True)
         now, queue, records, defined, heads, live, ages, lane_names, dead, held, set_aside = accepted(reply)
         found = {text(records[i]): readable_record(records[i + 1]) for i in range(0, len(records), 2)}
@@ -270,7 +278,6 @@ class Inspector:
 
 
 def _live_by_type(counted: dict[str, int], lane_names: dict[str, str]) -> dict[tuple[str, str], int]:
-    """Where there are any."""
     totals: Counter[tuple[str, str]] = Counter()
     for field, count in counted.items():
         lane, _, state = field.rpartition(":")
@@ -283,8 +290,8 @@ def _ages(buckets: dict[str, int]) -> dict[tuple[str, int], int]:
     ages: dict[tuple[str, int], int] = {}
     for bucket, count in buckets.items():
         priority, _, minute = bucket.rpartition(":")
-        if (known := number_or_zero(minute, bucket)) is not None:
-            ages[priority, known * MINUTE_MS] = count
+        if (minutes := number_or_none(minute, bucket)) is not None:
+            ages[priority, minutes * MINUTE_MS] = count
     return ages
 
 
@@ -300,32 +307,32 @@ def _recent(fields: dict[str, int], now_ms: int) -> dict[str, int]:
     for field, value in fields.items():
         name, _, bucket = field.rpartition(":")
         span = MINUTE_MS if name in ("completed", "failed", "duration_ms") else HOUR_MS
-        began_ms = number_or_zero(bucket, field)
+        began_ms = number_or_none(bucket, field)
         if began_ms is not None and began_ms > now_ms - span:
             totals[name] = totals.get(name, 0) + value
     return totals
 
 
 def _workers(fleet: Sequence[Any], dead: int) -> WorkerCounts:
-    rows = [tuple(map(shown, row)) for row in fleet]
+    rows = [tuple(map(lossy_text, row)) for row in fleet]
     statuses = [status for status, *_ in rows]
-    held_back = [parse_circuits(circuits) for *_, circuits in rows]
+    circuits_by_worker = [parse_circuits(circuits) for *_, circuits in rows]
     return WorkerCounts(
         active=statuses.count("active"),
         draining=statuses.count("draining"),
         unhealthy=statuses.count("unhealthy"),
         dead=dead,
-        total_capacity=sum(number_or_zero(capacity, "capacity") or 0 for _, capacity, _, _ in rows),
+        total_capacity=sum(number_or_none(capacity, "capacity") or 0 for _, capacity, _, _ in rows),
         used_capacity=sum(int(held) for _, _, held, _ in rows),
-        open_circuits=sum(bool(each) for each in held_back),
-        open_circuits_by_type=dict(Counter(circuit.task_type for each in held_back for circuit in each)),
+        open_circuits=sum(bool(each) for each in circuits_by_worker),
+        open_circuits_by_type=dict(Counter(circuit.task_type for each in circuits_by_worker for circuit in each)),
     )
 
 
-def _servers(fleet: Sequence[Any], signature: str) -> tuple[ServingWorker, ...]:
+def _serving_workers(fleet: Sequence[Any], signature: str) -> tuple[ServingWorker, ...]:
     return tuple(
-        ServingWorker(worker_id=text(worker_id), shut_until_ms=instant(shut_until), trials_left=instant(left))
-        for worker_id, status, profile, shut_until, left in fleet
+        ServingWorker(worker_id=text(worker_id), open_until_ms=instant(open_until), trials_left=instant(left))
+        for worker_id, status, profile, open_until, left in fleet
         if text(status) == "active" and serves(text(profile), signature)
     )
 

@@ -1,7 +1,7 @@
-"""What must be true of the store at every instant, and a function that says what is not. Pure.
+"""The invariants of the store, checked on a snapshot. Pure.
 
-It is used after every step of the model test and by the doctor. It promises to find a broken invariant, not to
-say which script broke it.
+Used after every step of the model test and by the doctor. The check finds a broken invariant, not the script that
+broke it.
 """
 
 from collections import Counter
@@ -30,13 +30,13 @@ class Snapshot(msgspec.Struct, frozen=True):
     dead: frozenset[str]
     held: dict[str, frozenset[str]]
     unreadable: frozenset[str] = frozenset()
-    """Tasks whose records cannot be read: nothing else is known of them."""
+    """Tasks whose records cannot be read."""
     set_aside: frozenset[str] = frozenset()
-    """Live tasks that left the set because of that, or did so when it was the case."""
+    """Live tasks that were taken out of the sorted set because their record could not be read."""
 
 
 def violations(snapshot: Snapshot) -> list[str]:
-    """Every broken invariant, in words; empty when all is well."""
+    """Returns a description of every broken invariant."""
     return [
         *_membership(snapshot),
         *_scores(snapshot),
@@ -47,7 +47,7 @@ def violations(snapshot: Snapshot) -> list[str]:
 
 
 def _membership(snapshot: Snapshot) -> Iterator[str]:
-    """Each live task is in the set, each terminal one is not; dead letters are exactly the dead."""
+    """Each live task is in the set, no terminal one is; the dead-letter list holds exactly the dead letters."""
     for task_id in snapshot.queue.keys() - snapshot.records.keys() - snapshot.unreadable:
         yield f"{task_id} is in the set and has no record"
     for task_id, record in snapshot.records.items():
@@ -63,12 +63,12 @@ def _membership(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _is_past_listing(record: dict[str, str], now_ms: int) -> bool:
-    """Old dead letters leave the list before history lets their record go."""
+    """Old dead letters leave the list before their record leaves the store."""
     return now_ms - int(record["ended_ms"]) >= LISTED_MS
 
 
 def _scores(snapshot: Snapshot) -> Iterator[str]:
-    """A ready task's score is its lane and rank; a held task is hidden; what is hidden knows until when."""
+    """A ready task's score is its lane and rank; a held task is hidden; a hidden task's record has the same instant."""
     for task_id, score in snapshot.queue.items():
         record = snapshot.records.get(task_id)
         if record is None:
@@ -76,24 +76,24 @@ def _scores(snapshot: Snapshot) -> Iterator[str]:
         if score < 0 and record["state"] != TaskState.QUEUED:
             yield f"{task_id} is {record['state']} and ready at the same time"
         if score < 0 and (lane_of(score), rank_of(score)) != (int(record["lane"]), int(record["rank"])):
-            yield f"{task_id} stands at {score}, its record says lane {record['lane']} rank {record['rank']}"
+            yield f"{task_id} has score {score}, its record has lane {record['lane']} rank {record['rank']}"
         if score >= 0 and record["visible_ms"] != str(score):
-            yield f"{task_id} is hidden until {score}, its record says {record['visible_ms'] or 'not hidden'}"
+            yield f"{task_id} is hidden until {score}, its record has {record['visible_ms'] or 'not hidden'}"
 
 
 def _heads(snapshot: Snapshot) -> Iterator[str]:
-    """A lane with a ready task is known to the claims, at a bound no worse than its best rank."""
+    """`heads` holds every lane with a ready task, with a bound no worse than its best rank."""
     best: dict[int, int] = {}
     for score in snapshot.queue.values():
         if score < 0:
             best[lane_of(score)] = min(best.get(lane_of(score), rank_of(score)), rank_of(score))
     for lane, rank in best.items():
         if lane not in snapshot.heads or snapshot.heads[lane] > rank:
-            yield f"lane {lane} has rank {rank} ready, its head is known as {snapshot.heads.get(lane, 'empty')}"
+            yield f"lane {lane} has rank {rank} ready, its head is {snapshot.heads.get(lane, 'empty')}"
 
 
 def _counters(snapshot: Snapshot) -> Iterator[str]:
-    """Counts by state, by lane and state, and by age are what a recount gives, where every record can be read."""
+    """Counts by state, by lane and state, and by age equal a recount; skipped while a record is unreadable."""
     if snapshot.unreadable:
         return
     counts: Counter[str] = Counter()
@@ -111,7 +111,7 @@ def _counters(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _holders(snapshot: Snapshot) -> Iterator[str]:
-    """Every assigned or executing task is held by its worker, and nobody holds anything else."""
+    """Every assigned or executing task is held by its worker, and workers hold no other task."""
     expected: dict[str, set[str]] = {}
     for task_id, record in snapshot.records.items():
         if record["state"] in HELD:
@@ -120,4 +120,4 @@ def _holders(snapshot: Snapshot) -> Iterator[str]:
         wanted = expected.get(worker, set())
         held = set(snapshot.held.get(worker, frozenset())) - snapshot.unreadable
         if wanted != held:
-            yield f"worker {worker} holds {held}, records say {wanted}"
+            yield f"worker {worker} holds {held}, by the records {wanted}"

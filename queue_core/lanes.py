@@ -1,7 +1,7 @@
-"""Lane signatures: which tasks wait together, and which workers may take them. Pure.
+"""Lane signatures, which group waiting tasks, and worker profiles, which match them. Pure.
 
-A lane is a pair (task type, sorted required capabilities). Both sides are written as one text, `type|cap,cap`,
-which is also how the store keeps them: names are restricted to characters that make the text unambiguous.
+A lane is a pair (task type, sorted required capabilities). Signature and profile are both written as `type|cap,cap`,
+also in the store: the form of names makes the text unambiguous.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ def lane_signature(task_type: str, required_capabilities: Iterable[str]) -> str:
 
 
 def worker_profile(task_types: Iterable[str] | None, capabilities: Iterable[str]) -> str:
-    """What a worker serves. Workers alike share one profile, and so one cached list of lanes."""
+    """Returns the types and capabilities as one text. Workers with equal profiles share a cached list of lanes."""
     types = ANY_TYPE if task_types is None else ",".join(sorted(set(task_types)))
     return f"{types}|{','.join(sorted(set(capabilities)))}"
 

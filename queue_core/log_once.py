@@ -1,4 +1,4 @@
-"""What is told once, and not again and again while it lasts."""
+"""Logs a repeated condition once per interval."""
 
 import time
 from collections.abc import Callable
@@ -10,17 +10,17 @@ class LogOnce:
     def __init__(self, again_after_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._again_after_seconds = again_after_seconds
         self._clock = clock
-        self._told: dict[str, float] = {}
+        self._seen_at: dict[str, float] = {}
 
     def is_new(self, kind: str) -> bool:
-        """Whether this kind was not told lately; from then on it was."""
+        """Whether to log this kind now; the answer is False for the following interval."""
         now = self._clock()
-        if now - self._told.get(kind, -self._again_after_seconds) < self._again_after_seconds:
+        if now - self._seen_at.get(kind, -self._again_after_seconds) < self._again_after_seconds:
             return False
-        if len(self._told) >= MAX_KINDS:
-            self._told.clear()
-        self._told[kind] = now
+        if len(self._seen_at) >= MAX_KINDS:
+            self._seen_at.clear()
+        self._seen_at[kind] = now
         return True
 
     def forget(self) -> None:
-        self._told.clear()
+        self._seen_at.clear()

@@ -1,7 +1,7 @@
-"""The queue's verbs: submit, claim, cancel, retry, replay, purge, sweep, and reading a task.
+"""One partition of the queue: submit, claim, cancel, retry, replay, purge, sweep, and reading tasks.
 
-Each method is one script call: it packs arguments, and unpacks the reply or raises what the script refused.
-What a lease holder may say is in `attempts.py`; workers are in `fleet.py`.
+Each method is one script call: it packs the arguments, unpacks the reply, and raises the script's refusal.
+Calls of lease holders are in `attempts.py`, workers in `fleet.py`.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,9 +36,9 @@ from tideq.queue_core.validation import check_batch
 
 SWEEP_LIMIT = 100
 MAX_CLAIM_BYTES = 4 * 2**20
-"""Of definitions in one answer; the one that goes past it still counts. A larger answer would hold everybody up."""
+"""Limit on the definitions in one reply; the task that exceeds it is included. Larger replies would delay others."""
 FEW_TASKS, READ_AT_ONCE = 4, 50
-"""Answers with more tasks than a few are bulk; of tasks that are read so many come in one answer."""
+"""Replies with more than FEW_TASKS tasks are bulk; one script call reads at most READ_AT_ONCE tasks."""
 STATE, ATTEMPT, LEASE, TIMEOUT_MS, VISIBLE_MS = map(
     NAMES.index, ("state", "attempt", "lease", "timeout_ms", "visible_ms")
 )
@@ -50,18 +50,18 @@ log = structlog.get_logger(__name__)
 
 
 class KeptTask(msgspec.Struct, frozen=True):
-    """A task's record and definition as history kept them, packed as the store had them."""
+    """A task's record and definition from history, packed in the store's form."""
 
     record: bytes
     definition: bytes
 
 
-Admission = Literal["", "known", "counted"]
-"""Of one of several partitions: take only what is known, or count what is new because the depth is near a limit."""
+AdmissionMode = Literal["", "existing", "counted"]
+"""For one of several partitions: accept existing tasks only, or count new ones because the depth is near a limit."""
 
 
 class Removed(NamedTuple):
-    """A row of `forget.lua`. Without a type it is not counted here as ended."""
+    """A row of `forget.lua`. Without a type the task is not subtracted from the counts of ended tasks."""
 
     task_id: str
     idempotency: str
@@ -72,7 +72,7 @@ class Removed(NamedTuple):
 class Written(NamedTuple):
     submitted: list[Submitted]
     counted: int | None
-    """How many tasks were ever counted so."""
+    """Tasks ever counted with the admission `counted`."""
 
 
 class Queue:
@@ -80,34 +80,34 @@ class Queue:
         self._scripts = scripts
         self._settings = settings
         self._submissions = Submissions(settings, ids)
-        self._gathering = SubmitBatcher(self._submit)
+        self._batcher = SubmitBatcher(self._submit)
 
     async def open(self, epoch: str | None = None) -> str:
-        """Work under the store's epoch, founding an empty store with the given one."""
+        """Adopt and return the store's epoch; an empty store is initialised with the given one."""
         await settled_time(self._scripts)
-        reply = await self._scripts.call("found", new_epoch=epoch or "1")
+        reply = await self._scripts.call("init_store", new_epoch=epoch or "1")
         self._scripts.epoch = text(accepted(reply)[0])
         return self._scripts.epoch
 
     async def submit(self, task: NewTask) -> Submitted:
-        """Together with whatever else the client submits just now; whether it is taken does not depend on that."""
+        """Submit one task. Concurrent calls of one client share a script call; each is accepted or refused alone."""
         (prepared,) = self._submissions.prepare([task])
-        return await self._gathering.submit(task.client_id, prepared)
+        return await self._batcher.submit(task.client_id, prepared)
 
     async def submit_many(self, tasks: Sequence[NewTask], *, wants_position: bool = False) -> list[Submitted]:
-        """All or none. The tasks of one call come from one client."""
+        """Submit all tasks or none. All tasks of one call belong to one client."""
         client_id, prepared, is_one = self._checked(tasks)
         return await self._submit(client_id, prepared, wants_position=wants_position, is_one=is_one)
 
     async def submit_in_partition(
-        self, tasks: Sequence[NewTask], *, wants_position: bool = False, admission: Admission = ""
+        self, tasks: Sequence[NewTask], *, wants_position: bool = False, admission: AdmissionMode = ""
     ) -> Written:
-        """The same as one of several partitions."""
+        """Submit to this one of several partitions."""
         client_id, prepared, is_one = self._checked(tasks)
         return await self._write(client_id, prepared, wants_position=wants_position, is_one=is_one, admission=admission)
 
     def prepare(self, tasks: Sequence[NewTask]) -> list[Prepared]:
-        """Checked, and with ids of this partition."""
+        """Returns the tasks checked, with ids of this partition."""
         return self._submissions.prepare(tasks)
 
     async def submit_prepared(
@@ -116,44 +116,45 @@ class Queue:
         prepared: Sequence[Prepared],
         *,
         wants_position: bool,
-        admission: Admission,
+        admission: AdmissionMode,
         not_after: int,
     ) -> Written:
-        """Tasks whose keys were taken in other partitions, until this instant."""
+        """Submit tasks whose idempotency keys are reserved in other partitions until `not_after`."""
         return await self._write(
             client_id, prepared, wants_position=wants_position, admission=admission, not_after=not_after
         )
 
     async def reserve_keys(self, partition: int, rows: Sequence[tuple[str, str]]) -> tuple[int, list[str]]:
-        """Take these keys (an id, and a key's name and fingerprint) for a batch that will be written elsewhere.
+        """Reserve idempotency keys here for a batch that another partition will write.
 
-        Returns this instant, and of each row the task the key stands for already, or nothing.
+        A row is a task id and the key's name with its fingerprint. Returns the store's time, and for each row the id of
+        the task that already has the key, or an empty text.
         """
-        now, *told = accepted(await self._scripts.call("point", partition=partition, rows=_flat(rows)))
-        return number(now), [text(each) for each in told]
+        now, *existing = accepted(await self._scripts.call("reserve_keys", partition=partition, rows=_flat(rows)))
+        return number(now), [text(each) for each in existing]
 
     async def settle_keys(self, rows: Sequence[tuple[str, str]], *, is_written: bool) -> None:
-        """What became of such a batch, by id and key's name."""
-        accepted(await self._scripts.call("confirm", is_written=int(is_written), rows=_flat(rows)))
+        """Make reservations final or drop them, once the batch was written or not; rows are id and key's name."""
+        accepted(await self._scripts.call("settle_keys", is_written=int(is_written), rows=_flat(rows)))
 
     async def spend(self, client_id: str, count: int, rate: float, burst: int) -> RateLimitState:
-        """So many submissions of a client, or with a negative count so many fewer."""
+        """Take `count` submissions from a client's rate limit; a negative count gives some back."""
         reply = await self._scripts.call(
-            "spend", client_id=client_id, count=count, client_rate=rate, client_burst=burst
+            "spend_client_rate", client_id=client_id, count=count, client_rate=rate, client_burst=burst
         )
         return RateLimitState(*map(number, accepted(reply)[1]))
 
     async def depth(self) -> tuple[int, int, int]:
-        """This instant, how many wait here, and how many were ever counted in as the depth was near a limit."""
-        now, queued, taken = accepted(await self._scripts.call("depth"))
-        return number(now), number(queued), number(taken)
+        """Returns the store's time, the waiting tasks here, and the tasks ever accepted as `counted`."""
+        now, queued, counted = accepted(await self._scripts.call("depth"))
+        return number(now), number(queued), number(counted)
 
     def _checked(self, tasks: Sequence[NewTask]) -> tuple[str, list[Prepared], bool]:
-        """Whose they are, as the script takes them, and whether one key stands for all of them."""
+        """Returns the client, the prepared tasks, and whether one idempotency key covers all of them."""
         check_batch(tasks)
         client_id = tasks[0].client_id
         if any(task.client_id != client_id for task in tasks):
-            raise InvalidTask("client_id", "one submission speaks for one client")
+            raise InvalidTask("client_id", "the tasks of one submission must have the same client_id")
         is_one = share_one_key(tasks)
         return client_id, self._submissions.prepare(tasks, as_one=is_one), is_one
 
@@ -174,7 +175,7 @@ class Queue:
         *,
         wants_position: bool,
         is_one: bool = False,
-        admission: Admission = "",
+        admission: AdmissionMode = "",
         not_after: int | None = None,
     ) -> Written:
         batch = in_rows(prepared)
@@ -190,11 +191,11 @@ class Queue:
             kinds=batch.kinds,
             rows=batch.rows,
         )
-        now, held, counted, *told = accepted(reply)
-        bucket = RateLimitState(*map(number, held)) if held else None
-        submitted = _submitted(prepared, batch, told, number(now), bucket)
-        all_known = is_one and not submitted[-1].is_new
-        return Written(_all_of(submitted) if all_known else submitted, instant(counted))
+        now, limit, counted, *answers = accepted(reply)
+        bucket = RateLimitState(*map(number, limit)) if limit else None
+        submitted = _submitted(prepared, batch, answers, number(now), bucket)
+        is_repeated_batch = is_one and not submitted[-1].is_new
+        return Written(_all_of(submitted) if is_repeated_batch else submitted, instant(counted))
 
     async def claim(
         self,
@@ -206,11 +207,11 @@ class Queue:
         capabilities: Sequence[str] | None = None,
         starts: bool = False,
     ) -> Claim:
-        """Take up to `wanted` tasks. The same `poll_id` again returns what it handed out and is still as it was then.
+        """Claim up to `wanted` tasks. A repeated `poll_id` returns its earlier tasks that are still in the same state.
 
-        `capabilities` are what the worker has just now, where that is not what it declared. With `starts` the tasks are
-        executing when they are handed out; of an answer that is lost, and not asked for again by its `poll_id`, nothing
-        comes back before the execution deadline.
+        `capabilities` replace the declared ones for this claim. With `starts` the tasks are already executing when they
+        are returned: if the reply is lost and the `poll_id` is not repeated, they come back only at their execution
+        deadline.
         """
         poll = make_poll(worker_id, wanted, poll_id, assignment_ms, capabilities, starts=starts)
         return await self.claim_for(poll, wanted)
@@ -225,9 +226,9 @@ class Queue:
         not_after: int | None = None,
         max_bytes: int = MAX_CLAIM_BYTES,
     ) -> Claim:
-        """The same, as a part of something larger: nothing worse than `max_rank`, under a number given from outside.
+        """Claim as one of several partitions: ranks up to `max_rank`, under the given answer number.
 
-        Limits that are kept for several partitions let out what `permits` says, until `not_after`.
+        `permits` are the shares of limits that all partitions have in common, valid until `not_after`.
         """
         token = poll.token
         reply = await self._scripts.call(
@@ -247,28 +248,28 @@ class Queue:
             permits_given=permits,
             not_after="" if not_after is None else not_after,
         )
-        now, answer, again, status, drains, serves, stops, circuits, handed, taken = accepted(reply)
-        tasks, unreadable = _handed(handed, _claimed if max_rank is None else _ranked)
+        now, answer, retry_at, status, drains, serves, stops, circuits, handed, taken = accepted(reply)
+        tasks, unreadable = _split_claimed(handed, _claimed if max_rank is None else _ranked)
         if unreadable:
             accepted(await self._scripts.call("set_aside", worker_id=poll.worker_id, rows=unreadable))
         return Claim(
             tasks=tasks,
             answer=number(answer),
             now_ms=number(now),
-            retry_at_ms=instant(again),
+            retry_at_ms=instant(retry_at),
             stops=parse_stops(stops),
             worker_status=text(status),
             should_drain=number(drains) == 1,
             profile=text(serves),
-            held_back=parse_circuits(text(circuits)) if circuits else (),
+            circuits=parse_circuits(text(circuits)) if circuits else (),
             is_repeat=bool(tasks) and token not in tasks[0].lease,
             taken=tuple(_taken(text(each)) for each in taken),
         )
 
     async def peek(self, poll: Poll, wanted: int, left: str = "") -> Peek:
-        """What a claim would get. A sign of life like a claim, and like it brings back what has fallen due.
+        """Returns what a claim would get. Like a claim, it counts as a heartbeat and recovers due tasks.
 
-        `left` is what limits are known to have left, in the words of `permits`.
+        `left` is what shared limits have left, in the form of `permits`.
         """
         reply = await self._scripts.call(
             "peek",
@@ -279,10 +280,10 @@ class Queue:
             left=left,
             circuit_shares=poll.circuit_shares,
         )
-        now, again, status, drains, serves, stops, answer, live, heads, uses, standings, is_suspect = accepted(reply)
+        now, retry_at, status, drains, serves, stops, answer, live, heads, uses, results, is_suspect = accepted(reply)
         return Peek(
             now_ms=number(now),
-            retry_at_ms=instant(again),
+            retry_at_ms=instant(retry_at),
             worker_status=text(status),
             should_drain=number(drains) == 1,
             profile=text(serves),
@@ -291,46 +292,48 @@ class Queue:
             live_count=number(live),
             heads=tuple(parse_head(text(head)) for head in heads),
             uses=tuple(parse_use(text(use)) for use in uses),
-            standings=tuple(parse_circuit_results(text(each)) for each in standings),
+            circuit_results=tuple(parse_circuit_results(text(each)) for each in results),
             is_suspect=number(is_suspect) == 1,
         )
 
     async def mark_suspect(self, worker_id: str) -> None:
-        """A task of this worker failed in another partition: `Peek.is_suspect` from now on."""
-        accepted(await self._scripts.call("suspect", worker_id=worker_id))
+        """Note that a task of this worker failed in another partition: sets `Peek.is_suspect`."""
+        accepted(await self._scripts.call("mark_suspect", worker_id=worker_id))
 
     async def usage(self) -> tuple[int, tuple[Use, ...]]:
-        """This instant, and how much of each limit is in use here."""
-        now, uses = accepted(await self._scripts.call("usage"))
+        """Returns the store's time and the use of each limit in this partition."""
+        now, uses = accepted(await self._scripts.call("read_usage"))
         return number(now), tuple(parse_use(text(use)) for use in uses)
 
     async def results(self, worker_id: str, task_types: Sequence[str]) -> list[tuple[int, int]]:
-        """How many of the worker's latest results of each type here were good, and how many bad."""
-        counts = list(map(number, accepted(await self._scripts.call("results", worker_id=worker_id, rows=task_types))))
+        """Returns for each type how many of the worker's latest results here were good, and how many bad."""
+        counts = list(
+            map(number, accepted(await self._scripts.call("worker_results", worker_id=worker_id, rows=task_types)))
+        )
         return list(zip(counts[::2], counts[1::2], strict=True))
 
     async def set_circuits(self, worker_id: str, decisions: Sequence[tuple[str, str, int]], *, counts: bool) -> None:
-        """Open or close circuits of a worker here; `counts` where this partition's statistics tell of it."""
+        """Open or close a worker's circuits here; `counts` if this partition's statistics count the opening."""
         rows = _flat(decisions)
-        accepted(await self._scripts.call("decide", worker_id=worker_id, counts=int(counts), rows=rows))
+        accepted(await self._scripts.call("set_circuits", worker_id=worker_id, counts=int(counts), rows=rows))
 
     async def find_existing(self, rows: Sequence[tuple[str, str]]) -> list[bool]:
-        """Which of these, each the name of an idempotency key or an id or both, stand for a task already."""
-        return [number(each) == 1 for each in accepted(await self._scripts.call("known", rows=_flat(rows)))]
+        """Returns for each row, an idempotency key's name or a task id or both, whether a task already has it."""
+        return [number(each) == 1 for each in accepted(await self._scripts.call("find_existing", rows=_flat(rows)))]
 
     async def undo_claim(self, worker_id: str, poll_id: str, answer: int, *, starts: bool = False) -> int:
-        """Take back an answer that could not be delivered; returns how many tasks went back.
+        """Release the tasks of a claim reply that could not be delivered; returns how many were released.
 
-        `starts` as in the claim: without it, what is executing was started by somebody who had the answer.
+        `starts` as in the claim: without it, executing tasks prove that the reply arrived and are left alone.
         """
         handed_as = TaskState.EXECUTING if starts else TaskState.ASSIGNED
         reply = await self._scripts.call(
-            "withdraw", worker_id=worker_id, poll_id=poll_id, answer=str(answer), handed_as=handed_as
+            "undo_claim", worker_id=worker_id, poll_id=poll_id, answer=str(answer), handed_as=handed_as
         )
         return number(accepted(reply)[0])
 
     async def cancel_many(self, task_ids: Sequence[str]) -> list[Outcome]:
-        """Details of an accepted cancel: the state it was in, and the worker that was told to stop, or none."""
+        """Returns outcomes whose details hold the previous state and the worker that gets the stop, if any."""
         check_batch(task_ids)
         return outcomes(await self._scripts.call("cancel", rows=task_ids), task_ids)
 
@@ -338,11 +341,11 @@ class Queue:
         return (await self.cancel_many([task_id]))[0].unwrap()
 
     async def retry(self, task_id: str, **options: Any) -> int:
-        """Run a failed, dead or cancelled task again; see `revive` for the options."""
+        """Queue a failed, dead or cancelled task again; see `requeue` for the options."""
         return await self.requeue("retry", Reason.RETRIED, task_id, **options)
 
     async def replay(self, task_id: str, **options: Any) -> int:
-        """Send a dead letter back; see `revive` for the options."""
+        """Queue a dead letter again; see `requeue` for the options."""
         return await self.requeue("replay", Reason.REPLAYED, task_id, **options)
 
     async def purge_many(self, task_ids: Sequence[str]) -> list[Outcome]:
@@ -353,12 +356,12 @@ class Queue:
         return (await self.purge_many([task_id]))[0].unwrap()
 
     async def forget_many(self, removed: Sequence[Removed]) -> None:
-        """What is left of tasks that history removed and whose records are gone."""
+        """Remove the remains of tasks that history deleted and whose records are gone."""
         check_batch(removed)
         accepted(await self._scripts.call("forget", rows=_flat(removed)))
 
     async def sweep(self, limit: int = SWEEP_LIMIT) -> int:
-        """Recover everything that has fallen due, a bounded number a script; returns how many moved."""
+        """Recover all due tasks, a bounded number in each script call; returns how many tasks moved."""
         total = 0
         while True:
             moved, due, tidied = map(number, accepted(await self._scripts.call("sweep", limit=limit)))
@@ -367,11 +370,11 @@ class Queue:
                 return total
 
     async def acknowledge(self, first_kept_id: str, finished: Sequence[tuple[str, int]]) -> None:
-        """History has all events below this stream id; `finished` are terminal tasks it knows, with their version."""
+        """Trim the outbox below this stream id. `finished` are terminal tasks that history has, with their version."""
         accepted(await self._scripts.call("acknowledge", first_kept_id=first_kept_id, rows=_flat(finished)))
 
     async def read_many(self, task_ids: Sequence[str]) -> list[Task | None]:
-        """Tasks as the store has them now; `None` for those it does not have."""
+        """Returns the tasks as stored now, None for each that the store does not have. Costs a call for 50 tasks."""
         check_batch(task_ids)
         tasks: list[Task | None] = []
         for first in range(0, len(task_ids), READ_AT_ONCE):
@@ -397,15 +400,15 @@ class Queue:
         kept: KeptTask | None = None,
         client_id: str = "operator",
     ) -> int:
-        """Returns the new version. A new priority brings its own retries and timeout.
+        """Requeue a terminal task; returns its new version. A new priority brings its own retries and timeout.
 
-        Reading the definition first decides nothing: it never changes. `kept` comes from history, for a task
-        whose record may have left the store.
+        `kept` comes from history, for a task whose record may have left the store. Reading the definition in a separate
+        call is safe, because definitions never change.
         """
         definition = unpack_definition(kept.definition) if kept else (await self.read(task_id)).definition
         level = self._submissions.level(priority) if priority else None
         reply = await self._scripts.call(
-            "revive",
+            "requeue",
             task_id=task_id,
             sources=",".join(transition(verb).sources),
             reason=reason,
@@ -419,8 +422,8 @@ class Queue:
             kept_definition=kept.definition if kept else "",
             client_id=client_id,
         )
-        subject = (task_id,) if reply.word in ("TASK_NOT_FOUND", "WRONG_STATE") else ()
-        return number(accepted(reply, *subject)[1])
+        refused_for = (task_id,) if reply.word in ("TASK_NOT_FOUND", "WRONG_STATE") else ()
+        return number(accepted(reply, *refused_for)[1])
 
 
 def parse_stops(entries: Sequence[Any]) -> tuple[Stop, ...]:
@@ -437,24 +440,24 @@ def _flat(rows: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 def _submitted(
-    prepared: Sequence[Prepared], batch: SubmitRows, told: Sequence[Any], now_ms: int, bucket: RateLimitState | None
+    prepared: Sequence[Prepared], batch: SubmitRows, answers: Sequence[Any], now_ms: int, bucket: RateLimitState | None
 ) -> list[Submitted]:
-    """Tasks that nothing is told of are new and rank as their kind does now.
+    """Merge the script's answers into the prepared tasks. A task without an answer is new and ranks as its kind does.
 
-    Told is `row|id` of a task that was known, `row|id|rank|visible|position` of others, and `*kind|position` of the
-    first among those that nothing else is told of: they lie in a row.
+    An answer is `row|id` for an existing task, `row|id|rank|visible|position` for a task with values of its own, and
+    `*kind|position` for the first task of a kind without an answer: the others follow it in the lane.
     """
-    answers, positions = dict[int, str](), dict[int, int]()
-    for each in told:
-        subject, _, answer = text(each).partition("|")
-        if subject[0] == "*":
-            positions[int(subject[1:])] = int(answer)
+    by_row, positions = dict[int, str](), dict[int, int]()
+    for each in answers:
+        row_or_kind, _, answer = text(each).partition("|")
+        if row_or_kind[0] == "*":
+            positions[int(row_or_kind[1:])] = int(answer)
         else:
-            answers[int(subject) - 1] = answer
+            by_row[int(row_or_kind) - 1] = answer
     submitted: list[Submitted] = []
     for row, (task_id, kind, *_) in enumerate(prepared):
-        if row in answers:
-            submitted.append(_told(answers[row], now_ms, bucket))
+        if row in by_row:
+            submitted.append(_parse_submitted(by_row[row], now_ms, bucket))
             continue
         position = None
         if positions:
@@ -464,22 +467,22 @@ def _submitted(
     return submitted
 
 
-def _told(answer: str, now_ms: int, bucket: RateLimitState | None) -> Submitted:
+def _parse_submitted(answer: str, now_ms: int, bucket: RateLimitState | None) -> Submitted:
     task_id, _, placed = answer.partition("|")
     rank, visible_at, position = map(instant, placed.split("|")) if placed else (None, None, None)
     return Submitted(task_id, bool(placed), rank, visible_at, position, now_ms, bucket)
 
 
-def _all_of(known: Sequence[Submitted]) -> list[Submitted]:
-    """Tasks that were submitted as one before: the script knows the last of them."""
-    ids = made_together(known[-1].task_id, len(known))
-    return [msgspec.structs.replace(each, task_id=own_id) for each, own_id in zip(known, ids, strict=True)]
+def _all_of(submitted: Sequence[Submitted]) -> list[Submitted]:
+    """The ids of a batch submitted before under one key: the script returns the id of its last task only."""
+    ids = made_together(submitted[-1].task_id, len(submitted))
+    return [msgspec.structs.replace(each, task_id=own_id) for each, own_id in zip(submitted, ids, strict=True)]
 
 
-def _handed(
+def _split_claimed(
     flat: Sequence[Any], read: Callable[[Sequence[Any]], ClaimedTask]
 ) -> tuple[tuple[ClaimedTask, ...], list[bytes]]:
-    """The tasks that can be read, and id and lease of each that cannot: those are not handed to anybody."""
+    """Returns the readable tasks, and the ids and leases of the unreadable ones, which no worker gets."""
     tasks: list[ClaimedTask] = []
     unreadable: list[bytes] = []
     for at in range(0, len(flat), 3):
@@ -499,7 +502,7 @@ def _ranked(parts: Sequence[Any]) -> ClaimedTask:
 
 def _claimed(parts: Sequence[Any]) -> ClaimedTask:
     task_id, packed, definition = parts
-    # Only the head of the record: reading all of it takes four times as long, for twenty values nobody asks for here.
+    # Only the head of the record is split: reading all its fields takes four times as long.
     values = text(without_number(packed)).split("\0", CLAIMED_END)
     attempt = int(values[ATTEMPT])
     spent = values[CLAIMED_END].split("\0", LOSSES + 1) if attempt > 1 else ()

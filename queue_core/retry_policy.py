@@ -1,4 +1,4 @@
-"""How long a task waits before it is tried again, and how long the next try may take. Pure.
+"""Retry delay, and timeout of the next attempt. Pure.
 
 The scripts hold the same arithmetic in `scripts/include/retry_delay.lua`; a test proves the two equal.
 """
@@ -8,13 +8,13 @@ import math
 import msgspec
 
 JITTER = 0.2
-"""Delays are spread by up to this share either way, so that what failed together does not return together."""
+"""Delays are spread by up to this share up and down, so that tasks that failed together do not return together."""
 
 SLOW_DOWN_CODES = frozenset({"RATE_LIMIT", "TEMPORARY_UNAVAILABLE"})
-"""The other side asked for air: the delay doubles."""
+"""Errors of an overloaded dependency: the delay doubles."""
 
 MORE_TIME_CODES = frozenset({"TIMEOUT", "OUT_OF_MEMORY"})
-"""The attempt was cut short: the next one gets half as much time again."""
+"""Errors of an attempt that ran out of resources: the next timeout is half as long again."""
 
 MAX_RAISED_TIMEOUT_MS = 3_600_000
 MAX_RETRIES = 1_000
@@ -27,8 +27,8 @@ class Backoff(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def delay_ms(backoff: Backoff, retry: int, code: str = "", jitter: float = 0.0) -> int:
-    """The wait before retry number `retry`, counted from 0; `jitter` lies in -1 … 1."""
-    # Past this exponent any sensible multiplier is over any cap; it keeps the power finite.
+    """Returns the wait before retry number `retry`, counted from 0; `jitter` lies in -1 … 1."""
+    # The bound keeps the power finite; any sensible multiplier exceeds any cap long before.
     delay = backoff.base_ms * backoff.multiplier ** min(retry, 64)
     if code in SLOW_DOWN_CODES:
         delay *= 2
@@ -36,7 +36,7 @@ def delay_ms(backoff: Backoff, retry: int, code: str = "", jitter: float = 0.0) 
 
 
 def next_timeout_ms(timeout_ms: int, code: str, max_execution_ms: int = MAX_RAISED_TIMEOUT_MS) -> int:
-    """The next attempt's timeout. It is never lowered, even where it was longer than the ceiling before."""
+    """Returns the next attempt's timeout; never lower than the last, even if that was above the maximum."""
     if code not in MORE_TIME_CODES:
         return timeout_ms
     return max(timeout_ms, min(timeout_ms * 3 // 2, MAX_RAISED_TIMEOUT_MS, max_execution_ms))

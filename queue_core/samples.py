@@ -1,6 +1,6 @@
-"""Numbers behind metrics: what is counted, plainly, and handed on as readings when somebody looks.
+"""Metric samples: counters and histograms of one process, and their form for exposition and for other processes.
 
-Counting is adding to a number. A name that `METRICS` does not have is an error where it is counted.
+A metric name that `METRICS` does not have raises KeyError where it is counted.
 """
 
 from bisect import bisect_left
@@ -20,7 +20,7 @@ Labels = tuple[str, ...]
 
 
 class SampleHistogram:
-    """How many values lie in which range, and their sum."""
+    """Counts of values by bucket, and their sum."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -43,104 +43,102 @@ class SampleHistogram:
 
     @property
     def buckets(self) -> list[tuple[str, float]]:
-        """As Prometheus has them: how many are no more than each bound."""
+        """Cumulative counts by upper bound, in Prometheus' form."""
         return list(zip([*(f"{bound:g}" for bound in self.bounds), "+Inf"], accumulate(self.counts), strict=True))
 
 
 Sample = float | SampleHistogram
 Samples = dict[str, dict[Labels, Sample]]
-"""By metric, then by the values of its labels."""
+"""Samples by metric name, then by label values."""
 
 
 class Counters:
-    """Counters and distributions of one process, by metric and labels."""
+    """Counters, gauges and histograms of one process, by metric and labels."""
 
     def __init__(self) -> None:
         self._counts: dict[str, defaultdict[Labels, float]] = {metric: defaultdict(float) for metric in METRICS}
-        self._distributions: dict[str, dict[Labels, SampleHistogram]] = {metric: {} for metric in METRICS}
+        self._histograms: dict[str, dict[Labels, SampleHistogram]] = {metric: {} for metric in METRICS}
         self._observed: dict[str, Callable[[], Mapping[Labels, float]]] = {}
 
     def add(self, metric: str, *labels: str, amount: float = 1) -> None:
         self._counts[metric][labels] += amount
 
     def declare(self, metric: str, *rows: Labels) -> None:
-        """Told from the beginning, as nothing for those labels: what first appears as one never rose."""
+        """Export these labels as 0 from the start: a counter that first appears as 1 has no increase in Prometheus."""
         for labels in rows:
             self._counts[metric][labels] += 0
 
-    def watch(self, metric: str, look: Callable[[], float]) -> None:
-        """A number that somebody else counts."""
-        self.observe(metric, lambda: {(): look()})
+    def observe_value(self, metric: str, read: Callable[[], float]) -> None:
+        """Export a number without labels that `read` returns at each collection."""
+        self.observe(metric, lambda: {(): read()})
 
-    def observe(self, metric: str, look: Callable[[], Mapping[Labels, float]]) -> None:
-        """Numbers that somebody else keeps, by labels."""
-        self._observed[metric] = look
+    def observe(self, metric: str, read: Callable[[], Mapping[Labels, float]]) -> None:
+        """Export the numbers by labels that `read` returns at each collection."""
+        self._observed[metric] = read
 
-    def distribution(self, metric: str, labels: Labels, bounds: Sequence[float]) -> SampleHistogram:
-        """To be noted in, and kept by whoever notes often."""
-        known = self._distributions[metric]
-        if labels not in known:
-            known[labels] = SampleHistogram(bounds)
-        return known[labels]
+    def histogram(self, metric: str, labels: Labels, bounds: Sequence[float]) -> SampleHistogram:
+        """Returns the histogram of these labels, created at first use; frequent callers keep the reference."""
+        by_labels = self._histograms[metric]
+        if labels not in by_labels:
+            by_labels[labels] = SampleHistogram(bounds)
+        return by_labels[labels]
 
-    def readings(self, process: str) -> Samples:
-        """Copies, so that a thread may look while others count."""
-        told: Samples = {
-            metric: {(process, *labels): value for labels, value in look().items()}
-            for metric, look in list(self._observed.items())
+    def samples(self, process: str) -> Samples:
+        """Returns all samples, labelled with the process. Copies, so that one thread may read while others count."""
+        collected: Samples = {
+            metric: {(process, *labels): value for labels, value in read().items()}
+            for metric, read in list(self._observed.items())
         }
-        for rows in (self._counts, self._distributions):
+        for rows in (self._counts, self._histograms):
             for metric, found in rows.items():
                 if found:
-                    told[metric] = {(process, *labels): each for labels, each in list(found.items())}
-        return told
+                    collected[metric] = {(process, *labels): each for labels, each in list(found.items())}
+        return collected
 
 
 class TypeNames:
-    """Task types as a label: users choose them, so only the first so many are told by name.
+    """Task types as a label. Users choose types, so only the first `most` get their own name; the rest are `other`.
 
-    They keep their names: a type that comes and goes between a name and `other` would be two halves of a series.
+    A type keeps its label for the life of the process: switching to `other` and back would split its series.
     """
 
     def __init__(self, most: int = MAX_TASK_TYPES) -> None:
         self._most = most
-        self._known: set[str] = set()
+        self._named: set[str] = set()
 
     def label(self, task_type: str) -> str:
-        if task_type in self._known:
+        if task_type in self._named:
             return task_type
-        if len(self._known) >= self._most or task_type == OTHER:
+        if len(self._named) >= self._most or task_type == OTHER:
             return OTHER
-        self._known.add(task_type)
+        self._named.add(task_type)
         return task_type
 
     def summed(self, counts: Iterable[tuple[str, int]]) -> dict[Labels, Sample]:
-        """The most frequent are met first."""
-        told: defaultdict[Labels, float] = defaultdict(float)
+        """Returns the counts summed by label; the most frequent types get names first."""
+        totals: defaultdict[Labels, float] = defaultdict(float)
         for task_type, count in sorted(counts, key=lambda item: (-item[1], item[0])):
-            told[(self.label(task_type),)] += count
-        return dict(told)
+            totals[(self.label(task_type),)] += count
+        return dict(totals)
 
 
 def merged(parts: Iterable[Samples]) -> Samples:
-    """What several tell; of the same number told twice the last counts."""
-    told: Samples = {}
+    """Returns the samples of all parts; where two have the same metric and labels, the later part wins."""
+    result: Samples = {}
     for part in parts:
         for metric, values in part.items():
-            told.setdefault(metric, {}).update(values)
-    return told
+            result.setdefault(metric, {}).update(values)
+    return result
 
 
-def encode(readings: Samples) -> bytes:
+def encode(samples: Samples) -> bytes:
     """For another process of the same service."""
-    return msgspec.json.encode(
-        {metric: [_row(*each) for each in values.items()] for metric, values in readings.items()}
-    )
+    return msgspec.json.encode({metric: [_row(*each) for each in values.items()] for metric, values in samples.items()})
 
 
-def decode(told: bytes) -> Samples:
-    rows: dict[str, list[Any]] = msgspec.json.decode(told)
-    return {metric: dict(_reading(*row) for row in found) for metric, found in rows.items()}
+def decode(encoded: bytes) -> Samples:
+    rows: dict[str, list[Any]] = msgspec.json.decode(encoded)
+    return {metric: dict(_sample(*row) for row in found) for metric, found in rows.items()}
 
 
 def _row(labels: Labels, value: Sample) -> tuple[Any, ...]:
@@ -149,9 +147,9 @@ def _row(labels: Labels, value: Sample) -> tuple[Any, ...]:
     return labels, value, None, None
 
 
-def _reading(labels: list[str], value: float, bounds: list[float] | None, counts: list[int] | None) -> Any:
+def _sample(labels: list[str], value: float, bounds: list[float] | None, counts: list[int] | None) -> Any:
     if bounds is None or counts is None:
         return tuple(labels), value
-    distribution = SampleHistogram(bounds)
-    distribution.counts, distribution.total = counts, value
-    return tuple(labels), distribution
+    histogram = SampleHistogram(bounds)
+    histogram.counts, histogram.total = counts, value
+    return tuple(labels), histogram

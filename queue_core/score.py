@@ -1,4 +1,4 @@
-"""Rank and score arithmetic: how one number says where a task stands. Pure.
+"""Rank and score arithmetic: the position of a task as one number. Pure.
 
 A negative score is a *ready* task: `rank - (lane + 1) * 2^42`, so each lane is a contiguous band and inside
 it the lower rank goes first. A positive score is a task *hidden* until that Unix millisecond. The scripts
@@ -14,7 +14,7 @@ MAX_LANES = 2047
 
 
 def rank(eligible_at_ms: int, offset_ms: int, head_start_ms: int = 0) -> int:
-    """Where a task stands among all others. Ageing moves everyone alike, so it is fixed at submission."""
+    """Returns the task's place in the order of all tasks. All tasks age alike, so it is fixed at submission."""
     return eligible_at_ms + offset_ms - head_start_ms
 
 
@@ -27,15 +27,15 @@ def ready_score(lane: int, rank: int) -> int:
 
 
 def lane_of(score: int) -> int:
-    """The lane a ready (negative) score belongs to."""
+    """Returns the lane of a ready (negative) score."""
     return -(score // BAND_WIDTH) - 1
 
 
 def rank_of(score: int) -> int:
-    """The rank inside a ready (negative) score."""
+    """Returns the rank of a ready (negative) score."""
     return score % BAND_WIDTH
 
 
-def shown_score(rank: int, now_ms: int) -> float:
-    """`queue_score` as people see it: the priority's offset minus the age, in seconds. Lower runs first."""
+def queue_score(rank: int, now_ms: int) -> float:
+    """Returns the public `queue_score`: the priority's offset minus the age, in seconds. Lower runs first."""
     return (rank - now_ms) / 1000

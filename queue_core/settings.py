@@ -1,7 +1,7 @@
-"""Every knob of the queue, typed and frozen, read once from the environment and passed on.
+"""The queue's settings, typed and frozen, read once from the environment and passed on.
 
-A variable that starts with `TIDEQ_` and is not known here is refused by name: a typo must not silently
-leave a default in place. Times are written in seconds outside and kept in milliseconds inside.
+An unknown variable that starts with `TIDEQ_` is refused by name: a typo must not silently leave a default in place.
+Durations are seconds in the environment and milliseconds here.
 """
 
 import difflib
@@ -15,8 +15,7 @@ from tideq.queue_core.names import NAME, QUEUE_NAME
 from tideq.queue_core.retry_policy import MAX_RETRIES, Backoff
 
 MAX_PARTITIONS = 256
-"""As many as eight bits of a task's id tell apart."""
-
+"""Limit of the eight bits that hold the partition in a task id."""
 
 CIRCUIT_MODES = ("type", "worker", "off")
 
@@ -48,14 +47,14 @@ class Leases(msgspec.Struct, frozen=True):
 
 class Admission(msgspec.Struct, frozen=True):
     soft_depth: int = 100_000
-    """Beyond it what is less urgent than the default priority is refused."""
+    """Beyond this depth, tasks less urgent than the default priority are refused."""
     high_only_depth: int = 500_000
-    """Beyond it everything but the most urgent priority is."""
+    """Beyond this depth, all but the most urgent priority are refused."""
     max_depth: int = 1_000_000
-    """Beyond it every client that is not listed is."""
+    """Beyond this depth, all clients that are not listed are refused."""
     listed_clients: tuple[str, ...] = ()
     client_rate_per_second: float = 0.0
-    """Zero is no limit."""
+    """0 is no limit."""
     client_burst: int = 1_000
     max_outbox_entries: int = 1_000_000
     max_memory_ratio: float = 0.9
@@ -68,20 +67,20 @@ class Retention(msgspec.Struct, frozen=True):
     idempotency_ttl_ms: int = 86_400_000
     dead_letter_ttl_ms: int = 30 * 86_400_000
     has_history: bool = True
-    """With history, a finished task stays in the store until history has it; without, only for its time."""
+    """With history, a finished task stays in the store until it is replicated; without, only for `result_ttl_ms`."""
 
 
 class Probing(msgspec.Struct, frozen=True):
     interval_ms: int = 60_000
     allowed_cidrs: tuple[str, ...] = ()
-    """Where probes of workers' health may go; nowhere unless the operator says so."""
+    """Networks that health probes of workers may contact; none by default."""
 
 
 class Circuit(msgspec.Struct, frozen=True):
-    """When a worker that keeps failing gets no new work, and how it gets out of that."""
+    """When a failing worker gets no new tasks, and when it is tried again."""
 
     mode: str = "type"
-    """`type`: none of the types it fails at. `worker`: none at all, over all types. `off`: never."""
+    """`type`: one circuit for each worker and task type. `worker`: one for each worker. `off`: none."""
     failures: int = 5
     window_ms: int = 60_000
     open_ms: int = 60_000
@@ -90,19 +89,19 @@ class Circuit(msgspec.Struct, frozen=True):
 
 class Telemetry(msgspec.Struct, frozen=True):
     traces_per_second: float = 100.0
-    """How many traces are begun here where OTEL_TRACES_SAMPLER says nothing; those of others count as they come."""
+    """New traces a second without OTEL_TRACES_SAMPLER; traces of callers keep their own sampling decision."""
     logs_transitions: bool = True
     service_name: str = "tideq"
-    """Of the queue in traces, for spans of API and monitor. In the API, OTEL_SERVICE_NAME takes precedence."""
+    """Service name of API and monitor spans. In the API, OTEL_SERVICE_NAME takes precedence."""
 
 
 class QueueSettings(msgspec.Struct, frozen=True):
     queue_name: str = "default"
     partition: int = 0
     partitions: tuple[int, ...] = (1,)
-    """How many there are; while their number grows, the numbers side by side: see `engine/partitions/routing.py`."""
+    """The partition count; several counts while the number grows: see `partitioning/routing.py`."""
     is_part: bool = False
-    """Whether these are told to one of several partitions: what is the whole queue's is then kept elsewhere."""
+    """Whether these settings are for one of several partitions: the queue's limits are then enforced elsewhere."""
     default_priority: str = "medium"
     priorities: dict[str, Priority] = msgspec.field(default_factory=lambda: dict(DEFAULT_PRIORITIES))
     leases: Leases = Leases()
@@ -194,7 +193,7 @@ def _clients(text: str) -> tuple[str, ...]:
 def _partitions(text: str) -> tuple[int, ...]:
     numbers = tuple(int(number) for number in _names(text))
     if not numbers or not all(1 <= number <= MAX_PARTITIONS for number in numbers):
-        raise ValueError(f"must be a number from 1 to {MAX_PARTITIONS}, or several while it grows, like 2,8")
+        raise ValueError(f"must be a number from 1 to {MAX_PARTITIONS}, or several while the number grows, like 2,8")
     return numbers
 
 
@@ -203,7 +202,7 @@ def _cidrs(text: str) -> tuple[str, ...]:
 
 
 def _priorities(text: str) -> dict[str, Priority]:
-    """`name=offset_seconds:max_retries:timeout_seconds`, comma-separated, added to or replacing the defaults."""
+    """Parse comma-separated `name=offset_seconds:max_retries:timeout_seconds`; defaults that are not named stay."""
     levels = dict(DEFAULT_PRIORITIES)
     for entry in _names(text):
         name, _, numbers = entry.partition("=")
@@ -266,19 +265,19 @@ QUEUE_SETTINGS: dict[str, Setting] = {
 }
 
 
-def read_settings(environ: Mapping[str, str], known_elsewhere: Collection[str] = ()) -> QueueSettings:
-    """`known_elsewhere` are settings of other parts of the service, which read them themselves."""
+def read_settings(environ: Mapping[str, str], other_settings: Collection[str] = ()) -> QueueSettings:
+    """Returns the settings; raises SettingsError. `other_settings` are names that other parts of the service read."""
     chosen: dict[str, dict[str, Any]] = {}
     for name, text in environ.items():
-        if name.startswith("TIDEQ_") and name not in known_elsewhere:
-            setting = _known(name, known_elsewhere)
+        if name.startswith("TIDEQ_") and name not in other_settings:
+            setting = _setting_named(name, other_settings)
             chosen.setdefault(setting.section, {})[setting.field] = parse_setting(name, setting, text)
     return _checked(_assemble(chosen))
 
 
-def _known(name: str, known_elsewhere: Collection[str]) -> Setting:
+def _setting_named(name: str, other_settings: Collection[str]) -> Setting:
     if name not in QUEUE_SETTINGS:
-        close = difflib.get_close_matches(name, [*QUEUE_SETTINGS, *known_elsewhere], n=1)
+        close = difflib.get_close_matches(name, [*QUEUE_SETTINGS, *other_settings], n=1)
         raise SettingsError(f"{name} is not a setting" + (f"; did you mean {close[0]}?" if close else ""))
     return QUEUE_SETTINGS[name]
 
@@ -308,7 +307,7 @@ def _checked(settings: QueueSettings) -> QueueSettings:
 
 
 def _within_execution(settings: QueueSettings) -> dict[str, Priority]:
-    """The levels as they are, the defaults' timeouts lowered to the limit; one that was set above it is refused."""
+    """Returns the levels. A default timeout above the limit is lowered to it; a configured one raises SettingsError."""
     limit_ms, levels = settings.leases.max_execution_ms, dict(settings.priorities)
     for name, level in settings.priorities.items():
         if level.timeout_ms <= limit_ms:

@@ -1,8 +1,7 @@
-"""Where a task can be, and why it came to be there.
+"""States of a task, and the reasons for its last transition.
 
-*Where* is a `TaskState`; *why* is a `Reason`. They are kept apart because several reasons lead to one
-state: a lost worker and an elapsed backoff both end in `queued`. Both are stored as their words, in the
-task record and in history: add members freely, never rename one.
+State and reason are separate because several reasons lead to one state: a lost worker and a retried error both lead to
+`queued`. Both are persisted as words, in the task record and in history: add members freely, never rename one.
 """
 
 from enum import StrEnum
@@ -14,78 +13,78 @@ class TaskState(StrEnum):
     """Waiting: ready to be claimed, or hidden until a retry, a delay or a `run_at` falls due."""
 
     ASSIGNED = "assigned"
-    """Handed to a worker that has not yet said it started."""
+    """Claimed by a worker that has not reported its start yet."""
 
     EXECUTING = "executing"
-    """Started by the worker that holds the lease; must finish before its deadline."""
+    """Started by the worker that holds the lease; must end before its execution deadline."""
 
     COMPLETED = "completed"
-    """Finished with a result. Nothing moves it again."""
+    """Ended with a result. No transition leaves this state."""
 
     FAILED = "failed"
-    """Failed with an error its worker called not retriable."""
+    """Ended with an error that its worker reported as not retriable."""
 
     CANCELLED = "cancelled"
-    """Called off before it finished."""
+    """Cancelled before it ended."""
 
     DEAD_LETTER = "dead_letter"
-    """Given up: one of its three budgets is spent. Kept apart for a person to look at."""
+    """Given up because one of its three budgets is spent, or on its worker's request. Listed for operators."""
 
 
 class Reason(StrEnum):
     SUBMITTED = "submitted"
-    """A producer handed it in."""
+    """A producer submitted it."""
 
     CLAIMED = "claimed"
-    """A worker took it."""
+    """A worker claimed it."""
 
     STARTED = "started"
-    """Its worker began the work, or was given it to begin at once."""
+    """Its worker reported the start, or claimed it as started."""
 
     SUCCEEDED = "succeeded"
-    """Its worker delivered a result."""
+    """Its worker reported a result."""
 
     ERROR = "error"
-    """Its worker reported an error that may go away; it waits out a backoff."""
+    """Its worker reported a retriable error; the task waits out its backoff."""
 
     NOT_RETRIABLE = "not_retriable"
-    """Its worker reported an error that trying again cannot mend."""
+    """Its worker reported an error that a retry cannot fix."""
 
     RETRIES_EXHAUSTED = "retries_exhausted"
-    """It failed or timed out once more than `max_retries` allows."""
+    """The task failed or timed out once more than `max_retries` allows."""
 
     TIMED_OUT = "timed_out"
     """Its execution deadline passed without a result."""
 
     ASSIGNMENT_LAPSED = "assignment_lapsed"
-    """It was handed out and never started: the worker vanished, or the answer never reached it."""
+    """The assignment timeout passed without a start: the worker was lost, or the claim reply never arrived."""
 
     NEVER_STARTED = "never_started"
-    """Handed out again and again, never once started."""
+    """Assigned too often without ever being started."""
 
     WORKER_LOST = "worker_lost"
     """Its worker stopped sending heartbeats while executing it."""
 
     POISON = "poison"
-    """Every worker that executed it died."""
+    """Too many workers died while executing it."""
 
     RELEASED = "released"
-    """Its worker handed it back unfinished; it keeps its place and pays nothing."""
+    """Its worker released it unfinished; the task keeps its rank and its budgets."""
 
     CANCELLED = "cancelled"
-    """Someone asked for it to be called off."""
+    """A client or operator cancelled it."""
 
     DISCARDED = "discarded"
-    """Its worker gave it up for good and asked for a dead letter."""
+    """Its worker made it a dead letter on purpose."""
 
     RETRIED = "retried"
-    """A person asked for it to run again."""
+    """A client or operator retried it."""
 
     REPLAYED = "replayed"
-    """A person sent a dead letter back to the queue."""
+    """A client or operator replayed it from the dead letters."""
 
     PURGED = "purged"
-    """A person removed it, finished as it was."""
+    """A client or operator removed it after it had ended."""
 
 
 STATES = {state.value: state for state in TaskState}
@@ -93,10 +92,10 @@ REASONS = {reason.value: reason for reason in Reason} | {"": Reason.SUBMITTED}
 
 
 def state_named(word: str) -> TaskState:
-    """The member; a word that only a later version knows is passed on as it is, and equals no member."""
+    """Returns the member. A word of a later version is returned unchanged and equals no member."""
     return STATES.get(word) or cast("TaskState", word)
 
 
 def reason_named(word: str) -> Reason:
-    """As `state_named`; empty is submitted."""
+    """Like `state_named`; an empty word is `submitted`."""
     return REASONS.get(word) or cast("Reason", word)

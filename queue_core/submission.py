@@ -1,4 +1,4 @@
-"""From a submission to the row the submit script takes. Refuses what no store should see; writes nothing."""
+"""Validates submissions and turns them into rows of the submit script. Writes nothing."""
 
 import hashlib
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ NO_TRACE = TraceContext()
 encode = msgspec.msgpack.Encoder().encode
 unpack_definition = msgspec.msgpack.Decoder(Definition).decode
 DEFAULTS = msgspec.structs.astuple(Definition("", b""))
-MAX_KNOWN = 1_000
-"""Clients choose what kinds there are: more than this are worked out again."""
+MAX_CACHED_KINDS = 1_000
+"""Clients choose the kinds, so the cache is bounded; it is cleared when full."""
 
 
 class SubmitKind(NamedTuple):
-    """What tasks of one batch share: a line of `submit.lua`'s `kinds`."""
+    """Values shared by tasks of a batch: a line of `submit.lua`'s `kinds`."""
 
     signature: str
     priority: str
@@ -35,15 +35,15 @@ class SubmitKind(NamedTuple):
 
 
 class CachedKind(NamedTuple):
-    """What tasks that look alike have in common."""
+    """Prepared values of tasks with the same type, priority and options."""
 
     kind: SubmitKind
     rest: tuple[Any, ...]
-    """What follows type and parameters in the definition of one that has nothing else of its own."""
+    """The definition's values after type and parameters, for a task without tags, trace, schedule or key."""
 
 
 class Prepared(NamedTuple):
-    """A task that was checked."""
+    """A checked task."""
 
     task_id: str
     kind: SubmitKind
@@ -54,11 +54,11 @@ class Prepared(NamedTuple):
 
 
 class SubmitRows(NamedTuple):
-    """As `submit.lua` takes it."""
+    """The arguments of `submit.lua`."""
 
     numbers: dict[SubmitKind, int]
     rows: list[Any]
-    """Flat."""
+    """Flat: three values a task."""
     has_own_ids: bool
 
     @property
@@ -67,21 +67,21 @@ class SubmitRows(NamedTuple):
 
 
 class Submissions:
-    """Knows the settings and makes ids; one per queue."""
+    """Prepares submissions under the settings, with new ids; one for each queue."""
 
     def __init__(self, settings: QueueSettings, ids: TaskIds | None = None) -> None:
         self._settings = settings
         self._ids = ids or TaskIds()
-        self._known: dict[object, CachedKind] = {}
+        self._cached_kinds: dict[object, CachedKind] = {}
         offsets = {name: level.offset_ms for name, level in settings.priorities.items()}
         self._top_offset = min(offsets.values())
         self._default_offset = offsets[settings.default_priority]
 
     def prepare(self, tasks: Sequence[NewTask], *, as_one: bool = False) -> list[Prepared]:
-        """Refuses what no store should see, with its place.
+        """Returns the tasks checked; raises InvalidTask with the index of the first bad one.
 
-        `as_one` are tasks that share a key, and only the last one has it: a key for each costs the store 21 µs and 950
-        bytes a task, one for all of them 7 and 480.
+        With `as_one` the tasks share an idempotency key, which the last one carries: a key for each would cost the
+        store 21 µs and 950 bytes a task, one for all of them costs 7 µs and 480 bytes.
         """
         prepared: list[Prepared] = []
         max_payload_bytes = self._settings.admission.max_payload_bytes
@@ -89,8 +89,8 @@ class Submissions:
         try:
             for task, new_id in zip(tasks, ids, strict=True):
                 check_own(task, max_payload_bytes)
-                known = self._known_of(task)
-                prepared.append(_prepared(task, new_id, known, None if as_one else task.idempotency_key))
+                cached = self._cached_kind(task)
+                prepared.append(_prepared(task, new_id, cached, None if as_one else task.idempotency_key))
         except InvalidTask as error:
             error.row = len(prepared)
             raise
@@ -98,9 +98,9 @@ class Submissions:
             prepared[-1] = prepared[-1]._replace(idempotency=_shared_idempotency(tasks))
         return prepared
 
-    def _known_of(self, task: NewTask) -> CachedKind:
-        """Checked and worked out once for all tasks that look alike: half of a submission's time here."""
-        look = (
+    def _cached_kind(self, task: NewTask) -> CachedKind:
+        """Checked and computed once for equal options, which halves the time of a submission here."""
+        options = (
             task.task_type,
             task.required_capabilities,
             task.priority,
@@ -111,15 +111,15 @@ class Submissions:
             task.backoff,
         )
         try:
-            known = self._known.get(look)
+            cached = self._cached_kinds.get(options)
         except TypeError:
-            # Unhashable: a list of capabilities, or a value of a wrong type that the check will name.
+            # Unhashable: a list of capabilities, or a value of a wrong type, which the check in `_kind` reports.
             return CachedKind(self._kind(task), _rest(task))
-        if known is None:
-            if len(self._known) >= MAX_KNOWN:
-                self._known.clear()
-            known = self._known[look] = CachedKind(self._kind(task), _rest(task))
-        return known
+        if cached is None:
+            if len(self._cached_kinds) >= MAX_CACHED_KINDS:
+                self._cached_kinds.clear()
+            cached = self._cached_kinds[options] = CachedKind(self._kind(task), _rest(task))
+        return cached
 
     def _kind(self, task: NewTask) -> SubmitKind:
         check_kind(task, self._settings.leases.max_execution_ms)
@@ -136,7 +136,7 @@ class Submissions:
         )
 
     def urgency_of(self, priority: str | None) -> int:
-        """Which depth limits bind tasks of this level: see `_urgency`."""
+        """Returns the class of depth limits for tasks of this priority: see `_urgency`."""
         return self._urgency(self.level(priority or self._settings.default_priority))
 
     def level(self, priority: str) -> Priority:
@@ -145,35 +145,35 @@ class Submissions:
         return self._settings.priorities[priority]
 
     def _urgency(self, level: Priority) -> int:
-        """0 for the most urgent level, 1 down to the default, 2 for what is less urgent than that."""
+        """Returns 0 for the most urgent level, 1 down to the default level, 2 for less urgent levels."""
         if level.offset_ms == self._top_offset:
             return 0
         return 1 if level.offset_ms <= self._default_offset else 2
 
 
 def share_one_key(tasks: Sequence[NewTask]) -> bool:
-    """Whether they are the whole of a batch that has one idempotency key and no other."""
+    """Whether the tasks are a whole batch under one idempotency key."""
     return all(task.batch_size == len(tasks) and task.task_id is None for task in tasks)
 
 
 def in_rows(prepared: Sequence[Prepared]) -> SubmitRows:
-    """What they share is written once."""
+    """Returns the script's arguments; values that tasks share are written once."""
     numbers: dict[SubmitKind, int] = {}
     rows: list[Any] = []
-    last_kind, about, has_own_ids = None, "", False
+    last_kind, kind_number, has_own_ids = None, "", False
     for task_id, kind, schedule, idempotency, definition, has_own_id in prepared:
         if kind is not last_kind:
-            last_kind, about = kind, str(numbers.setdefault(kind, len(numbers) + 1))
+            last_kind, kind_number = kind, str(numbers.setdefault(kind, len(numbers) + 1))
         is_plain = not schedule and not idempotency
-        rows += (task_id, about if is_plain else f"{about} {schedule} {idempotency}", definition)
+        rows += (task_id, kind_number if is_plain else f"{kind_number} {schedule} {idempotency}", definition)
         has_own_ids = has_own_ids or has_own_id
     return SubmitRows(numbers, rows, has_own_ids)
 
 
 def pack_definition(definition: Definition, later: Sequence[bytes] = ()) -> bytes:
-    """Without the defaults at its end, which reading fills in again: most tasks have a type and parameters only.
+    """Returns the packed definition without trailing defaults, which unpacking restores.
 
-    `later` are values that follow, packed, which only a later version knows.
+    `later` are packed values of a later version, which follow unchanged.
     """
     values = msgspec.structs.astuple(definition)
     return encode((*values, *map(msgspec.Raw, later))) if later else _packed(values)
@@ -191,20 +191,20 @@ def _shortened(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def idempotency_name(client_id: str, key: str) -> str:
-    """Keys are hashed before they become part of a key's name, and one client's never meet another's."""
+    """Returns the part of the store key for an idempotency key: a hash of client and key, so clients never collide."""
     return hashlib.sha256(f"{client_id}\0{key}".encode()).hexdigest()[:32]
 
 
-def _prepared(task: NewTask, new_id: str, known: CachedKind, key: str | None) -> Prepared:
-    """Most have nothing of their own but parameters, and take a third of the time."""
+def _prepared(task: NewTask, new_id: str, cached: CachedKind, key: str | None) -> Prepared:
+    """The short cut for tasks with parameters only takes a third of the time."""
     is_special = (
         key is not None or task.tags or task.searchable or task.task_id or task.delay_ms or task.run_at_ms is not None
     )
     if not is_special and task.trace == NO_TRACE:
-        return Prepared(new_id, known.kind, "", "", encode((task.task_type, task.parameters, *known.rest)))
+        return Prepared(new_id, cached.kind, "", "", encode((task.task_type, task.parameters, *cached.rest)))
     return Prepared(
         task.task_id or new_id,
-        known.kind,
+        cached.kind,
         _schedule(task),
         "" if key is None else f"{idempotency_name(task.client_id, key)} {_fingerprint(_content(task))}",
         _packed(_definition(task, key)),
@@ -213,12 +213,12 @@ def _prepared(task: NewTask, new_id: str, known: CachedKind, key: str | None) ->
 
 
 def _definition(task: NewTask, key: str | None) -> tuple[Any, ...]:
-    """The values of a `Definition`, in its order, as a test compares: making the struct first takes twice as long."""
-    wanted = task.required_capabilities
+    """Returns the values of a `Definition` in its order, which a test compares; a struct would take twice as long."""
+    capabilities = task.required_capabilities
     return (
         task.task_type,
         task.parameters,
-        tuple(sorted(set(wanted))) if wanted else (),
+        tuple(sorted(set(capabilities))) if capabilities else (),
         dict(task.tags) if task.tags else None,
         None if task.trace == NO_TRACE else task.trace,
         task.client_id,
@@ -247,13 +247,13 @@ def _schedule(task: NewTask) -> str:
 
 
 def _shared_idempotency(tasks: Sequence[NewTask]) -> str:
-    """The star says that it stands for more than the task that has it."""
+    """The star marks a key that covers the whole batch, not only the task that carries it."""
     name = idempotency_name(tasks[-1].client_id, tasks[-1].idempotency_key or "")
     return f"{name} *{_fingerprint([_content(task) for task in tasks])}"
 
 
 def _content(task: NewTask) -> tuple[Any, ...]:
-    """Everything asked for, but not the trace it was asked in."""
+    """Returns all submitted values except the trace, for the fingerprint."""
     return (
         task.task_type,
         task.parameters,

@@ -1,12 +1,12 @@
-"""Single submissions that come together go to the store together.
+"""Batches concurrent single submissions of one client into one script call.
 
-A script call for one task costs the store 150 µs and this process 130; each more task in the same call costs 15 and 5.
-So the first goes at once and by itself, and what its client submits while a call is under way waits for the next one,
-which leaves two turns of the loop after it: what has come by then is read first. Nobody waits for what has not come,
-and clients never share a call: one's refusal is not another's.
+A script call for one task costs the store 150 µs and this process 130 µs; each further task in it costs 15 µs and 5 µs.
+The first submission is sent at once. Submissions that arrive during a call wait for the next call, which starts two
+turns of the event loop after the reply, so that requests already received join it. No submission waits for others to
+arrive, and clients never share a call: a refusal concerns one client only.
 
-Whether a task is taken does not depend on its company: a call that is refused has changed nothing, and every task of it
-is then submitted by itself. Only the rate limit's bucket is told as all of them left it.
+The outcome of a task does not depend on its batch: a refused call has changed nothing, and each of its tasks is then
+submitted alone. Only the returned rate limit is the one after the whole batch.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ from tideq.queue_core.task import Submitted
 
 MAX_TASKS = 64
 MAX_BYTES = 262_144
-"""Of definitions: a large one goes alone, and does not keep small ones waiting."""
+"""Limit on the definitions in one call; a larger task is sent alone."""
 
 Send = Callable[[str, Sequence[Prepared]], Awaitable[list[Submitted]]]
 
 
-class Waiting(NamedTuple):
+class WaitingSubmission(NamedTuple):
     task: Prepared
     answer: "asyncio.Future[Submitted]"
 
@@ -35,13 +35,13 @@ class SubmitBatcher:
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self._waiting: dict[str, deque[Waiting]] = {}
-        """Of every client that has a call under way or about to leave."""
+        self._waiting: dict[str, deque[WaitingSubmission]] = {}
+        """WaitingSubmission submissions of each client that has a call running or about to start."""
         self._calls: set[asyncio.Task[None]] = set()
 
     async def submit(self, client_id: str, task: Prepared) -> Submitted:
         if client_id in self._waiting:
-            waiting = Waiting(task, asyncio.get_running_loop().create_future())
+            waiting = WaitingSubmission(task, asyncio.get_running_loop().create_future())
             self._waiting[client_id].append(waiting)
             return await waiting.answer
         self._waiting[client_id] = deque()
@@ -49,52 +49,52 @@ class SubmitBatcher:
             (answer,) = await self._send(client_id, [task])
             return answer
         finally:
-            self._go_soon(client_id)
+            self._schedule_next(client_id)
 
-    def _go_soon(self, client_id: str) -> None:
+    def _schedule_next(self, client_id: str) -> None:
         loop = asyncio.get_running_loop()
-        loop.call_soon(loop.call_soon, self._go, client_id)
+        loop.call_soon(loop.call_soon, self._send_next, client_id)
 
-    def _go(self, client_id: str) -> None:
-        if together := _next_call(self._waiting[client_id]):
-            call = asyncio.ensure_future(self._call(client_id, together))
+    def _send_next(self, client_id: str) -> None:
+        if batch := _next_batch(self._waiting[client_id]):
+            call = asyncio.ensure_future(self._send_batch(client_id, batch))
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)
-            call.add_done_callback(lambda _: self._go_soon(client_id))
+            call.add_done_callback(lambda _: self._schedule_next(client_id))
         else:
             del self._waiting[client_id]
 
-    async def _call(self, client_id: str, together: Sequence[Waiting]) -> None:
+    async def _send_batch(self, client_id: str, batch: Sequence[WaitingSubmission]) -> None:
         try:
-            answers = await self._send(client_id, [each.task for each in together])
+            answers = await self._send(client_id, [each.task for each in batch])
         except Refused as refusal:
-            if len(together) > 1:
-                for each in together:
-                    await self._call(client_id, [each])
+            if len(batch) > 1:
+                for each in batch:
+                    await self._send_batch(client_id, [each])
             else:
-                _fail(together, refusal)
+                _fail(batch, refusal)
         except asyncio.CancelledError:
-            for each in together:
+            for each in batch:
                 each.answer.cancel()
             raise
         except Exception as error:
-            # Whatever it is, everybody who waits is told: nobody else would.
-            _fail(together, error)
+            # Any error must reach the waiting callers: this background task has no other caller.
+            _fail(batch, error)
         else:
-            for each, answer in zip(together, answers, strict=True):
+            for each, answer in zip(batch, answers, strict=True):
                 if not each.answer.done():
                     each.answer.set_result(answer)
 
 
-def _fail(together: Sequence[Waiting], error: Exception) -> None:
-    for each in together:
+def _fail(batch: Sequence[WaitingSubmission], error: Exception) -> None:
+    for each in batch:
         if not each.answer.done():
             each.answer.set_exception(error)
 
 
-def _next_call(waiting: deque[Waiting]) -> list[Waiting]:
-    """In the order they came; whoever does not want it any more is left out."""
-    taken, size = list[Waiting](), 0
+def _next_batch(waiting: deque[WaitingSubmission]) -> list[WaitingSubmission]:
+    """Returns waiting submissions in order of arrival, without those whose caller has gone."""
+    taken, size = list[WaitingSubmission](), 0
     while waiting and len(taken) < MAX_TASKS:
         size += len(waiting[0].task.definition)
         if taken and size > MAX_BYTES:

@@ -1,14 +1,14 @@
-"""What travels through the queue: a task as submitted, as kept, as claimed, and as read back.
+"""The forms of a task: as submitted, as defined, as claimed, and as read back.
 
-All are frozen. `parameters`, `result` and errors are JSON kept as the bytes that came: the queue never decodes
-them, so no number loses a digit and no hostile document costs anything here.
+All are frozen. `parameters`, `result` and errors are JSON, stored as the received bytes: the queue never decodes them,
+so no number loses a digit and a hostile document costs nothing here.
 """
 
 from collections.abc import Mapping
 
 import msgspec
 
-from tideq.queue_core.circuits import HeldBack
+from tideq.queue_core.circuits import CircuitState
 from tideq.queue_core.lanes import lane_signature
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.states import Reason, TaskState
@@ -23,7 +23,7 @@ class TraceContext(msgspec.Struct, frozen=True, array_like=True):
 
 
 class NewTask(msgspec.Struct, frozen=True):
-    """A submission. What is `None` takes the priority's or the service's default."""
+    """A submission. A field that is None takes the default of its priority or of the service."""
 
     task_type: str
     parameters: bytes = b"{}"
@@ -41,20 +41,20 @@ class NewTask(msgspec.Struct, frozen=True):
     trace: TraceContext = TraceContext()
     task_id: str | None = None
     batch_size: int = 0
-    """Of a batch that shares one idempotency key: with more or fewer tasks it would be another batch.
+    """Size of a batch that shares one idempotency key, as part of its fingerprint; 0 for other tasks.
 
-    The last task's key is the same whatever the batch; those of others count only beside tasks with keys of their own.
+    The last task carries the batch's key; keys of the other tasks matter only in a batch with separate keys.
     """
     searchable: Mapping[str, str] = {}
-    """Parameters by which history can find it, as texts."""
+    """Parameters by which history can find the task, as texts."""
 
 
 class Definition(msgspec.Struct, frozen=True, array_like=True):
     """The half of a task that never changes, packed once and opaque to the scripts.
 
-    Persisted as a list of values that says how many there are, and that is its format: where a field lies says which it
-    is. So new fields go to the end and have defaults, fields are never removed or reordered, a shorter list is of an
-    earlier version, and what follows in a longer one is kept as it came, in the store and in history.
+    Persisted as a list of values, in which the position identifies the field. New fields go to the end and have
+    defaults; fields are never removed or reordered. A shorter list is of an earlier version; additional values of a
+    later version are kept unchanged, in the store and in history.
     """
 
     task_type: str
@@ -75,7 +75,7 @@ class Definition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RateLimitState(msgspec.Struct, frozen=True):
-    """How much a client may submit: `size` at once, filled again within `window_ms`, `left` of it now."""
+    """A client's rate limit: `size` submissions at once, refilled within `window_ms`, `left` of them now."""
 
     size: int
     window_ms: int
@@ -84,7 +84,7 @@ class RateLimitState(msgspec.Struct, frozen=True):
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """The answer to a submission. `is_new` is false where an idempotency key or id was known already."""
+    """The result of a submission. `is_new` is false if the idempotency key or the id already had a task."""
 
     task_id: str
     is_new: bool
@@ -93,7 +93,7 @@ class Submitted(msgspec.Struct, frozen=True):
     lane_position: int | None
     now_ms: int
     bucket: RateLimitState | None = None
-    """None where clients have no rate limit."""
+    """None if clients have no rate limit."""
 
 
 class ClaimedTask(msgspec.Struct, frozen=True):
@@ -104,17 +104,17 @@ class ClaimedTask(msgspec.Struct, frozen=True):
     timeout_ms: int
     visible_at_ms: int
     rank: int | None = None
-    """Told where tasks of several partitions are put in order."""
+    """Set only in claims that merge several partitions."""
     is_started: bool = False
-    """It is executing already."""
+    """Whether the task is already executing."""
     retry_count: int = 0
     losses: int = 0
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What one claim got.
+    """The result of a claim.
 
-    `answer` numbers the answers to one `poll_id`; `retry_at_ms` is when it is worth asking again.
+    `answer` numbers the replies to one `poll_id`; a repeated claim makes sense from `retry_at_ms` on.
     """
 
     tasks: tuple[ClaimedTask, ...]
@@ -124,19 +124,19 @@ class Claim(msgspec.Struct, frozen=True):
     stops: tuple["Stop", ...]
     worker_status: str
     should_drain: bool
-    """An operator wants the worker to finish what it holds and leave."""
+    """Whether an operator drains the worker: it should finish its tasks and deregister."""
     profile: str
-    """What the worker serves."""
-    held_back: tuple[HeldBack, ...] = ()
-    """Of which types the worker is given nothing, or a few to try."""
+    """The lanes that the worker serves, as in `lanes.worker_profile`."""
+    circuits: tuple[CircuitState, ...] = ()
+    """The worker's circuits that are open or on trial."""
     is_repeat: bool = False
-    """An earlier answer to the same poll handed these out; that one may have arrived."""
+    """Whether these tasks were already returned by an earlier reply to this poll, which may have arrived."""
     taken: tuple[tuple[str, int], ...] = ()
-    """Of one of several partitions: how many tasks each limit that let these out ever let out there."""
+    """For one of several partitions: tasks ever claimed there under each limit that applied to this claim."""
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """An attempt its worker should abandon: the task was cancelled, timed out or given to another."""
+    """An attempt that its worker should stop: the task was cancelled, timed out or went to another worker."""
 
     task_id: str
     lease: str
@@ -148,7 +148,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """A task as the store has it now."""
+    """A task as stored now."""
 
     task_id: str
     definition: Definition
@@ -176,16 +176,16 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     progress: Progress | None
     result: bytes | None
     errors: tuple[bytes, ...]
-    """Of the last attempts that failed: twenty at most, one in lists."""
+    """Errors of the latest failed attempts: at most twenty, one in lists."""
     error_count: int
-    """How many failed."""
+    """Number of failed attempts."""
     now_ms: int
 
 
 class WorkerDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     worker_id: str
     task_types: tuple[str, ...] | None = None
-    """`None` takes any type."""
+    """None accepts any type."""
     capabilities: tuple[str, ...] = ()
     capacity: int = 1
     version: str = ""

@@ -1,10 +1,10 @@
-"""Task ids: UUIDv7 whose byte order is submission order within a process, and which carry their partition.
+"""Task ids: UUIDv7 whose byte order is the submission order within a process, and which contain the partition.
 
     48 bits milliseconds | version | 12 bits counter | variant | 14 bits counter | 8 bits partition | 40 bits random
 
-An id finds its keys without a look-up, because the partition sits inside it. The milliseconds are this
-process's clock and only make ids sort; no decision about time is taken from them. Randomness is drawn once a
-millisecond: it keeps processes apart, while the counter keeps the ids of one process apart. Ids are no secrets.
+The partition in the id leads to its keys without a look-up. The milliseconds are this process's clock and serve only
+for sorting; no decision about time uses them. The random part, drawn once a millisecond, separates processes; the
+counter separates ids of one process. Ids are not secret.
 """
 
 import secrets
@@ -18,7 +18,7 @@ MAX_COUNTER = (1 << COUNTER_BITS) - 1
 
 
 class TaskIds:
-    """Makes ids for one partition or several, strictly increasing however the clock behaves."""
+    """Makes strictly increasing ids, also when the clock goes back."""
 
     def __init__(self, partition: int = 0, clock_ms: Callable[[], int] | None = None) -> None:
         self._partition = partition
@@ -34,7 +34,7 @@ class TaskIds:
             return _compose(self._last_ms, self._counter, self._partition, self._random)
 
     def many(self, count: int, partition: int | None = None) -> list[str]:
-        """As `new` so many times, at a third of the price: what the ids of one millisecond share is written once."""
+        """Returns `count` ids, at a third of the cost of calling `new`: their common part is formatted once."""
         with self._lock:
             self._advance()
             if self._counter + count > MAX_COUNTER:
@@ -47,7 +47,7 @@ class TaskIds:
     def _advance(self) -> None:
         now_ms = self._clock_ms()
         if now_ms > self._last_ms:
-            # A random start leaves half the range to count in: ids of two processes rarely share a counter.
+            # A random start makes equal counters of two processes unlikely, and leaves half the range to count.
             self._last_ms, self._counter = now_ms, secrets.randbits(COUNTER_BITS - 1)
             self._random = secrets.randbits(40)
         elif self._counter < MAX_COUNTER:
@@ -57,7 +57,7 @@ class TaskIds:
 
 
 def made_together(last_id: str, count: int) -> list[str]:
-    """What `many` gave for so many, by the last of them."""
+    """Returns the ids that `many` returned for this count, from the last of them."""
     counter = int(last_id[15:18], 16) << 14 | int(last_id[19:23], 16) & 0x3FFF
     return _counted(last_id, counter - count + 1, count)
 
@@ -67,7 +67,7 @@ def partition_of(task_id: str) -> int:
 
 
 def is_task_id(text: str) -> bool:
-    """Whether this is an id as we write them: lower case, with dashes, version 7."""
+    """Whether the text is an id in canonical form: UUID version 7, lower case, with dashes."""
     try:
         parsed = uuid.UUID(text)
     except ValueError:
@@ -76,7 +76,7 @@ def is_task_id(text: str) -> bool:
 
 
 def _counted(example: str, first: int, count: int) -> list[str]:
-    """Ids that differ from the example by their counter alone."""
+    """Returns ids that differ from the example in the counter only."""
     head, tail = example[:15], example[23:]
     return [f"{head}{n >> 14:03x}-{0x8000 | n & 0x3FFF:04x}{tail}" for n in range(first, first + count)]
 
@@ -84,6 +84,6 @@ def _counted(example: str, first: int, count: int) -> list[str]:
 def _compose(now_ms: int, counter: int, partition: int, random: int) -> str:
     high = now_ms << 16 | 0x7000 | counter >> 14
     low = 0b10 << 62 | (counter & 0x3FFF) << 48 | partition << 40 | random
-    # Spelt out here: uuid.UUID costs three times as much as all the rest of making an id.
+    # Formatted by hand: uuid.UUID costs three times as much as the rest of this function.
     digits = f"{high:016x}{low:016x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

@@ -1,7 +1,7 @@
-"""The state machine, as data. Scripts, tests, the picture in README.md and the docs all derive from it.
+"""The state machine as data. Scripts, tests, the picture in README.md and the docs derive from it.
 
-One row is one verb of the engine. `script` names the Lua file that carries it out where that is not the
-verb's own: recoveries happen inside whichever script finds the task due.
+A row is a verb of the engine. `script` names the Lua file if it differs from the verb: recoveries run in any script
+that finds the task due.
 """
 
 from typing import NamedTuple
@@ -44,8 +44,8 @@ TRANSITIONS = (
     moves("time_out", S.EXECUTING, to=(S.QUEUED, S.DEAD_LETTER), by="sweep"),
     moves("lose", S.EXECUTING, to=(S.QUEUED, S.DEAD_LETTER), by="sweep"),
     moves("cancel", S.QUEUED, S.ASSIGNED, S.EXECUTING, to=S.CANCELLED),
-    moves("retry", S.FAILED, S.DEAD_LETTER, S.CANCELLED, to=S.QUEUED, by="revive", revives=True),
-    moves("replay", S.DEAD_LETTER, to=S.QUEUED, by="revive", revives=True),
+    moves("retry", S.FAILED, S.DEAD_LETTER, S.CANCELLED, to=S.QUEUED, by="requeue", revives=True),
+    moves("replay", S.DEAD_LETTER, to=S.QUEUED, by="requeue", revives=True),
 )
 
 TERMINAL = frozenset(S) - {source for move in TRANSITIONS if not move.revives for source in move.sources}

@@ -1,7 +1,6 @@
-"""What a submission must be before any store sees it. Pure; each check raises `InvalidTask` and names the field.
+"""Checks of a submission before it reaches the store. Pure; each check raises `InvalidTask` and names the field.
 
-Tasks are checked in two parts: what makes their kind, which a batch shares and which is checked once, and what is their
-own.
+A task is checked in two parts: the values of its kind, once for all tasks that share them, and its own values.
 """
 
 from collections.abc import Sequence
@@ -22,11 +21,11 @@ MAX_SPAN_MS = 2**42
 
 def check_batch(items: Sequence[object]) -> None:
     if not 1 <= len(items) <= MAX_BATCH:
-        raise InvalidRequest("tasks", f"{len(items)} of them; a batch has 1 … {MAX_BATCH}")
+        raise InvalidRequest("tasks", f"{len(items)} tasks; a batch has 1 … {MAX_BATCH}")
 
 
 def check_kind(task: NewTask, max_execution_ms: int) -> None:
-    """Type, capabilities, priority, client and the numbers that come with them."""
+    """Check type, capabilities, priority, client, timeout, retries, head start and backoff."""
     _check_type("task_type", task.task_type, str)
     _check_type("client_id", task.client_id, str)
     _check_type("priority", task.priority, (str, type(None)))
@@ -36,7 +35,7 @@ def check_kind(task: NewTask, max_execution_ms: int) -> None:
     for capability in task.required_capabilities:
         _check_name("required_capabilities", capability)
     if len(task.required_capabilities) > MAX_CAPABILITIES:
-        raise InvalidTask("required_capabilities", f"more than {MAX_CAPABILITIES} of them")
+        raise InvalidTask("required_capabilities", f"more than {MAX_CAPABILITIES} capabilities")
     _check_number("timeout_ms", task.timeout_ms, 1, max_execution_ms)
     _check_number("max_retries", task.max_retries, 0, MAX_RETRIES)
     _check_number("head_start_ms", task.head_start_ms, -MAX_SPAN_MS, MAX_SPAN_MS)
@@ -44,7 +43,7 @@ def check_kind(task: NewTask, max_execution_ms: int) -> None:
 
 
 def check_own(task: NewTask, max_payload_bytes: int) -> None:
-    """Payload, schedule, tags, key and id."""
+    """Check payload, schedule, tags, idempotency key and id."""
     _check_type("parameters", task.parameters, bytes)
     if len(task.parameters) > max_payload_bytes:
         raise PayloadTooLarge("parameters", len(task.parameters), max_payload_bytes)
@@ -63,7 +62,7 @@ def check_own(task: NewTask, max_payload_bytes: int) -> None:
 
 def _check_schedule(task: NewTask) -> None:
     if task.run_at_ms is not None and task.delay_ms is not None:
-        raise InvalidTask("run_at", "give either run_at or a delay, not both")
+        raise InvalidTask("run_at", "set either run_at or a delay, not both")
     _check_number("run_at_ms", task.run_at_ms, 0, MAX_SPAN_MS)
     _check_number("delay_ms", task.delay_ms, 0, MAX_SPAN_MS)
 
@@ -71,7 +70,7 @@ def _check_schedule(task: NewTask) -> None:
 def _check_tags(task: NewTask) -> None:
     _check_type("tags", task.tags, dict)
     if len(task.tags) > MAX_TAGS:
-        raise InvalidTask("tags", f"more than {MAX_TAGS} of them")
+        raise InvalidTask("tags", f"more than {MAX_TAGS} tags")
     for name, value in task.tags.items():
         _check_name("tags", name)
         _check_type("tags", value, str)

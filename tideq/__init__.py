@@ -1,6 +1,6 @@
-"""TideQ: a task queue over HTTP. What people import and type starts here.
+"""TideQ: a task queue over HTTP. The names for applications.
 
-Names are fetched when they are first used: `import tideq` stays quick.
+Names are imported on first use, so that `import tideq` stays quick.
 """
 
 import importlib

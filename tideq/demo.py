@@ -1,7 +1,7 @@
-"""The demo worker of `tideq up`: it says hello and it sleeps, on the worker runtime, over HTTP.
+"""The demo worker of `tideq up`: handlers `hello` and `sleep` on the worker runtime.
 
-Run as a script: `demo.py ADDRESS PARENT`, the parent's process id. On SIGTERM it leaves, and what it holds goes back to
-the queue at once. It ends by itself when the process that started it has gone.
+Run as a script: `demo.py ADDRESS PARENT`, the process id of the parent. On SIGTERM it releases its tasks at once and
+deregisters. It ends when its parent process has ended.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ from tideq.workers.runtime.worker import WorkerSettings, run_until_signal
 
 STEP_SECONDS = 0.5
 MAX_SLEEP_SECONDS = 300
-LOOK_SECONDS = 0.5
-FAREWELL_SECONDS = 2
+CHECK_SECONDS = 0.5
+STOP_SECONDS = 2
 
 
 @task
@@ -32,7 +32,6 @@ async def hello(name: str = "world") -> dict[str, str]:
 
 @task
 async def sleep(ctx: TaskContext, seconds: float = 1) -> dict[str, float]:
-    """Tells how far it is as it goes."""
     if not 0 <= seconds <= MAX_SLEEP_SECONDS:
         raise Fail(f"seconds must lie between 0 and {MAX_SLEEP_SECONDS}")
     end = time.monotonic() + seconds
@@ -43,17 +42,17 @@ async def sleep(ctx: TaskContext, seconds: float = 1) -> dict[str, float]:
 
 
 def end_with(parent: int) -> None:
-    """For whoever was killed and could not say so; it may have been while this process still started."""
+    """Stops this worker when the parent has ended, also where it was killed during start-up."""
     while os.getppid() == parent:
-        time.sleep(LOOK_SECONDS)
+        time.sleep(CHECK_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
-    # The service may be gone as well, and a worker that has something to tell it waits until it is asked a second time.
-    time.sleep(FAREWELL_SECONDS)
+    # A worker with unsent reports waits for the service, which may be gone too: the second signal ends it.
+    time.sleep(STOP_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def main(address: str, parent: int) -> int:
-    """Quiet: it shares its terminal with the service."""
+    """Logs nothing below critical: it shares its terminal with the service."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("critical"))
     threading.Thread(target=end_with, args=(parent,), daemon=True).start()
     return run_until_signal(WorkerSettings(url=address, name="demo", concurrency=4, drain_seconds=0), registered)

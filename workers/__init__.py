@@ -1,1 +1,1 @@
-"""Who does the work: the runtime in the user's process, and the service's own monitor."""
+"""The worker runtime, in the user's process, and the monitor of the service."""

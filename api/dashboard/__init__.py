@@ -1,1 +1,1 @@
-"""The web page: its sources are in `web/`, what is built of them in `static/`, and `pages.py` hands it out."""
+"""The dashboard: sources in `web/`, built files in `static/`, served by `pages.py`."""

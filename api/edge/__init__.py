@@ -1,1 +1,1 @@
-"""What every request passes before its route, and every answer after it."""
+"""Checks before every route, and the bytes of every response after it."""

@@ -1,7 +1,7 @@
-"""Who is asking, and whether they may. Every route names the roles it is for; one that names none is refused at start.
+"""Authentication by key and authorisation by role. A route that declares no role is refused at start.
 
-Keys are read from the store and remembered for a few seconds, so a revoked key is out within that time and asking costs
-no round trip.
+Keys are read from the store and cached for a few seconds: a check costs no round trip, and a revoked key stops working
+within that time.
 """
 
 import asyncio
@@ -23,26 +23,27 @@ from tideq.queue_core.duties import Duties, Duty
 from tideq.queue_core.errors import StoreUnavailable
 from tideq.queue_core.store.access_keys import ANY_CLIENT, AccessKey, AccessKeys, matching
 
-REMEMBER_SECONDS = 3.0
-LOOK_SECONDS = 1.0
-"""Between two looks at the keys of callers that wait; with the above less than the 5 s after which a key is out."""
+CACHE_SECONDS = 3.0
+POLL_SECONDS = 1.0
+"""Between two reads of the keys while callers wait. With the cache time it must stay below the 5 s after which a
+revoked key is promised to stop working."""
 
 
 class Caller(msgspec.Struct, frozen=True):
     name: str
     role: str
     key_digest: str = ""
-    """Empty for whoever came without a key, which only an open service lets in."""
+    """Empty without a key, which only a service with authentication off accepts."""
     key_id: str = ""
     client_ids: tuple[str, ...] = ()
-    """Clients it may submit as, besides the one of its own name."""
+    """Clients this key may submit as, besides the one of its own name."""
 
-    def may_use_client(self, worker_id: str) -> bool:
+    def may_use_worker(self, worker_id: str) -> bool:
         return not self.key_digest or is_made_for(worker_id, self.key_digest)
 
 
-ANYONE = Caller("anonymous", "admin", client_ids=(ANY_CLIENT,))
-"""With authentication off, which is for loopback only, whoever asks may do everything."""
+ANONYMOUS = Caller("anonymous", "admin", client_ids=(ANY_CLIENT,))
+"""The caller of every request while authentication is off, which is for loopback only."""
 
 
 class Authenticator:
@@ -53,74 +54,76 @@ class Authenticator:
         self._duties = duties or Duties()
         self._is_open = is_open
         self._allowed_hosts = allowed_hosts
-        self._known: dict[str, AccessKey] = {}
+        self._keys_by_id: dict[str, AccessKey] = {}
         self._read_at = float("-inf")
-        self._unread: StoreUnavailable | None = None
-        """Why the keys that are known may be old."""
-        self._waiting: dict[asyncio.Future[None], Caller] = {}
-        self._is_waited_for = asyncio.Event()
-        self._watch: asyncio.Task[None] | None = None
+        self._read_error: StoreUnavailable | None = None
+        """Set while the cached keys could not be read again."""
+        self._watched: dict[asyncio.Future[None], Caller] = {}
+        self._has_watched = asyncio.Event()
+        self._key_poll: asyncio.Task[None] | None = None
 
     async def caller(self, headers: Mapping[str, str]) -> Caller:
         if self._is_open:
             check_host_and_origin(headers.get("host", ""), headers.get("origin", ""), self._allowed_hosts)
-            return ANYONE
+            return ANONYMOUS
         scheme, _, key_text = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             raise Unauthorized("send your key as `Authorization: Bearer tq_…`")
-        key = matching(key_text.strip(), await self._keys_now())
+        key = matching(key_text.strip(), await self._read_keys())
         if key is None:
             raise Unauthorized("the key is unknown or revoked")
         return _caller(key)
 
     @contextlib.contextmanager
-    def watching(self, caller: Caller) -> Generator[asyncio.Future[None]]:
-        """A future that is done once the caller's key is revoked, or allows something else than it did."""
-        shut_out: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def watch_key(self, caller: Caller) -> Generator[asyncio.Future[None]]:
+        """A future that is done once the caller's key is revoked or its permissions change."""
+        revoked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if caller.key_digest:
-            self._waiting[shut_out] = caller
-            self._is_waited_for.set()
-            if self._watch is None:
-                self._watch = self._duties.start("key watch", self._watch_keys, LOOK_SECONDS)
+            self._watched[revoked] = caller
+            self._has_watched.set()
+            if self._key_poll is None:
+                self._key_poll = self._duties.start("key watch", self._poll_keys, POLL_SECONDS)
         try:
-            yield shut_out
+            yield revoked
         finally:
-            self._waiting.pop(shut_out, None)
-            shut_out.cancel()
+            self._watched.pop(revoked, None)
+            revoked.cancel()
 
     async def close(self) -> None:
-        if self._watch is not None:
-            await self._duties.stop(self._watch)
+        if self._key_poll is not None:
+            await self._duties.stop(self._key_poll)
 
     async def has_keys(self) -> bool:
-        return bool(await self._keys_now())
+        return bool(await self._read_keys())
 
-    async def _watch_keys(self, duty: Duty) -> None:
+    async def _poll_keys(self, duty: Duty) -> None:
         while True:
             with duty.waiting():
-                await self._is_waited_for.wait()
-            known = {_caller(key) for key in (await self._keys_now()).values() if not key.is_revoked}
-            for shut_out, caller in self._waiting.items():
-                if caller not in known and not shut_out.done():
-                    shut_out.set_result(None)
-            if self._unread is not None:
-                raise self._unread
+                await self._has_watched.wait()
+            valid = {_caller(key) for key in (await self._read_keys()).values() if not key.is_revoked}
+            for revoked, caller in self._watched.items():
+                if caller not in valid and not revoked.done():
+                    revoked.set_result(None)
+            if self._read_error is not None:
+                raise self._read_error
             duty.succeeded()
-            await asyncio.sleep(LOOK_SECONDS)
-            if not self._waiting:
-                self._is_waited_for.clear()
+            await asyncio.sleep(POLL_SECONDS)
+            if not self._watched:
+                self._has_watched.clear()
 
-    async def _keys_now(self) -> dict[str, AccessKey]:
-        """While the store is away nobody can revoke a key: those known last still say who asks, so /metrics answers."""
-        if time.monotonic() - self._read_at > REMEMBER_SECONDS:
+    async def _read_keys(self) -> dict[str, AccessKey]:
+        """The cached keys, read again when old. While the store is unreachable no key can be revoked, so the cache
+        stays in use and /metrics answers. Raises `StoreUnavailable` if nothing is cached.
+        """
+        if time.monotonic() - self._read_at > CACHE_SECONDS:
             try:
-                self._known, self._unread = {key.key_id: key for key in await self._keys.all()}, None
+                self._keys_by_id, self._read_error = {key.key_id: key for key in await self._keys.all()}, None
             except StoreUnavailable as error:
-                self._unread = error
-                if not self._known:
+                self._read_error = error
+                if not self._keys_by_id:
                     raise
             self._read_at = time.monotonic()
-        return self._known
+        return self._keys_by_id
 
 
 def _caller(key: AccessKey) -> Caller:
@@ -128,7 +131,7 @@ def _caller(key: AccessKey) -> Caller:
 
 
 class OptionsRequest(Exception):
-    """An OPTIONS request: not refused, and answered here, since Litestar forgets methods that came to a path later."""
+    """An OPTIONS request, answered by us: Litestar leaves out methods that were added to a path later."""
 
     def __init__(self, connection: ASGIConnection[Any, Any, Any, Any]) -> None:
         path = connection.scope["path_template"]
@@ -139,7 +142,6 @@ class OptionsRequest(Exception):
 
 
 def allowed_roles(handler: BaseRouteHandler) -> frozenset[str]:
-    """The roles a route names; an admin may do everything a key can."""
     return operation_of_handler(handler).roles
 
 
@@ -156,7 +158,7 @@ async def check_role(connection: ASGIConnection[Any, Any, Any, Any], handler: Ba
 
 
 async def check_worker(connection: ASGIConnection[Any, Any, Any, Any], _handler: BaseRouteHandler) -> None:
-    """A guard for all calls in a worker's name: the key must be the one that registered it."""
+    """A guard for all calls of a worker: the key must be the one that registered it."""
     worker_id = connection.path_params.get("worker_id")
     if worker_id is not None:
         require_own_worker(connection.user, worker_id)
@@ -164,19 +166,19 @@ async def check_worker(connection: ASGIConnection[Any, Any, Any, Any], _handler:
 
 def require_role(caller: Caller, roles: frozenset[str]) -> None:
     if caller.role not in roles:
-        raise Forbidden(f"a {caller.role} key may not do this; it takes {' or '.join(sorted(roles))}")
+        raise Forbidden(f"a {caller.role} key may not do this; use a key with the role {' or '.join(sorted(roles))}")
 
 
 def require_own_worker(caller: Caller, worker_id: str) -> None:
-    if not caller.may_use_client(worker_id):
-        raise Forbidden(f"this key did not register worker {worker_id!r}: register with it")
+    if not caller.may_use_worker(worker_id):
+        raise Forbidden(f"this key did not register worker {worker_id!r}; register a worker with this key")
 
 
-def require_client(caller: Caller, client_id: str, place: str = "") -> None:
-    """`place` is what comes before the field in the body."""
+def require_client(caller: Caller, client_id: str, prefix: str = "") -> None:
+    """`prefix` is the path to the field in the body."""
     if client_id != caller.name and client_id not in caller.client_ids and ANY_CLIENT not in caller.client_ids:
         raise Forbidden(
-            f"the key {caller.name!r} may not submit as client {client_id!r}: leave client_id out, or let it with "
+            f"the key {caller.name!r} may not submit as client {client_id!r}; leave client_id out, or allow it with "
             f"`tideq keys allow {caller.key_id} --client-id {client_id}`",
-            pointer=f"/{place}client_id",
+            pointer=f"/{prefix}client_id",
         )

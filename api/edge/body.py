@@ -1,7 +1,7 @@
-"""The edge: what a request's bytes must be before anything recursive, and before any store, sees them.
+"""Checks and decodes request bodies before any recursive parser and any store sees them.
 
-A document is checked as it came and kept as it came. What is accepted here PostgreSQL can hold as text, so history can
-never choke on it later.
+A document is checked and stored as the bytes that arrived. PostgreSQL can hold as text everything that is accepted
+here, so replication never fails on it later.
 """
 
 import json
@@ -31,7 +31,7 @@ _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def decode(body: bytes, kind: type[T]) -> T:
-    """A request's body as a struct; whatever is wrong with it becomes a problem document that says where."""
+    """The body as a struct. Raises `BadRequest` or `UnprocessableContent`, which names the field."""
     check_nesting(body)
     check_no_nul("the body", body)
     try:
@@ -46,22 +46,22 @@ def decode(body: bytes, kind: type[T]) -> T:
     return decoded
 
 
-def check_names(body: bytes, place: str = "") -> None:
-    """No field of an object that was decoded as a struct is there twice: of two values the last would count, unseen.
+def check_names(body: bytes, prefix: str = "") -> None:
+    """Raises if a field of a decoded object appears twice: msgspec silently uses the last value.
 
-    Every pair of it has one colon that is neither in a value that was kept nor in a name: a struct's have none.
+    Counts colons: each pair has one outside its value, and the names of our structs contain none.
     """
     kept = decode_object(body)
     if body.count(b":") - b"".join(kept.values()).count(b":") != len(kept):
         name = _repeated_name(body)
-        raise UnprocessableContent(f"{name!r} is there twice", pointer=f"/{place}{name}")
+        raise UnprocessableContent(f"the field {name!r} appears twice", pointer=f"/{prefix}{name}")
 
 
 def check_names_of_rows(body: bytes, field: str, plain_names: int, plain_values: Sequence[msgspec.Raw]) -> None:
-    """The same of a list of objects.
+    """The same for a list of objects.
 
-    `plain_names` are those that are certainly there, with these values: where the colons are no more than theirs, no
-    row is looked at, which spares a batch a twentieth of its time.
+    `plain_names` counts the fields that are surely present, with these values. If there are no more colons than theirs,
+    no row is decoded, which saves 5 % of a batch.
     """
     rows = bytes(decode_object(body)[field])
     if rows.count(b":") != plain_names + b"".join(plain_values).count(b":"):
@@ -70,39 +70,36 @@ def check_names_of_rows(body: bytes, field: str, plain_names: int, plain_values:
 
 
 def _repeated_name(body: bytes) -> str:
-    """The outermost object ends last."""
+    """The hook is called for the outermost object last."""
     objects = list[list[str]]()
     json.loads(body, parse_int=str, object_pairs_hook=lambda pairs: objects.append([name for name, _ in pairs]))
     return next(name for name, count in Counter(objects[-1]).items() if count > 1)
 
 
-def check_document(field: str, document: bytes, place: str = "") -> bytes:
-    """A JSON value that is kept as its bytes: well-formed, and nothing in it that a database refuses.
-
-    `place` is what comes before the field in the body.
-    """
+def check_document(field: str, document: bytes, prefix: str = "") -> bytes:
+    """Checks a JSON value that is stored as its bytes. `prefix` is the path to the field in the body."""
     try:
         _decode_any(document)
     except msgspec.ValidationError as error:
-        raise UnprocessableContent(f"{place}{field}: {error}", pointer=f"/{place}{field}") from error
+        raise UnprocessableContent(f"{prefix}{field}: {error}", pointer=f"/{prefix}{field}") from error
     except UnicodeDecodeError as error:
-        raise BadRequest(f"{place}{field} is not UTF-8") from error
+        raise BadRequest(f"{prefix}{field} is not UTF-8") from error
     except msgspec.DecodeError as error:
-        raise BadRequest(f"{place}{field} is not JSON: {error}") from error
+        raise BadRequest(f"{prefix}{field} is not JSON: {error}") from error
     return document
 
 
 def check_no_nul(name: str, body: bytes) -> None:
-    """No text column can hold one, and no text of ours needs one."""
+    """PostgreSQL's text columns cannot hold NUL."""
     if b"\\u0000" in body and _NUL.search(body):
-        raise UnprocessableContent(f"{name} holds a NUL character")
+        raise UnprocessableContent(f"{name} contains a NUL character; remove it")
 
 
 def check_nesting(body: bytes) -> None:
-    """Counted on the bytes: a parser that recurses must not be the one to find out.
+    """Counts nesting on the bytes, so that no recursive parser meets a body that is too deep.
 
-    Texts and everything but brackets are dropped; each round then takes out the innermost level. Nothing looks at
-    single bytes in Python: 25 µs for a batch of 100 tasks, where a pattern that steps over texts took 490.
+    Strings and everything but brackets are dropped; each round then removes the innermost level. No loop over single
+    bytes: 25 µs for a batch of 100 tasks, against 490 with a regular expression.
     """
     if body.count(b"[") + body.count(b"{") <= MAX_NESTING:
         return
@@ -115,7 +112,7 @@ def check_nesting(body: bytes) -> None:
         brackets = brackets.replace(b"[]", b"")
         if not brackets:
             return
-    raise BadRequest(f"the body nests deeper than {MAX_NESTING} levels, or its brackets do not match")
+    raise BadRequest(f"the body is nested deeper than {MAX_NESTING} levels, or its brackets do not match")
 
 
 def _outside_texts(marks: bytes) -> bytes:
@@ -130,13 +127,13 @@ def _outside_texts(marks: bytes) -> bytes:
 
 
 def searchable_in(parameters: bytes, names: Sequence[str]) -> dict[str, str]:
-    """Those parameters that are texts, numbers or truth values: texts as they are, the others as JSON writes them."""
+    """The named parameters that are strings, numbers or booleans: strings as they are, the others as JSON."""
     found = decode_object(parameters)
     values = {name: bytes(found[name]) for name in names if name in found}
     return {name: _as_text(value) for name, value in values.items() if value[:1] not in b"[{n"}
 
 
 def _as_text(value: bytes) -> str:
-    """As much of it as history looks at."""
+    """Cut at the length that history indexes."""
     text = msgspec.json.decode(value, type=str) if value[:1] == b'"' else value.decode()
     return text[:MAX_VALUE_LENGTH]

@@ -1,11 +1,11 @@
-"""Handing tasks over: what an answer held that could not be delivered goes back at once.
+"""The response to a claim: tasks of a response that could not be delivered go back to the queue at once.
 
-The last byte is kept back until the rest is written and the caller was still not seen to leave. Without it a caller has
-no answer, so its tasks may be given to others; with it the caller keeps them, however soon it hangs up.
+The last byte is held until the rest is written and the client is still connected. Without that byte the client has no
+response, so its tasks may go to others; with it the client keeps them, even if it disconnects right after.
 
-Not noticed is what the kernel took and then lost: an answer that dies in the network, or in a proxy that had read it.
-Such tasks come back with the repeated `poll_id`, or when their time is over. An answer that only repeats an
-earlier one is not taken back, since the earlier one may have arrived.
+Limit: once the kernel has accepted the bytes we cannot see that the network or a proxy lost them. Such tasks return by
+a repeated `poll_id` or by timeout. The claim of a repeated response is not undone: the earlier response may have
+arrived.
 """
 
 import asyncio
@@ -18,17 +18,17 @@ from tideq.api.edge.disconnect import disconnected
 from tideq.api.edge.responses import JsonResponse, body_message, response_head
 from tideq.queue_core.errors import QueueError
 
-LOOKS = 4
-"""Turns of the loop from a write to a dead connection until the server tells of it: the write, the error that comes
-back, the loss of the connection, the message about it."""
+TURNS = 4
+"""Turns of the event loop from a write to a dead connection until `receive` returns a disconnect: the write, its error,
+the loss of the connection, the message."""
 
 log = structlog.get_logger(__name__)
 
 
 class ClaimResponse(JsonResponse):
-    def __init__(self, content: bytes, take_back: Callable[[], Awaitable[object]]) -> None:
+    def __init__(self, content: bytes, undo_claim: Callable[[], Awaitable[object]]) -> None:
         super().__init__(content)
-        self._take_back = take_back
+        self._undo_claim = undo_claim
 
     async def send(self, receive: Receive, send: Send) -> None:
         leaving = asyncio.ensure_future(disconnected(receive))
@@ -36,33 +36,33 @@ class ClaimResponse(JsonResponse):
         try:
             is_delivered = await self._deliver(send, leaving)
         except OSError as error:
-            log.info("caller gone", error=str(error))
+            log.info("client disconnected", error=str(error))
         finally:
             leaving.cancel()
             if not is_delivered:
                 await asyncio.shield(self._recover())
 
     async def _deliver(self, send: Send, leaving: asyncio.Future[None]) -> bool:
-        if await _is_seen(leaving, looks=1):
+        if await _has_disconnected(leaving, turns=1):
             return False
         await send(response_head(self))
         await send(body_message(self.content[:-1], more=True))
-        # Returns when the server has room again, so that what was written is out of its hands.
+        # Returns when the server's write buffer has room again, so the kernel has what was written.
         await send(body_message(b"", more=True))
-        if await _is_seen(leaving, looks=LOOKS):
+        if await _has_disconnected(leaving, turns=TURNS):
             return False
         await send(body_message(self.content[-1:], more=False))
         return True
 
     async def _recover(self) -> None:
         try:
-            await self._take_back()
+            await self._undo_claim()
         except QueueError as error:
-            log.warning("undelivered tasks come back when their time is over", error=str(error))
+            log.warning("undelivered claim not undone, its tasks return by timeout", error=str(error))
 
 
-async def _is_seen(leaving: asyncio.Future[None], looks: int) -> bool:
-    for _ in range(looks):
+async def _has_disconnected(leaving: asyncio.Future[None], turns: int) -> bool:
+    for _ in range(turns):
         if leaving.done():
             break
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Noticing that a caller has gone: Litestar does not cancel a handler for that, so a route that waits looks itself."""
+"""Detects that the client disconnected: Litestar does not cancel a handler for that, so a waiting route must look."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -15,28 +15,33 @@ T = TypeVar("T")
 
 
 class ClientDisconnected(Exception):
-    """Nobody is there to hear the answer."""
+    """The client closed the connection before the response."""
 
 
-async def cancel_on_disconnect(request: Request[Any, Any, Any], gate: Authenticator, work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end, unless the caller goes first or is shut out: then the work is cancelled and may clean up."""
+async def cancel_on_disconnect(
+    request: Request[Any, Any, Any], authenticator: Authenticator, work: Coroutine[Any, Any, T]
+) -> T:
+    """The result of `work`. If the client disconnects or its key is revoked first, `work` is cancelled and waited for.
+
+    Raises `ClientDisconnected` or `Unauthorized`.
+    """
     working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(disconnected(request.receive))
     try:
-        with gate.watching(request.user) as shut_out:
-            await asyncio.wait((working, leaving, shut_out), return_when=asyncio.FIRST_COMPLETED)
-            if shut_out.done():
-                raise Unauthorized("the key was revoked or changed while this waited")
+        with authenticator.watch_key(request.user) as revoked:
+            await asyncio.wait((working, leaving, revoked), return_when=asyncio.FIRST_COMPLETED)
+            if revoked.done():
+                raise Unauthorized("the key was revoked or changed while the request waited; use a valid key")
         if not working.done():
             raise ClientDisconnected
         return await working
     finally:
-        # Not waited for: nothing of ours is under way in it, and whoever was given a task waits for the answer.
+        # Not awaited: it only reads messages, and awaiting it would delay the response.
         leaving.cancel()
         if not working.done():
             await cancel_and_wait(working)
 
 
 async def disconnected(receive: Receive) -> None:
-    """Once the body has been read, the next message is the end of the connection."""
+    """Returns when the connection ends. The body must have been read: the next message is then the disconnect."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,10 +1,11 @@
-"""Who an open service listens to: programs of this machine, and no web page that one of them happens to show.
+"""Guards a service with authentication off against web pages: cross-site requests and DNS rebinding.
 
-Without keys, being on loopback is all the protection there is, and a browser breaks it: any page may send requests to
-127.0.0.1, and one whose name its owner makes resolve to 127.0.0.1 may read the answers too. So an open service refuses
-to be addressed by a name that somebody could own, and whoever says to come from a page of another place.
+Without keys, loopback is the only protection, and a browser breaks it: any page may send requests to 127.0.0.1, and a
+page whose name resolves to 127.0.0.1 may read the responses too. So the service refuses a Host that could be a
+registered name, and an Origin of another site.
 
-Not promised against who controls the names of the local network: names without a dot are taken for one's own.
+Limit: no protection against an attacker who controls names of the local network, since a name without a dot counts as
+local.
 """
 
 import functools
@@ -15,30 +16,35 @@ from tideq.api.edge.problems import Forbidden
 
 
 def check_host_and_origin(host: str, origin: str, allowed_hosts: tuple[str, ...]) -> None:
-    """`host` and `origin` as the headers say; both empty where a program does not send them."""
+    """Raises `Forbidden`. Both values as in the headers, empty where a program does not send them."""
     if host and not is_local_name(host, allowed_hosts):
-        raise Forbidden(f"an open service is not asked as {host[:100]!r}; TIDEQ_ALLOWED_HOSTS names others it may be")
-    if origin and not _is_same_place(origin, host, allowed_hosts):
-        raise Forbidden("an open service takes no requests from pages of other places")
+        raise Forbidden(
+            f"Host {host[:100]!r} is not allowed while authentication is off; add it to TIDEQ_ALLOWED_HOSTS"
+        )
+    if origin and not _is_same_origin(origin, host, allowed_hosts):
+        raise Forbidden(
+            f"requests from pages of {origin[:100]!r} are not allowed while authentication is off; "
+            "add its host to TIDEQ_ALLOWED_HOSTS"
+        )
 
 
 @functools.lru_cache(maxsize=1_024)
 def is_local_name(host: str, allowed_hosts: tuple[str, ...]) -> bool:
-    """An address, a name that no registry gives away, or one the operator named."""
+    """An IP address, a name that cannot be registered, or one the operator allowed."""
     name = _name(host)
     if name in allowed_hosts or name.endswith(".localhost"):
         return True
     return bool(name) and ("." not in name or _is_address(name))
 
 
-def _is_same_place(origin: str, host: str, allowed_hosts: tuple[str, ...]) -> bool:
-    """A proxy may have changed the name it asks by: then the operator has named the one people see."""
-    place = urlsplit(origin).netloc.lower()
-    return bool(place) and (place == host.lower() or _name(place) in allowed_hosts)
+def _is_same_origin(origin: str, host: str, allowed_hosts: tuple[str, ...]) -> bool:
+    """A proxy may have rewritten Host: then the operator must allow the public name."""
+    netloc = urlsplit(origin).netloc.lower()
+    return bool(netloc) and (netloc == host.lower() or _name(netloc) in allowed_hosts)
 
 
 def _name(host: str) -> str:
-    """Without the port; a final dot means the same name."""
+    """Without the port and a final dot."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].lower().rstrip(".")

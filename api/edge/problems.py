@@ -1,7 +1,7 @@
-"""Everything that goes wrong, as RFC 9457 problem documents. The only place that knows HTTP statuses of errors.
+"""Turns errors into RFC 9457 problem documents. The only module with the HTTP statuses of errors.
 
-A problem's `type` is stable: `https://tideq.dev/problems/<code>` with the error's own code. Clients tell problems
-apart by it and never by their words.
+A problem's `type` is stable: `https://tideq.dev/problems/<code>` with the error's own code. Clients must branch on it,
+never on the texts.
 """
 
 import math
@@ -37,15 +37,15 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     detail: str
     instance: str = ""
     state: str = ""
-    """The state a task is in, where that is what stands in the way."""
+    """The state of the task, where that caused the problem."""
     task_id: str = ""
     durability: str = ""
-    """What a task that stands has reached, where it asked for more."""
+    """The level that an accepted task has reached, where it requested more."""
     errors: tuple[FieldProblem, ...] = ()
 
 
 class RequestError(Exception):
-    """A request the edge refuses by itself."""
+    """A request refused before the queue is called."""
 
     status = 400
     code = "bad-request"
@@ -63,7 +63,7 @@ class BadRequest(RequestError):
 class RequestTooSlow(RequestError):
     status = 408
     code = "request-too-slow"
-    title = "The request did not come in time"
+    title = "The request was not received in time"
 
 
 class HeadTooLarge(RequestError):
@@ -75,37 +75,37 @@ class HeadTooLarge(RequestError):
 class CodingNotSupported(RequestError):
     status = 501
     code = "transfer-coding-not-supported"
-    title = "The body comes in a coding that is not decoded here"
+    title = "The transfer coding is not supported"
 
 
 class VersionNotSupported(RequestError):
     status = 505
     code = "http-version-not-supported"
-    title = "This version of HTTP is not spoken here"
+    title = "The HTTP version is not supported"
 
 
 class Unauthorized(RequestError):
     status = 401
     code = "unauthorized"
-    title = "A key is needed"
+    title = "A valid key is required"
 
 
 class Forbidden(RequestError):
     status = 403
     code = "forbidden"
-    title = "This key may not do that"
+    title = "The key does not allow this"
 
 
 class UnprocessableContent(RequestError):
     status = 422
     code = "invalid-request"
-    title = "A value is not what it must be"
+    title = "A value is invalid"
 
     @classmethod
     def at(cls, message: str) -> "UnprocessableContent":
-        """From msgspec's words, which end with the place: `… - at `$.tasks[0].priority``."""
-        detail, _, place = message.partition(" - at `$")
-        named = place.rstrip("`").replace("[...]", "")
+        """From msgspec's message, which ends with the path: `… - at `$.tasks[0].priority``."""
+        detail, _, path = message.partition(" - at `$")
+        named = path.rstrip("`").replace("[...]", "")
         pointer = named.replace("[", ".").replace("]", "").replace(".", "/")
         return cls(detail, pointer)
 
@@ -118,13 +118,13 @@ class ServiceClosing(RequestError):
 
 STATUSES: dict[type[errors.QueueError], tuple[int, str]] = {
     errors.PayloadTooLarge: (413, "The payload is too large"),
-    errors.InvalidTask: (422, "The task cannot be taken as it is"),
-    errors.InvalidRequest: (422, "A value is not what it must be"),
-    errors.IdempotencyConflict: (422, "The idempotency key stands for something else"),
+    errors.InvalidTask: (422, "The task is invalid"),
+    errors.InvalidRequest: (422, "A value is invalid"),
+    errors.IdempotencyConflict: (422, "The idempotency key belongs to another submission"),
     errors.LanesExhausted: (503, "No lane is free"),
     errors.TooManyNewLanes: (429, "Too many new lanes"),
     errors.BatchAboveBurst: (422, "The batch is larger than the client's burst"),
-    errors.KeyPending: (503, "The idempotency key is being written"),
+    errors.KeyPending: (503, "A submission with this idempotency key is in progress"),
     errors.QueueFull: (429, "The queue is full"),
     errors.TooManySubmissions: (429, "Too many submissions"),
     errors.OutboxFull: (503, "History is too far behind"),
@@ -135,13 +135,13 @@ STATUSES: dict[type[errors.QueueError], tuple[int, str]] = {
     errors.UnknownWorker: (404, "There is no such worker"),
     errors.WorkerExists: (409, "The worker exists already"),
     errors.StoreReplaced: (503, "The store is being replaced"),
-    errors.StoreTooNew: (503, "The store is written in a later format"),
+    errors.StoreTooNew: (503, "The store's format is newer than this version"),
     errors.TaskUnreadable: (503, "This version cannot read the task"),
     errors.StoreUnavailable: (503, "The store cannot be reached"),
-    errors.StoreRefused: (503, "The store will not do it"),
+    errors.StoreRefused: (503, "The store refused the command"),
     errors.HistoryUnavailable: (503, "History cannot be reached"),
-    errors.HistoryRefused: (503, "History will not do it"),
-    errors.DurabilityUnavailable: (422, "That durability cannot be had"),
+    errors.HistoryRefused: (503, "History refused the statement"),
+    errors.DurabilityUnavailable: (422, "The durability level is not available"),
     errors.DurabilityNotReached: (504, "The durability was not reached in time"),
 }
 
@@ -149,7 +149,6 @@ DEFAULT_RETRY_AFTER_SECONDS = 1
 
 
 def problem_of(error: Exception, path: str = "") -> tuple[Problem, dict[str, str]]:
-    """The document and the headers an error becomes."""
     if isinstance(error, errors.QueueError):
         return _of_queue_error(error, path), _retry_after(error) | rate_limit_headers(getattr(error, "bucket", None))
     if isinstance(error, RequestError):
@@ -159,10 +158,10 @@ def problem_of(error: Exception, path: str = "") -> tuple[Problem, dict[str, str
     if isinstance(error, ValidationException):
         return problem_of(_wrong_values(error), path)
     if isinstance(error, HTTPException):
-        code, title = FRAMEWORK.get(error.status_code, ("http", "The request cannot be answered"))
+        code, title = FRAMEWORK.get(error.status_code, ("http", "The request cannot be handled"))
         return Problem(TYPE_PREFIX + code, title, error.status_code, error.detail, path), dict(error.headers or {})
-    # What nobody foresaw is logged in full and told in one word: its text may hold what is nobody's business.
-    return Problem(TYPE_PREFIX + "internal", "Something went wrong inside", 500, "see the service's log", path), {}
+    # The text of an unexpected error may hold secrets: it is logged in full and never sent.
+    return Problem(TYPE_PREFIX + "internal", "Internal error", 500, "see the service's log", path), {}
 
 
 def respond(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
@@ -191,7 +190,7 @@ def _of_queue_error(error: errors.QueueError, path: str) -> Problem:
 
 
 def _pointer(error: errors.QueueError, field: str, path: str) -> str:
-    """The field as the caller wrote it: in seconds, and in a batch with its place."""
+    """The field as the client wrote it: in seconds, and in a batch with its index."""
     name = field.replace("run_at_ms", "run_at").replace("_ms", "_seconds")
     row = getattr(error, "row", None)
     return f"/tasks/{row}/{name}" if row is not None and path.endswith("/batch") else f"/{name}"
@@ -211,25 +210,24 @@ def _request_headers(error: RequestError) -> dict[str, str]:
 
 
 FRAMEWORK = {
-    404: ("not-found", "There is nothing here"),
-    405: ("method-not-allowed", "Not with this method"),
+    404: ("not-found", "There is nothing at this address"),
+    405: ("method-not-allowed", "The method is not allowed here"),
     413: ("body-too-large", "The body is too large"),
 }
-"""What is refused before any route of ours is asked."""
+"""Refusals by Litestar, before any route of ours."""
 
 
 MISSING = re.compile(r"Missing required \w+ parameter '(\w+)'")
 
 
 def _wrong_values(error: ValidationException, written: Mapping[str, str] = MappingProxyType({})) -> BadRequest:
-    """Parameters of the address that are not what they must be, each by its name; the body is decoded by ourselves.
-
-    The framework names them as their functions do; `written` is how callers write those that differ.
+    """Invalid query parameters, each by its name. Litestar uses the names of our functions' arguments; `written` maps
+    those that differ to the names in the address.
     """
     if missing := MISSING.match(error.detail):
-        return BadRequest(f"{written.get(missing[1], missing[1])}: this call needs it")
-    told: Any = error.extra if isinstance(error.extra, list) else []
-    wrong = [f"{written.get(each['key'], each['key'])}: {each['message']}" for each in told]
+        return BadRequest(f"{written.get(missing[1], missing[1])}: this query parameter is required")
+    invalid: Any = error.extra if isinstance(error.extra, list) else []
+    wrong = [f"{written.get(each['key'], each['key'])}: {each['message']}" for each in invalid]
     return BadRequest("; ".join(wrong) or error.detail)
 
 

@@ -1,4 +1,4 @@
-"""Query parameters nobody asked for are an error: a typo must not silently widen a list, or a clean-up."""
+"""Unknown query parameters are an error: a typo must not silently widen a list or a clean-up."""
 
 import difflib
 import functools
@@ -12,13 +12,13 @@ from tideq.api.edge.problems import BadRequest
 
 
 async def check_query(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """A Litestar guard for the whole application. What is not a call of the API reads its address itself."""
+    """A Litestar guard for the whole application. Handlers outside the API read their query themselves."""
     if not connection.scope["query_string"] or not isinstance(handler, HTTPRouteHandler):
         return
-    known = query_names(handler)
+    declared = query_names(handler)
     for name in connection.query_params:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
+        if name not in declared:
+            close = difflib.get_close_matches(name, declared, n=1)
             raise BadRequest(
                 f"{name!r} is not a parameter of this call" + (f"; did you mean {close[0]!r}?" if close else "")
             )

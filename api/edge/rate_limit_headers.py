@@ -1,7 +1,7 @@
-"""The RateLimit headers of draft-ietf-httpapi-ratelimit-headers: a client's bucket as its submission left it.
+"""The RateLimit headers of draft-ietf-httpapi-ratelimit-headers: a client's token bucket after its submission.
 
-`q` may be submitted at once and is filled again within `w` seconds; `r` of it is left, and in `t` seconds it is full.
-Only submissions carry them, and only where clients have a rate limit. What another limit refuses says nothing of them.
+`q` tasks may be submitted at once and the bucket refills within `w` seconds; `r` are left, and in `t` seconds it is
+full. Only submissions carry the headers, and only where clients have a rate limit; a refusal by another limit does not.
 """
 
 import math
@@ -19,5 +19,5 @@ def rate_limit_headers(bucket: RateLimitState | None) -> dict[str, str]:
 
 
 def _seconds(milliseconds: int) -> int:
-    """Never too few: who comes back then finds what was promised."""
+    """Rounded up: a client that waits this long finds what the header promised."""
     return math.ceil(milliseconds / 1000)

@@ -1,6 +1,6 @@
-"""Headers that keep browsers from making more of an answer than it is: no guessing at its kind, no frame, no cache.
+"""Security headers of every response: no content sniffing, no frames, no caching.
 
-Answers hold payloads, results and leases, so nothing keeps them unless it says so itself, as the pages do.
+Responses hold payloads, results and leases, so they are not cached unless they allow it themselves, as the pages do.
 """
 
 from collections.abc import Awaitable
@@ -17,7 +17,7 @@ RAW = [(name.encode(), value.encode()) for name, value in SAFE.items()]
 
 
 class SafeHeaders:
-    """Around every route; what is refused before there is one gets them from `problems.respond`."""
+    """Wraps every route. A request refused before its route gets them from `problems.respond`."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -26,8 +26,8 @@ class SafeHeaders:
         def adding(message: Message) -> Awaitable[None]:
             if message["type"] == "http.response.start":
                 given = list(message["headers"])
-                known = {name.lower() for name, _ in given}
-                message["headers"] = given + [each for each in RAW if each[0] not in known]
+                names = {name.lower() for name, _ in given}
+                message["headers"] = given + [each for each in RAW if each[0] not in names]
             return send(message)
 
         await self._app(scope, receive, adding)  # type: ignore[arg-type] - messages of every kind

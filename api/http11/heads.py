@@ -1,4 +1,4 @@
-"""What RFC 9112 asks of a request's head beyond its grammar: a version we speak, one Host, no coding but chunks."""
+"""Checks of a request's head that RFC 9112 requires beyond its grammar: version, Host, transfer coding."""
 
 import functools
 import re
@@ -12,33 +12,35 @@ from tideq.api.edge.problems import BadRequest, CodingNotSupported, VersionNotSu
 VERSIONS = ("1.1", "1.0")
 HOST = re.compile(rb"(?:[0-9A-Za-z._~!$&'()*+,;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
 PLAIN_URL = re.compile(rb"/(?!/)[0-9A-Za-z/_.~-]*")
-"""One that is its path, and needs no parsing."""
+"""A target that is only a path and needs no parsing."""
 
 
 def check_version(version: str) -> None:
     if version == "0.9":
-        raise BadRequest("the request names no HTTP version")
+        raise BadRequest("the request has no HTTP version; use HTTP/1.1")
     if version not in VERSIONS:
-        raise VersionNotSupported(f"this is HTTP/{version}; speak HTTP/1.1")
+        raise VersionNotSupported(f"HTTP/{version} is not supported; use HTTP/1.1")
 
 
 @functools.lru_cache(maxsize=1_024)
 def check_host(host: bytes) -> None:
-    """Its grammar only: whether a host is ours to answer for is decided later."""
+    """Checks the grammar only; `host_check` decides later whether the host is allowed."""
     if not HOST.fullmatch(host):
-        raise BadRequest("the Host header is not a host with or without a port")
+        raise BadRequest("the Host header must be a host, or a host and a port")
 
 
 def check_coding(coding: bytes, version: str) -> None:
-    """A body in any other coding would be passed on undecoded."""
+    """A body in any other coding would reach the application undecoded."""
     if version == "1.0":
-        raise BadRequest("HTTP/1.0 has no Transfer-Encoding")
+        raise BadRequest("HTTP/1.0 has no Transfer-Encoding; send a Content-Length")
     if coding.strip().lower() != b"chunked":
-        raise CodingNotSupported(f"Transfer-Encoding: {coding.decode('latin-1')[:100]!r} is not `chunked`")
+        raise CodingNotSupported(
+            f"Transfer-Encoding {coding.decode('latin-1')[:100]!r} is not supported; use `chunked` alone"
+        )
 
 
 def address_of(url: bytes) -> tuple[dict[str, Any], bytes | None]:
-    """What ASGI wants to know of a target, and the host it names itself, which goes before the header."""
+    """The ASGI scope's part for a request target, and the host in the target, which overrides the Host header."""
     if PLAIN_URL.fullmatch(url):
         return {"path": url.decode(), "raw_path": url, "query_string": b""}, None
     parsed = httptools.parse_url(url)
@@ -53,7 +55,7 @@ def address_of(url: bytes) -> tuple[dict[str, Any], bytes | None]:
 
 def _host_of(parsed: Any) -> bytes | None:
     if parsed.userinfo is not None:
-        raise BadRequest("the target names a user")
+        raise BadRequest("the request target must not contain a user name")
     if parsed.host is None:
         return None
     host = b"[%b]" % parsed.host if b":" in parsed.host else parsed.host

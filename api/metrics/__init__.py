@@ -1,1 +1,1 @@
-"""Metrics of this process, of its siblings, of the queue; as Prometheus reads them."""
+"""Metrics of this process, of the other processes on its port and of the queue, in Prometheus's format."""

@@ -1,7 +1,7 @@
-"""Processes behind one port, asking each other what they count: a scrape reaches one of them and is told of all.
+"""Collects the metrics of all processes behind one port, because a scrape reaches only one of them.
 
-Each answers on a socket of its own in a folder they share. One that died is simply missing: its counters end there, as
-those of any process that Prometheus no longer sees.
+Each process serves its own samples on a Unix socket in a shared folder. A dead process is left out: its counters end,
+as for any process that Prometheus no longer scrapes.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ log = structlog.get_logger(__name__)
 class OtherProcesses:
     """Use as an async context manager. Without a folder there are none."""
 
-    def __init__(self, folder: Path | None, tell: Callable[[], Samples]) -> None:
+    def __init__(self, folder: Path | None, own_samples: Callable[[], Samples]) -> None:
         self._folder = folder
-        self._tell = tell
+        self._own_samples = own_samples
         self._own = f"{os.getpid()}.sock"
         self._server: asyncio.Server | None = None
 
@@ -33,7 +33,7 @@ class OtherProcesses:
             try:
                 self._server = await asyncio.start_unix_server(self._answer, self._folder / self._own)
             except OSError as error:
-                log.warning("metrics of this process are told by itself only", error=str(error))
+                log.warning("metrics socket not opened, other processes leave this one out", error=str(error))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -41,35 +41,35 @@ class OtherProcesses:
             self._server.close()
             (self._folder / self._own).unlink(missing_ok=True)
 
-    async def readings(self) -> list[Samples]:
-        """What the others count, as far as they answer."""
+    async def samples(self) -> list[Samples]:
+        """The samples of the other processes that answer within a second."""
         if self._folder is None:
             return []
         others = [path for path in self._folder.glob("*.sock") if path.name != self._own]
-        told = await asyncio.gather(*map(_ask, others))
-        return [readings for readings in told if readings is not None]
+        found = await asyncio.gather(*map(_read_socket, others))
+        return [samples for samples in found if samples is not None]
 
     async def _answer(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
-            writer.write(encode(self._tell()))
+            writer.write(encode(self._own_samples()))
             await writer.drain()
         writer.close()
 
 
-async def _ask(path: Path) -> Samples | None:
+async def _read_socket(path: Path) -> Samples | None:
     try:
         async with asyncio.timeout(MAX_SECONDS):
             reader, writer = await asyncio.open_unix_connection(path)
-            told = await reader.read()
+            content = await reader.read()
             writer.close()
-            return decode(told)
+            return decode(content)
     except ConnectionRefusedError:
-        _bury(path)
+        _remove_socket(path)
     except (OSError, TimeoutError, ValueError):
         pass
     return None
 
 
-def _bury(path: Path) -> None:
-    """Whoever listened there has died."""
+def _remove_socket(path: Path) -> None:
+    """Its process has died."""
     path.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""Metrics as Prometheus reads them: readings by the name, kind and meaning that `METRICS` gives them.
+"""Samples in Prometheus's text format, with the kind and description that `METRICS` gives each name.
 
-Each carries the queue's name, so that several queues can be watched by one Prometheus.
+Each sample has a `queue` label, so that one Prometheus can scrape several queues.
 """
 
 from collections.abc import Iterator
@@ -27,27 +27,27 @@ FAMILIES: dict[str, Any] = {
 }
 
 
-def exposed(readings: Samples, queue_name: str) -> bytes:
-    return generate_latest(_Collected(readings, queue_name))  # type: ignore[arg-type] - all it asks for is collect()
+def exposition(samples: Samples, queue_name: str) -> bytes:
+    return generate_latest(_Collector(samples, queue_name))  # type: ignore[arg-type] - it only calls collect()
 
 
-class _Collected:
-    """What `generate_latest` asks for metrics."""
+class _Collector:
+    """The collector that `generate_latest` reads."""
 
-    def __init__(self, readings: Samples, queue_name: str) -> None:
-        self._readings = readings
+    def __init__(self, samples: Samples, queue_name: str) -> None:
+        self._samples = samples
         self._queue_name = queue_name
 
     def collect(self) -> Iterator[Metric]:
         for name in METRICS:
-            if name in self._readings:
+            if name in self._samples:
                 yield self._family(name)
-        yield from self._consumed()
+        yield from self._process_families()
 
     def _family(self, name: str) -> Metric:
         metric = METRICS[name]
         family = FAMILIES[metric.kind](name.removesuffix("_total"), metric.meaning, labels=("queue", *metric.labels))
-        for others, value in self._readings[name].items():
+        for others, value in self._samples[name].items():
             labels = (self._queue_name, *others)
             if isinstance(value, SampleHistogram):
                 family.add_metric(labels, value.buckets, value.total)
@@ -55,10 +55,10 @@ class _Collected:
                 family.add_metric(labels, value)
         return family
 
-    def _consumed(self) -> Iterator[Metric]:
-        """Time, memory and open files of each process that told something, where the system tells."""
+    def _process_families(self) -> Iterator[Metric]:
+        """CPU time, memory and open files of each process with samples, on systems with /proc."""
         families: dict[str, Metric] = {}
-        for process in sorted(_processes(self._readings)):
+        for process in sorted(_processes(self._samples)):
             collector = ProcessCollector(namespace="tideq", pid=lambda process=process: process, registry=None)
             labels = {"queue": self._queue_name, "process": process}
             for family in collector.collect():
@@ -67,5 +67,5 @@ class _Collected:
         yield from families.values()
 
 
-def _processes(readings: Samples) -> set[str]:
-    return {labels[0] for name, rows in readings.items() if METRICS[name].labels[:1] == ("process",) for labels in rows}
+def _processes(samples: Samples) -> set[str]:
+    return {labels[0] for name, rows in samples.items() if METRICS[name].labels[:1] == ("process",) for labels in rows}

@@ -1,4 +1,4 @@
-"""The queue, its store and its history as readings: a few questions of constant cost, whatever waits."""
+"""Samples of the queue, its store and its history: a few calls whose cost does not grow with the queue."""
 
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
@@ -15,7 +15,7 @@ from tideq.queue_core.transitions import TERMINAL
 
 SHARES = (0.5, 0.95, 0.99)
 SCORE_STEPS_SECONDS = (86_400, 21_600, 3_600, 600, 60, 0)
-"""Before each priority's offset: scores fall by one a second, from there."""
+"""Seconds below each priority's offset: a score falls by one a second, starting from the offset."""
 WORKER_STATES = ("active", "draining", "unhealthy", "dead")
 RECOVERIES = ("assignment_timeouts", "execution_timeouts", "worker_losses", "retries", "dead_letters", "workers_lost")
 TOTALS: dict[str, tuple[str, ...]] = {
@@ -37,25 +37,25 @@ WORKER_FAILURES = {
 
 
 async def all_samples(service: Service) -> Samples:
-    """What the store tells, and what this process and its siblings count."""
-    others = await service.other_processes.readings()
-    return merged([await queue_samples(service), *others, service.readings()])
+    """Samples of the store, of this process and of the other processes on its port."""
+    others = await service.other_processes.samples()
+    return merged([await queue_samples(service), *others, service.samples()])
 
 
 async def process_samples(service: Service) -> Samples:
-    """As `all_readings`, for where every process tells for itself."""
-    return merged([await queue_samples(service), service.readings()])
+    """Like `all_samples` without the other processes, for exporters that run in every process."""
+    return merged([await queue_samples(service), service.samples()])
 
 
 async def queue_samples(service: Service) -> Samples:
-    """A store that does not answer is told as that."""
+    """Reports a store that does not answer as down; never raises for it."""
     about = {"tideq_build_info": _of({version("tideq"): 1})}
     try:
-        told = await _store_samples(service)
+        found = await _store_samples(service)
     except QueueError as error:
         is_replaced = isinstance(error, StoreReplaced)
-        return {**about, **_one(tideq_store_up=0, tideq_store_in_doubt=int(is_replaced or _is_in_doubt(service)))}
-    return {**about, **_one(tideq_store_up=1, tideq_store_in_doubt=int(_is_in_doubt(service))), **told}
+        return {**about, **_one(tideq_store_up=0, tideq_store_in_doubt=int(is_replaced or _is_unverified(service)))}
+    return {**about, **_one(tideq_store_up=1, tideq_store_in_doubt=int(_is_unverified(service))), **found}
 
 
 async def _store_samples(service: Service) -> Samples:
@@ -63,12 +63,12 @@ async def _store_samples(service: Service) -> Samples:
     memory = await read_memory(service.client)
     epoch, queue = service.engine.scripts.epoch, service.settings.queue
     return {
-        **_queue(stats, queue.priorities, service.meters.types),
-        **_fleet(stats, service.meters.types),
+        **_queue(stats, queue.priorities, service.metrics.types),
+        **_fleet(stats, service.metrics.types),
         **_totals(stats),
         **_memory(memory),
         **_one(tideq_store_epoch=int(epoch or 0), tideq_outbox_limit_entries=queue.admission.max_outbox_entries),
-        **(_history(await service.watch.standing(stats.now_ms, epoch)) if service.watch else {}),
+        **(_history(await service.status_reader.read(stats.now_ms, epoch)) if service.status_reader else {}),
     }
 
 
@@ -101,11 +101,11 @@ def _queue(stats: Stats, priorities: Mapping[str, Priority], types: TypeNames) -
 
 
 def _ended(stats: Stats, types: TypeNames) -> dict[Labels, Sample]:
-    told: dict[Labels, Sample] = {}
+    ended: dict[Labels, Sample] = {}
     for state in sorted(TERMINAL):
         of_state = [(each, count) for (each, its), count in stats.counted.items() if its == state and count > 0]
-        told |= {(*label, state): count for label, count in types.summed(of_state).items()}
-    return told
+        ended |= {(*label, state): count for label, count in types.summed(of_state).items()}
+    return ended
 
 
 def _ages(stats: Stats, priorities: Iterable[str]) -> dict[Labels, Sample]:
@@ -113,7 +113,7 @@ def _ages(stats: Stats, priorities: Iterable[str]) -> dict[Labels, Sample]:
 
 
 def _scores(stats: Stats, priorities: Mapping[str, Priority]) -> SampleHistogram:
-    """As exact as ages are known: to half a minute, from the end of a backoff, head starts not reckoned in."""
+    """As exact as the ages: to half a minute, counted from the end of a backoff, without head starts."""
     offsets = {level: priority.offset_ms / 1000 for level, priority in priorities.items()}
     bounds = sorted({offset - step for offset in offsets.values() for step in SCORE_STEPS_SECONDS})
     scores = SampleHistogram(bounds)
@@ -149,19 +149,19 @@ def _memory(memory: Memory) -> Samples:
     )
 
 
-def _history(standing: HistoryStatus) -> Samples:
-    known = {
-        "tideq_history_up": int(standing.is_up),
-        "tideq_history_lag_seconds": None if standing.lag_ms is None else standing.lag_ms / 1000,
-        "tideq_history_epoch": standing.epoch,
-        "tideq_history_parked_events": standing.parked_count,
+def _history(status: HistoryStatus) -> Samples:
+    values = {
+        "tideq_history_up": int(status.is_up),
+        "tideq_history_lag_seconds": None if status.lag_ms is None else status.lag_ms / 1000,
+        "tideq_history_epoch": status.epoch,
+        "tideq_history_parked_events": status.parked_count,
     }
-    return _one(**{metric: value for metric, value in known.items() if value is not None})
+    return _one(**{metric: value for metric, value in values.items() if value is not None})
 
 
-def _is_in_doubt(service: Service) -> bool:
-    custodian = service.store.custodian
-    return custodian is not None and custodian.is_unverified
+def _is_unverified(service: Service) -> bool:
+    guard = service.store.guard
+    return guard is not None and guard.is_unverified
 
 
 def _is_paused(stats: Stats, scope: str) -> bool:

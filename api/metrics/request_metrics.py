@@ -1,8 +1,7 @@
-"""What one process counts about itself, and the middleware that counts requests.
+"""Counters of one process, and the middleware that counts its requests.
 
-Plain numbers, turned into metrics only when somebody looks: noting a request costs 1.4 µs, and an empty one 52.
-Several processes behind one port count each for themselves; their metrics carry the process, so that they can be told
-apart and added up.
+Plain numbers, turned into samples only for a scrape: counting a request costs 1.4 µs. Each process behind a port counts
+for itself and labels its samples with `process`, so that they can be added up.
 """
 
 import os
@@ -19,8 +18,8 @@ from tideq.queue_core.errors import OutboxFull, QueueFull, StoreFull, TooManyNew
 from tideq.queue_core.samples import Counters, Labels, Sample, SampleHistogram, Samples, TypeNames
 
 OVERLOADS = tuple(kind.code for kind in (QueueFull, TooManySubmissions, OutboxFull, StoreFull, TooManyNewLanes))
-GONE = 499
-"""Nobody was there to be answered."""
+CLIENT_CLOSED = 499
+"""Status of a request whose client disconnected before the response."""
 
 
 class ProcessMetrics:
@@ -31,16 +30,16 @@ class ProcessMetrics:
         self.refusals: Counter[str] = Counter(dict.fromkeys(OVERLOADS, 0))
         """By the problem's code."""
         self.claims = SampleHistogram()
-        """What the store took to answer one claim: waiting for work is not in it."""
+        """Duration of the store's call for a claim, without waiting for work."""
         self.submitted_count = 0
         self.claimed_count = 0
         self.undelivered_count = 0
-        """Answers with tasks that reached nobody."""
+        """Responses with tasks that did not reach the client."""
         self.listener_count = 0
         self.cut_off_count = 0
         self.types = TypeNames()
         self.counters = counters or Counters()
-        """What housekeeping in the same process counts."""
+        """Counters of background duties in this process."""
 
     def note_claim(self, task_count: int, seconds: float) -> None:
         self.claimed_count += task_count
@@ -52,9 +51,9 @@ class ProcessMetrics:
     def note_refusal(self, error: Exception) -> None:
         self.refusals[problem_of(error)[0].type.removeprefix(TYPE_PREFIX)] += 1
 
-    def readings(self, waiting_poll_count: int = 0, skipped_event_count: int = 0) -> Samples:
+    def samples(self, waiting_poll_count: int = 0, skipped_event_count: int = 0) -> Samples:
         own = (self.process,)
-        told: dict[str, Sample] = {
+        values: dict[str, Sample] = {
             "tideq_claim_duration_seconds": self.claims,
             "tideq_tasks_submitted_total": self.submitted_count,
             "tideq_tasks_claimed_total": self.claimed_count,
@@ -66,10 +65,10 @@ class ProcessMetrics:
         }
         refusals: dict[Labels, Sample] = {(*own, problem): count for problem, count in self.refusals.items()}
         return {
-            **{metric: {own: value} for metric, value in told.items()},
+            **{metric: {own: value} for metric, value in values.items()},
             "tideq_refusals_total": refusals,
             **self._requests(own),
-            **self.counters.readings(self.process),
+            **self.counters.samples(self.process),
         }
 
     def _requests(self, own: Labels) -> Samples:
@@ -82,31 +81,31 @@ class ProcessMetrics:
 
 
 class RequestTimer:
-    """One request, from when its route is known, and never the path people make up, to when it is answered."""
+    """Times one request from routing to the response. Counted by route, never by path, which clients choose freely."""
 
-    def __init__(self, meters: ProcessMetrics, scope: Any) -> None:
-        self._meters = meters
+    def __init__(self, metrics: ProcessMetrics, scope: Any) -> None:
+        self._metrics = metrics
         self._scope = scope
         self._began = time.perf_counter()
 
     def end(self, status: int, _error: Exception | None = None) -> None:
         scope, seconds = self._scope, time.perf_counter() - self._began
-        self._meters.note_request(scope["path_template"], scope["method"], status, seconds)
+        self._metrics.note_request(scope["path_template"], scope["method"], status, seconds)
 
 
 StartTimer = Callable[[Any], RequestTimer]
-"""With the request's scope, behind the routing."""
+"""Called with the request's scope after routing."""
 
 
 class MetricsMiddleware:
-    """Goes around everything behind the routing. What becomes of a request is told to its note."""
+    """Wraps everything after routing and ends the timer of each request."""
 
     def __init__(self, app: ASGIApp, begin: StartTimer) -> None:
         self._app = app
         self._begin = begin
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        note, status, failure = self._begin(scope), GONE, None
+        timer, status, failure = self._begin(scope), CLIENT_CLOSED, None
 
         def noting(message: Message) -> Awaitable[None]:
             nonlocal status
@@ -120,9 +119,9 @@ class MetricsMiddleware:
             status, failure = outcome_of(error)
             raise
         finally:
-            note.end(status, failure)
+            timer.end(status, failure)
 
 
 def outcome_of(error: Exception) -> tuple[int, Exception | None]:
-    """The status it is answered with, and itself unless nobody was there to be answered."""
-    return (GONE, None) if isinstance(error, ClientDisconnected) else (problem_of(error)[0].status, error)
+    """The status of the error's response, and the error itself unless the client disconnected."""
+    return (CLIENT_CLOSED, None) if isinstance(error, ClientDisconnected) else (problem_of(error)[0].status, error)

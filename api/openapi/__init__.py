@@ -1,4 +1,4 @@
-"""The API described in OpenAPI 3.1, made from the routes themselves, and the page that shows it."""
+"""The OpenAPI 3.1 document, generated from the routes, and the page that shows it."""
 
 from tideq.api.openapi.document import describe
 

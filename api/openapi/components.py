@@ -1,4 +1,4 @@
-"""JSON Schemas of our structs, gathered as they are referred to, with what msgspec cannot know put right."""
+"""JSON Schemas of our structs, collected as they are referenced, with corrections that msgspec cannot make."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
@@ -19,7 +19,7 @@ class Components:
         self._structs = _structs()
 
     def of(self, kind: Any) -> Schema:
-        """The schema of a type, or of any of several; structs and enums become references."""
+        """The schema of a type, or `anyOf` for a tuple; structs and enums become references."""
         if isinstance(kind, tuple):
             choices = [self.of(each) for each in cast("tuple[Any, ...]", kind)]
             return choices[0] if len(choices) == 1 else {"anyOf": choices}
@@ -29,13 +29,13 @@ class Components:
         return self._settled(schema)
 
     def resolve(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What a schema refers to, with what is said beside the reference."""
+        """The referenced schema, overridden by the keys beside the reference."""
         if "$ref" not in schema:
             return schema
         return {**self.schemas[schema["$ref"].removeprefix(REF)], **{k: v for k, v in schema.items() if k != "$ref"}}
 
     def _settled(self, schema: Any) -> Any:
-        """Patterns as JSON Schema writes them, and what depends on the settings filled in."""
+        """Converts patterns to JSON Schema's syntax, and fills in values from the settings."""
         if isinstance(schema, list):
             return [self._settled(each) for each in cast("list[Any]", schema)]
         if not isinstance(schema, dict):
@@ -54,7 +54,7 @@ def _configured(settings: QueueSettings) -> dict[str, Schema]:
 
 
 def _amended(schema: Schema, struct: type[msgspec.Struct] | None) -> Schema:
-    """An answer's fields are always there, so defaults mean nothing; a request has rules between its fields."""
+    """A response's fields are always present, so it has no defaults; a request has rules between its fields."""
     if struct is None:
         return schema
     if issubclass(struct, RequestSchema):

@@ -1,4 +1,4 @@
-"""The whole document. It tells nothing secret, so anyone may read it."""
+"""The OpenAPI document. It contains no secrets and needs no key."""
 
 import sys
 from collections.abc import Iterable
@@ -13,13 +13,13 @@ from tideq.api.openapi.operation import SECURITY, in_words, operation_of, tag_of
 from tideq.queue_core.settings import QueueSettings
 
 Routes = Iterable[tuple[str, HTTPRouteHandler]]
-"""Paths and what answers there."""
+"""Paths and their handlers."""
 
-INTRODUCTION = """TideQ takes tasks over HTTP, hands them to workers over HTTP, and loses none.
+INTRODUCTION = """TideQ accepts tasks over HTTP, hands them to workers over HTTP, and loses none.
 
-JSON in and out, UTF-8, at most 32 levels deep, without NUL characters. Times are RFC 3339 in UTC, durations are
-seconds. Unknown fields in a request are refused. Errors are problem documents (RFC 9457); programs go by their `type`.
-Fields may be added to answers, never renamed."""
+Requests and responses are JSON in UTF-8, at most 32 levels deep, without NUL characters. Times are RFC 3339 in UTC,
+durations are seconds. Unknown fields in a request are refused. Errors are problem documents (RFC 9457) with a stable
+`type`. Fields may be added to responses, never renamed."""
 
 
 def describe(routes: Routes, settings: QueueSettings) -> dict[str, Any]:
@@ -44,11 +44,11 @@ def describe(routes: Routes, settings: QueueSettings) -> dict[str, Any]:
 
 
 def _tags(handlers: Iterable[HTTPRouteHandler]) -> list[dict[str, str]]:
-    """The subjects, in the words of their modules."""
+    """A tag per module, described by its docstring."""
     modules = {tag_of(handler): handler.fn.__module__ for handler in handlers}
     return [{"name": tag, "description": in_words(sys.modules[name].__doc__)[0]} for tag, name in modules.items()]
 
 
 def _key_scheme() -> dict[str, str]:
-    made_with = "A key made with `tideq keys create NAME --role ROLE`."
-    return {"type": "http", "scheme": "bearer", "bearerFormat": "tq_…", "description": made_with}
+    description = "A key created with `tideq keys create NAME --role ROLE`."
+    return {"type": "http", "scheme": "bearer", "bearerFormat": "tq_…", "description": description}

@@ -1,4 +1,4 @@
-"""The document and the page as they are served: made when first asked for, then kept."""
+"""The document and the page as they are served: made at the first request, then cached."""
 
 from collections.abc import Callable
 from functools import cached_property

@@ -1,6 +1,6 @@
-"""What can go wrong with a call: one response for each status, an example for each kind of refusal.
+"""Error responses of the OpenAPI document: one for each status, with an example for each kind of error.
 
-Statuses, titles and headers are those that `problems.py` gives the very errors shown here.
+Statuses, titles and headers come from `problems.py`, applied to the examples below.
 """
 
 import re
@@ -26,9 +26,9 @@ class BodyTooLarge(ClientException):
 SHOWN: tuple[Exception, ...] = (
     problems.BadRequest("the body is not JSON: expected `,` or `}` (byte 22)"),
     problems.Unauthorized("the key is unknown or revoked"),
-    problems.Forbidden("a viewer key may not do this; it takes admin or producer"),
+    problems.Forbidden("a viewer key may not do this; use a key with the role admin or producer"),
     problems.UnprocessableContent("Expected `int`, got `str`", "/max_retries"),
-    problems.ServiceClosing("draining"),
+    problems.ServiceClosing("the service is stopping; try again"),
     ValidationException("Validation failed for GET /api/v1/workers"),
     BodyTooLarge("Request Entity Too Large"),
     errors.PayloadTooLarge("parameters", 300_000, 262_144),
@@ -59,31 +59,34 @@ SHOWN: tuple[Exception, ...] = (
     errors.DurabilityUnavailable("replica", "the store has no replica"),
     errors.DurabilityNotReached(TASK_ID, "replica", "store"),
 )
-"""One of each kind."""
+"""One example of each kind."""
 
 HEADERS = {
-    "Retry-After": {"description": "Seconds after which trying again may succeed.", "schema": {"type": "integer"}},
-    "RateLimit-Policy": {"description": "How much a client may submit.", "schema": {"type": "string"}},
-    "RateLimit": {"description": "How much is left of it, and when it is full again.", "schema": {"type": "string"}},
-    "WWW-Authenticate": {"description": "How to show a key.", "schema": {"type": "string"}},
+    "Retry-After": {"description": "Seconds after which a retry may succeed.", "schema": {"type": "integer"}},
+    "RateLimit-Policy": {"description": "How many tasks a client may submit.", "schema": {"type": "string"}},
+    "RateLimit": {
+        "description": "Tasks left, and seconds until all are available again.",
+        "schema": {"type": "string"},
+    },
+    "WWW-Authenticate": {"description": "The authentication scheme to use.", "schema": {"type": "string"}},
 }
-PROBLEMS = {"Problem": "A problem document, RFC 9457.", "FieldProblem": "One thing that is wrong with the body."}
+PROBLEMS = {"Problem": "A problem document, RFC 9457.", "FieldProblem": "One error in the body."}
 FIELDS = {
-    "type": "Which problem it is; stable, for programs to go by.",
-    "title": "The same in words.",
+    "type": "The kind of problem; stable, for programs.",
+    "title": "The kind of problem in words.",
     "status": "The HTTP status.",
-    "detail": "What happened this time.",
-    "instance": "The path it happened at.",
-    "state": "The state a task is in, where that is what stands in the way.",
-    "task_id": "The task it is about.",
-    "errors": "What is wrong with the body, by JSON Pointer.",
-    "durability": "What a task that stands has reached, where it asked for more.",
-    "pointer": "Where in the body, as a JSON Pointer.",
+    "detail": "What happened in this request.",
+    "instance": "The path of the request.",
+    "state": "The state of the task, where that caused the problem.",
+    "task_id": "The task concerned.",
+    "errors": "The errors in the body, each with a JSON Pointer.",
+    "durability": "The level that an accepted task has reached, where it requested more.",
+    "pointer": "The place in the body, as a JSON Pointer.",
 }
 
 
 def examples() -> dict[str, Any]:
-    """Every problem document, by the name responses refer to it."""
+    """Every problem document, by the name that responses refer to."""
     return {
         _name(type(error)): {"summary": document.title, "value": msgspec.to_builtins(document)}
         for error in SHOWN
@@ -96,27 +99,27 @@ def responses(kinds: Iterable[Refusal]) -> dict[str, Any]:
     shown = {type(error): error for error in SHOWN}
     for kind in dict.fromkeys(kinds):
         if kind not in shown:
-            raise TypeError(f"{kind.__name__} has no example: add one to SHOWN in {__name__}")
+            raise TypeError(f"{kind.__name__} has no example; add one to SHOWN in {__name__}")
         by_status.setdefault(problems.problem_of(shown[kind])[0].status, []).append(shown[kind])
     return {str(status): _response(found) for status, found in sorted(by_status.items())}
 
 
 def _response(found: list[Exception]) -> dict[str, Any]:
-    told = [problems.problem_of(error) for error in found]
-    headers = {name: HEADERS[name] for _, named in told for name in named}
+    documents = [problems.problem_of(error) for error in found]
+    headers = {name: HEADERS[name] for _, named in documents for name in named}
     content = {
         "schema": {"$ref": "#/components/schemas/Problem"},
         "examples": {_name(type(error)): {"$ref": f"#/components/examples/{_name(type(error))}"} for error in found},
     }
     return {
-        "description": "; ".join(dict.fromkeys(document.title for document, _ in told)) + ".",
+        "description": "; ".join(dict.fromkeys(document.title for document, _ in documents)) + ".",
         **({"headers": headers} if headers else {}),
         "content": {problems.MEDIA_TYPE: content},
     }
 
 
 def problem_schemas(components: Components) -> None:
-    """The document in words; its fields have no defaults, those left out have nothing to say."""
+    """Adds descriptions; the fields have no defaults, since empty ones are left out."""
     components.of(problems.Problem)
     for name, meaning in PROBLEMS.items():
         made = components.schemas[name]
@@ -126,7 +129,7 @@ def problem_schemas(components: Components) -> None:
 
 def _described(field: str, schema: dict[str, Any]) -> dict[str, Any]:
     if field not in FIELDS:
-        raise TypeError(f"say what a problem's {field} means: add it to FIELDS in {__name__}")
+        raise TypeError(f"a problem's {field} has no description; add one to FIELDS in {__name__}")
     return {"description": FIELDS[field], **{key: value for key, value in schema.items() if key != "default"}}
 
 

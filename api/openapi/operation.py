@@ -26,7 +26,7 @@ def operation_of(handler: HTTPRouteHandler, components: Components) -> dict[str,
         "operationId": f"{tag_of(handler)}_{handler.fn.__name__}",
         "tags": [tag_of(handler)],
         "summary": summary,
-        "description": " ".join(part for part in (description, _for_whom(call)) if part),
+        "description": " ".join(part for part in (description, _roles_sentence(call)) if part),
         "security": [] if PUBLIC in call.roles else [{SECURITY: []}],
         "parameters": parameters_of(handler, call.headers, components),
         "responses": {
@@ -42,18 +42,18 @@ def tag_of(handler: HTTPRouteHandler) -> str:
 
 
 def in_words(docstring: str | None) -> tuple[str, str]:
-    """The first sentence, and the rest on one line."""
+    """The first sentence, and the rest on one line, as summary and description."""
     text = " ".join(inspect.cleandoc(docstring or "").split())
     first, _, rest = text.partition(". ")
     return first.rstrip("."), rest
 
 
-def _for_whom(call: Operation) -> str:
-    return "" if PUBLIC in call.roles else f"For keys with the role {' or '.join(sorted(call.roles))}."
+def _roles_sentence(call: Operation) -> str:
+    return "" if PUBLIC in call.roles else f"Requires a key with the role {' or '.join(sorted(call.roles))}."
 
 
 def _refusals(handler: HTTPRouteHandler, call: Operation) -> Iterator[type[Exception]]:
-    """What the route names, and what follows from its having a body, a query, a guard or a use of the store."""
+    """The declared errors, and those of any route with a body, a query, a guard or a use of the store."""
     yield from call.refusals
     is_closed = PUBLIC not in call.roles
     if is_closed:
@@ -79,16 +79,16 @@ def _success(call: Operation, summary: str, components: Components) -> dict[str,
     headers = {each.name: _header(each) for each in call.answer_headers}
     links = {link.operation: _link(link) for link in call.links}
     return {
-        "description": _what_comes(call, schemas, components) or summary + ".",
+        "description": _answer_description(call, schemas, components) or summary + ".",
         **({"headers": headers} if headers else {}),
         "content": {call.media_type: _content(call, schemas, components)},
         **({"links": links} if links else {}),
     }
 
 
-def _what_comes(call: Operation, schemas: list[dict[str, Any]], components: Components) -> str:
-    told = [str(components.resolve(schema).get("description", "")) for schema in schemas]
-    return " Or: ".join(told) if call.media_type == JSON else ""
+def _answer_description(call: Operation, schemas: list[dict[str, Any]], components: Components) -> str:
+    described = [str(components.resolve(schema).get("description", "")) for schema in schemas]
+    return " Or: ".join(described) if call.media_type == JSON else ""
 
 
 def _content(call: Operation, schemas: list[dict[str, Any]], components: Components) -> dict[str, Any]:
@@ -109,10 +109,10 @@ def _named(schema: Mapping[str, Any]) -> str:
 
 
 def _stream(call: Operation, components: Components) -> dict[str, Any]:
-    """OpenAPI 3.1 has no word for streams: the schema is that of one event."""
+    """OpenAPI 3.1 cannot describe streams: the schema is that of one event."""
     fields = {
-        "id": {"type": "string", "description": "To go on after, with `Last-Event-ID`."},
-        "event": {"enum": [kind.event_name for kind in call.answer], "description": "What kind it is."},
+        "id": {"type": "string", "description": "Send it as `Last-Event-ID` to resume after this event."},
+        "event": {"enum": [kind.event_name for kind in call.answer], "description": "The kind of event."},
         "data": {
             "type": "string",
             "description": "JSON on one line.",

@@ -1,4 +1,4 @@
-"""What goes into a call beside its body: read off the handler's signature, and the headers it declares."""
+"""Parameters of an operation, read from the handler's signature and its declared headers."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -16,9 +16,9 @@ from tideq.api.schemas.times import InstantIn
 
 PATHS = {
     "task_id": ("The task's id.", "0195546e-3c7a-7d21-9f04-00a1b2c3d4e5"),
-    "worker_id": ("The worker's id, as registering it gave it.", "resizer-3f9c51d2a7b8"),
+    "worker_id": ("The worker's id, as returned by its registration.", "resizer-3f9c51d2a7b8"),
 }
-"""What a name in a path means, everywhere."""
+"""Descriptions and examples of path parameters, the same in all paths."""
 
 
 def parameters_of(handler: HTTPRouteHandler, headers: tuple[HeaderDoc, ...], components: Components) -> list[Any]:
@@ -45,7 +45,7 @@ def _declared(field: FieldDefinition, components: Components) -> dict[str, Any]:
 
 def _path(name: str) -> dict[str, Any]:
     if name not in PATHS:
-        raise TypeError(f"say what {name} in a path means: add it to PATHS in {__name__}")
+        raise TypeError(f"the path parameter {name} has no description; add one to PATHS in {__name__}")
     description, example = PATHS[name]
     schema = {"type": "string", "minLength": 1}
     return {"name": name, "in": "path", "required": True, "description": description, "schema": schema} | {
@@ -53,30 +53,30 @@ def _path(name: str) -> dict[str, Any]:
     }
 
 
-def _query(field: FieldDefinition, told: ParameterKwarg, components: Components) -> dict[str, Any]:
-    if not told.description:
-        raise TypeError(f"query parameter {field.name} says nothing about itself: give it a description")
-    schema = components.of(_constrained(field, told)) | (told.schema_extra or {})
+def _query(field: FieldDefinition, query: ParameterKwarg, components: Components) -> dict[str, Any]:
+    if not query.description:
+        raise TypeError(f"the query parameter {field.name} has no description; add one to its QueryParameter")
+    schema = components.of(_constrained(field, query)) | (query.schema_extra or {})
     is_required = field.default is Empty or field.default is ...
     if not is_required and field.default is not None:
         schema["default"] = msgspec.to_builtins(field.default)
-    name = told.name or field.name
-    return {"name": name, "in": "query", "required": is_required, "description": told.description, "schema": schema}
+    name = query.name or field.name
+    return {"name": name, "in": "query", "required": is_required, "description": query.description, "schema": schema}
 
 
-def _constrained(field: FieldDefinition, told: ParameterKwarg) -> Any:
-    """The type without its `None`, which a query has no way to write, and with its limits."""
+def _constrained(field: FieldDefinition, query: ParameterKwarg) -> Any:
+    """The type with its limits and without `None`, which a query cannot express."""
     kinds = [inner.annotation for inner in field.inner_types if not inner.is_none_type] if field.is_optional else []
     kind: Any = kinds[0] if kinds else field.annotation
     if kind is datetime:
         return InstantIn
-    limits = dict(_limits(told))
+    limits = dict(_limits(query))
     return Annotated[kind, msgspec.Meta(**limits)] if limits else kind
 
 
-def _limits(told: ParameterKwarg) -> Iterator[tuple[str, Any]]:
+def _limits(query: ParameterKwarg) -> Iterator[tuple[str, Any]]:
     for name in ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern"):
-        value = getattr(told, name)
+        value = getattr(query, name)
         if value is not None:
             yield name, value
 

@@ -1,1 +1,1 @@
-"""One file a subject. A handler translates, calls one verb, translates back."""
+"""HTTP handlers, one file per resource. A handler decodes, calls one verb of the queue or history, and encodes."""

@@ -1,4 +1,4 @@
-"""Who did what to the queue as a whole."""
+"""The audit log: actions of operators."""
 
 from typing import Annotated
 
@@ -10,15 +10,17 @@ from tideq.api.edge.responses import json_response
 from tideq.api.operations import operation
 from tideq.api.service import InjectedService
 
-MAX_TOLD = 1_000
+MAX_NOTES = 1_000
 
 
 @get("/", opt=operation("viewer", answer=schemas.AuditOut))
 async def audit(
     service: InjectedService,
-    limit: Annotated[int, QueryParameter(name="limit", ge=1, le=MAX_TOLD, description="The most to tell.")] = 100,
+    limit: Annotated[
+        int, QueryParameter(name="limit", ge=1, le=MAX_NOTES, description="Largest number of entries.")
+    ] = 100,
 ) -> Response[bytes]:
-    """Pauses, limits, drains, clean-ups, purges and bulk replays, the latest first; ten thousand are kept."""
+    """List pauses, limits, drains, clean-ups, purges and bulk replays, the latest first; ten thousand are stored."""
     notes = await service.audit.latest(limit)
     return json_response(
         schemas.AuditOut(

@@ -1,4 +1,4 @@
-"""Dead letters: what was given up, how it died, and sending it back."""
+"""Dead letters: list, patterns, replay."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -14,8 +14,8 @@ from tideq.api.edge.paging import LINK, next_link
 from tideq.api.edge.problems import BadRequest
 from tideq.api.edge.responses import json_response
 from tideq.api.operations import link_to, operation
-from tideq.api.request_spans import timer_of
-from tideq.api.routes.history import CURSOR, LIMIT, SOON_SECONDS, TASK_TYPE, refused_cursors
+from tideq.api.request_spans import add_span_attributes
+from tideq.api.routes.history import CATCH_UP_SECONDS, CURSOR, LIMIT, TASK_TYPE, refused_cursors
 from tideq.api.service import InjectedService
 from tideq.persistence.dead_letters.list import DeadLetterFilter
 from tideq.persistence.dead_letters.replay import ReplayOptions
@@ -42,37 +42,43 @@ async def dead_letters(
     request: Http,
     service: InjectedService,
     task_type: Annotated[str | None, TASK_TYPE] = None,
-    reason: Annotated[Reason | None, QueryParameter(name="reason", description="Given up for this.")] = None,
+    reason: Annotated[
+        Reason | None, QueryParameter(name="reason", description="Only dead letters with this reason.")
+    ] = None,
     pattern: Annotated[
         str | None,
-        QueryParameter(name="pattern", pattern=r"^[0-9a-f]{16}\Z", description="Died this way; see `patterns`."),
+        QueryParameter(
+            name="pattern", pattern=r"^[0-9a-f]{16}\Z", description="Only dead letters of this pattern; see `patterns`."
+        ),
     ] = None,
-    before: Annotated[datetime | None, QueryParameter(name="before", description="Died before this instant.")] = None,
+    before: Annotated[
+        datetime | None, QueryParameter(name="before", description="Only dead letters older than this instant.")
+    ] = None,
     limit: Annotated[int, LIMIT] = DEFAULT_LIMIT,
     cursor: Annotated[str | None, CURSOR] = None,
-    count: Annotated[bool, QueryParameter(name="count", description="Tell how many there are in all.")] = False,
+    count: Annotated[bool, QueryParameter(name="count", description="Return the total number.")] = False,
 ) -> Response[bytes]:
-    """Tasks that were given up and not yet sent back, the latest death first."""
-    archive = task_lookup.archive_of(service)
+    """List dead letters that were not replayed, the most recent first."""
+    history = task_lookup.history_of(service)
     before_ms = schemas.instant_ms(before) if before else None
     wanted = DeadLetterFilter(task_type=task_type, reason=reason, pattern=pattern, before_ms=before_ms)
-    await archive.freshness.wait_until_caught_up(SOON_SECONDS)
+    await history.lag.wait_until_caught_up(CATCH_UP_SECONDS)
     with refused_cursors():
-        page = await archive.dead_letters.page(wanted, limit, cursor)
+        page = await history.dead_letters.page(wanted, limit, cursor)
     answer = schemas.DeadLettersOut(
         tasks=[schemas.dead_letter_out(each) for each in page.dead_letters], next_cursor=page.next_cursor
     )
     if count:
-        answer.total, _ = await archive.dead_letters.count(wanted)
+        answer.total, _ = await history.dead_letters.count(wanted)
     return json_response(answer, headers=next_link(request, page.next_cursor))
 
 
 @get("/patterns", opt=operation("viewer", "producer", answer=schemas.PatternsOut, refuses=(HistoryUnavailable,)))
 async def patterns(service: InjectedService) -> Response[bytes]:
-    """What is dead now by type, reason and error, the most frequent first; what was never seen before is new."""
-    archive = task_lookup.archive_of(service)
-    await archive.freshness.wait_until_caught_up(SOON_SECONDS)
-    found = await archive.dead_letters.patterns()
+    """Group the current dead letters by type, reason and error, the most frequent first."""
+    history = task_lookup.history_of(service)
+    await history.lag.wait_until_caught_up(CATCH_UP_SECONDS)
+    found = await history.dead_letters.patterns()
     return json_response(schemas.PatternsOut(patterns=[schemas.pattern_out(each) for each in found]))
 
 
@@ -89,10 +95,10 @@ async def patterns(service: InjectedService) -> Response[bytes]:
     ),
 )
 async def replay(request: Http, task_id: FromPath[str], service: InjectedService) -> Response[bytes]:
-    """Send one dead letter back to the queue."""
-    asked = decode(await request.body() or b"{}", schemas.RetryIn)
-    async with service.ordering(request, telemetry.REPLAY, task_id):
-        return json_response(await task_lookup.requeue(service, service.engine.queue.replay, task_id, asked))
+    """Replay one dead letter."""
+    body = decode(await request.body() or b"{}", schemas.RetryIn)
+    async with service.operation_span(request, telemetry.REPLAY, task_id):
+        return json_response(await task_lookup.requeue(service, service.engine.queue.replay, task_id, body))
 
 
 @post(
@@ -106,37 +112,37 @@ async def replay(request: Http, task_id: FromPath[str], service: InjectedService
     ),
 )
 async def replay_all(request: Http, service: InjectedService) -> Response[bytes]:
-    """Send back every dead letter that matches, or with `dry_run` only tell how many do.
+    """Replay all matching dead letters, or with `dry_run` only count them.
 
-    Those that match now, the earliest death first. Pressed twice, each gets one new life; interrupted, it can be
-    called again.
+    Dead letters that match now are replayed, the oldest first. Two calls at once replay each of them only once; an
+    interrupted call can be repeated.
     """
-    asked = decode(await request.body(), schemas.ReplayIn)
-    archive, priorities = task_lookup.archive_of(service), service.settings.queue.priorities
-    if asked.new_priority is not None and asked.new_priority not in priorities:
-        raise UnknownPriority(asked.new_priority, tuple(priorities))
-    wanted = _filter(asked.filter)
-    terms = ReplayOptions(keeps_budgets=not asked.reset_retry_count, priority=asked.new_priority)
-    work = archive.replays.preview(wanted) if asked.dry_run else archive.replays.run(wanted, terms)
+    body = decode(await request.body(), schemas.ReplayIn)
+    history, priorities = task_lookup.history_of(service), service.settings.queue.priorities
+    if body.new_priority is not None and body.new_priority not in priorities:
+        raise UnknownPriority(body.new_priority, tuple(priorities))
+    wanted = _filter(body.filter)
+    terms = ReplayOptions(keeps_budgets=not body.reset_retry_count, priority=body.new_priority)
+    work = history.replays.preview(wanted) if body.dry_run else history.replays.run(wanted, terms)
     done = await cancel_on_disconnect(request, service.authenticator, work)
-    if not asked.dry_run:
-        timer_of(request, {telemetry.MESSAGING_BATCH_COUNT: done.replayed})
-        told = f"{done.replayed} dead letters; {_in_words(asked.filter)}"
-        await service.audit.note(request.user.name, "replay", asked.filter.task_type or "", told)
+    if not body.dry_run:
+        add_span_attributes(request, {telemetry.MESSAGING_BATCH_COUNT: done.replayed})
+        details = f"{done.replayed} dead letters; {_in_words(body.filter)}"
+        await service.audit.note(request.user.name, "replay", body.filter.task_type or "", details)
     return json_response(schemas.ReplayedOut(matched=done.matched, replayed=done.replayed, refused=done.refused))
 
 
-def _in_words(asked: schemas.ReplayFilterIn) -> str:
-    chosen = {"reason": asked.reason, "pattern": asked.pattern, "before": asked.before}
+def _in_words(body: schemas.ReplayFilterIn) -> str:
+    chosen = {"reason": body.reason, "pattern": body.pattern, "before": body.before}
     return ", ".join(f"{name} {value}" for name, value in chosen.items() if value is not None) or "all of them"
 
 
-def _filter(asked: schemas.ReplayFilterIn) -> DeadLetterFilter:
+def _filter(body: schemas.ReplayFilterIn) -> DeadLetterFilter:
     return DeadLetterFilter(
-        task_type=asked.task_type,
-        reason=asked.reason,
-        pattern=asked.pattern,
-        before_ms=schemas.instant_ms(asked.before) if asked.before else None,
+        task_type=body.task_type,
+        reason=body.reason,
+        pattern=body.pattern,
+        before_ms=schemas.instant_ms(body.before) if body.before else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""This description: as OpenAPI for programs, as a page for people, which loads nothing from anywhere else."""
+"""The API reference, as an OpenAPI document and as a page that loads nothing from other hosts."""
 
 from litestar import Response, Router, get
 
@@ -21,25 +21,25 @@ HEADERS = {
 
 @get("/openapi.json", opt=operation(PUBLIC, answer=None))
 async def openapi(documentation: InjectedDocumentation) -> Response[bytes]:
-    """The OpenAPI document of this service as it is configured."""
+    """Read the OpenAPI document of this service, with its configured values."""
     return _answer(documentation.json, JSON)
 
 
 @get("/docs", opt=operation(PUBLIC, answer=None, media_type=HTML))
 async def page(documentation: InjectedDocumentation) -> Response[bytes]:
-    """The page: every call, and a form to try it."""
+    """Read the API reference as a page, with a form to try each call."""
     return _answer(documentation.page, HTML)
 
 
 @get("/docs/page.js", opt=operation(PUBLIC, answer=None, media_type=SCRIPT))
 async def script(documentation: InjectedDocumentation) -> Response[bytes]:
-    """What the page needs to try a call."""
+    """Read the page's script."""
     return _answer(documentation.script, SCRIPT)
 
 
 @get("/docs/page.css", opt=operation(PUBLIC, answer=None, media_type=STYLE))
 async def style(documentation: InjectedDocumentation) -> Response[bytes]:
-    """How the page looks."""
+    """Read the page's style sheet."""
     return _answer(documentation.style, STYLE)
 
 

@@ -1,4 +1,4 @@
-"""Transitions as they happen, as server-sent events."""
+"""Transitions as server-sent events."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any
@@ -39,38 +39,41 @@ async def events(
     ] = None,
     task_type: Annotated[Texts, QueryParameter(name="task_type", description="Only these types.")] = None,
     priority: Annotated[Texts, QueryParameter(name="priority", description="Only these levels.")] = None,
-    worker_id: Annotated[Texts, QueryParameter(name="worker_id", description="Only what these workers hold.")] = None,
+    worker_id: Annotated[
+        Texts, QueryParameter(name="worker_id", description="Only tasks that these workers hold.")
+    ] = None,
     last_event_id: Annotated[
         str | None,
         QueryParameter(
             name="last_event_id",
-            description="Go on after this event; `Last-Event-ID` goes before it.",
+            description="Resume after this event; the header `Last-Event-ID` overrides it.",
             schema_extra=EVENT_ID,
         ),
     ] = None,
 ) -> Response[bytes]:
-    """Every transition, from now on or from the last event a listener has; all filters may be repeated.
+    """Stream every transition, from now on or after the client's last event; all filters may be repeated.
 
-    An event named `gap` says that events are missing, because the last one is no longer kept: read again what you show.
+    An event named `gap` means that events are missing, because the last one is no longer stored: read again what you
+    display.
     """
     if service.is_closing:
-        raise ServiceClosing("draining")
-    after = _places(request.headers.get("last-event-id") or last_event_id, len(service.outboxes))
+        raise ServiceClosing("the service is stopping; try again")
+    after = _cursor(request.headers.get("last-event-id") or last_event_id, len(service.outboxes))
     chosen = EventFilter(*map(_set, (task_id, status, task_type, priority, worker_id)))
-    listener = EventStreamSession(service.outboxes, service.outbox_reader, chosen.wants, after)
-    return EventStream(listener, service.meters, lambda: service.authenticator.watching(request.user))
+    stream = EventStreamSession(service.outboxes, service.live_events, chosen.wants, after)
+    return EventStream(stream, service.metrics, lambda: service.authenticator.watch_key(request.user))
 
 
 def _set(values: Iterable[str] | None) -> frozenset[str]:
     return frozenset(map(str, values or ()))
 
 
-def _places(written: str | None, count: int) -> EventCursor | None:
+def _cursor(written: str | None, count: int) -> EventCursor | None:
     if not written:
         return None
-    if (places := parse_event_cursor(written, count)) is None:
-        raise UnprocessableContent(f"last_event_id: {written[:40]!r} is no event id of ours")
-    return places
+    if (cursor := parse_event_cursor(written, count)) is None:
+        raise UnprocessableContent(f"last_event_id: {written[:40]!r} is not valid; use the `id` of a received event")
+    return cursor
 
 
 router = Router("/api/v1/events", route_handlers=[events])

@@ -1,4 +1,4 @@
-"""Probes: is the process alive, and does it take work."""
+"""Liveness and readiness probes."""
 
 import contextlib
 
@@ -11,32 +11,32 @@ from tideq.api.operations import PUBLIC, operation
 from tideq.api.service import InjectedService
 from tideq.queue_core.duties import STORE_CHECK
 from tideq.queue_core.errors import StoreUnavailable, Unavailable
-from tideq.queue_core.store.duty_board import Elsewhere
+from tideq.queue_core.store.duty_board import MissedDuty
 
 
 @get("/livez", opt=operation(PUBLIC, answer=schemas.HealthOut))
 async def livez() -> Response[bytes]:
-    """The process answers; nothing else is asked."""
+    """Check that the process answers. The store is not contacted."""
     return json_response(schemas.HealthOut(status="alive"))
 
 
 @get("/readyz", opt=operation(PUBLIC, answer=schemas.ReadyOut, refuses=(ServiceClosing,)))
 async def readyz(service: InjectedService) -> Response[bytes]:
-    """The store answers and is ours, and the service is not stopping. What it keeps is nobody's business here.
+    """Check that the store answers and is verified, and that the service is not stopping.
 
-    It is ready with a stale duty too: it takes work, and with every process refusing nobody would.
+    A process with stale duties is ready too: it accepts requests, and otherwise every process might refuse them.
     """
     if service.is_closing:
-        raise ServiceClosing("draining")
+        raise ServiceClosing("the service is stopping; try again")
     try:
         await service.engine.insight.unreadable(1)
     except Unavailable as error:
         if why := service.duties.error_of(STORE_CHECK):
-            raise StoreUnavailable(f"closed, and waiting: {why}") from error
+            raise StoreUnavailable(f"the service is closed until the store is verified: {why}") from error
         raise
-    elsewhere: list[Elsewhere] = []
+    elsewhere: list[MissedDuty] = []
     with contextlib.suppress(Unavailable):
-        elsewhere = await service.board.elsewhere()
+        elsewhere = await service.duty_board.elsewhere()
     stale = tuple(schemas.StaleDutyOut(duty=each.duty, seconds=each.seconds) for each in service.duties.stale)
     return json_response(
         schemas.ReadyOut(

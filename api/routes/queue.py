@@ -1,4 +1,4 @@
-"""The queue as a whole: statistics, pausing, limits."""
+"""The queue as a whole: statistics, pauses, limits."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any
@@ -20,11 +20,11 @@ from tideq.queue_core.transitions import TERMINAL
 Http = Request[Caller, Any, Any]
 OfTypes = Annotated[
     list[schemas.Name] | None,
-    QueryParameter(name="task_type", description="For a worker of these types; may be repeated."),
+    QueryParameter(name="task_type", description="A task type that the worker handles; may be repeated."),
 ]
 WithCapabilities = Annotated[
     list[schemas.Name] | None,
-    QueryParameter(name="capability", description="For a worker that has these; may be repeated."),
+    QueryParameter(name="capability", description="A capability that the worker has; may be repeated."),
 ]
 VISIBILITY_TIMEOUTS = ("assignment_timeouts", "execution_timeouts")
 RECOVERIES = (*VISIBILITY_TIMEOUTS, "health_probe_failures", "worker_losses", "retries", "dead_letters")
@@ -32,7 +32,7 @@ RECOVERIES = (*VISIBILITY_TIMEOUTS, "health_probe_failures", "worker_losses", "r
 
 @get("/stats", opt=operation("viewer", "producer", answer=schemas.StatsOut))
 async def stats(service: InjectedService) -> Response[bytes]:
-    """Depth, ages, workers, throughput and recoveries; costs the same whatever the depth."""
+    """Read depth, ages, workers, throughput and recoveries. The cost does not depend on the depth."""
     return json_response(_stats_out(await service.engine.insight.stats(), service.settings.queue.priorities))
 
 
@@ -40,23 +40,25 @@ async def stats(service: InjectedService) -> Response[bytes]:
 async def autoscale(
     service: InjectedService, task_types: OfTypes = None, capabilities: WithCapabilities = None
 ) -> Response[bytes]:
-    """How much there is to do, of everything or of what such a worker could take; costs the same whatever the depth."""
+    """Read the backlog for an autoscaler, of all tasks or of those that such a worker could claim. The cost does not
+    depend on the depth.
+    """
     backlog = await service.engine.insight.backlog(task_types or (), capabilities or ())
-    told = schemas.BacklogOut(ready=backlog.ready, executing=backlog.held, backlog=backlog.ready + backlog.held)
-    return json_response(told)
+    answer = schemas.BacklogOut(ready=backlog.ready, executing=backlog.held, backlog=backlog.ready + backlog.held)
+    return json_response(answer)
 
 
 @post(
     "/pause", status_code=200, opt=operation("admin", body=schemas.PauseIn, needs_body=False, answer=schemas.PauseOut)
 )
 async def pause(request: Http, service: InjectedService) -> Response[bytes]:
-    """Hand out nothing more, of one type or at all."""
-    asked = decode(await request.body() or b"{}", schemas.PauseIn)
-    resume_at_ms = None if asked.resume_at is None else schemas.instant_ms(asked.resume_at)
+    """Pause the queue or one task type. No more tasks are handed out; tasks already claimed go on."""
+    body = decode(await request.body() or b"{}", schemas.PauseIn)
+    resume_at_ms = None if body.resume_at is None else schemas.instant_ms(body.resume_at)
     await service.engine.controls.pause(
-        asked.task_type, reason=asked.reason, by=request.user.name, resume_at_ms=resume_at_ms
+        body.task_type, reason=body.reason, by=request.user.name, resume_at_ms=resume_at_ms
     )
-    await service.audit.note(request.user.name, "pause", asked.task_type or "", _pause_in_words(asked))
+    await service.audit.note(request.user.name, "pause", body.task_type or "", _pause_in_words(body))
     return json_response(schemas.PauseOut(paused=True))
 
 
@@ -64,39 +66,39 @@ async def pause(request: Http, service: InjectedService) -> Response[bytes]:
     "/resume", status_code=200, opt=operation("admin", body=schemas.ResumeIn, needs_body=False, answer=schemas.PauseOut)
 )
 async def resume(request: Http, service: InjectedService) -> Response[bytes]:
-    """Hand out again."""
-    asked = decode(await request.body() or b"{}", schemas.ResumeIn)
-    await service.engine.controls.resume(asked.task_type)
-    await service.audit.note(request.user.name, "resume", asked.task_type or "")
+    """End a pause."""
+    body = decode(await request.body() or b"{}", schemas.ResumeIn)
+    await service.engine.controls.resume(body.task_type)
+    await service.audit.note(request.user.name, "resume", body.task_type or "")
     return json_response(schemas.PauseOut(paused=False))
 
 
 @get("/limits", opt=operation("viewer", answer=schemas.LimitsOut))
 async def limits(service: InjectedService) -> Response[bytes]:
-    """What is paused or limited now."""
+    """List the current pauses and limits."""
     controls = (await service.engine.insight.stats()).controls
     return json_response(schemas.LimitsOut(limits=[_control_out(control) for control in controls.values()]))
 
 
 @put("/limits", opt=operation("admin", body=schemas.LimitsIn, answer=schemas.LimitsOut))
 async def limit(request: Http, service: InjectedService) -> Response[bytes]:
-    """Set both limits of one type or of the whole queue."""
-    asked = decode(await request.body(), schemas.LimitsIn)
+    """Set both limits of the queue or of one task type."""
+    body = decode(await request.body(), schemas.LimitsIn)
     await service.engine.controls.limit(
-        asked.task_type, tasks_per_second=asked.tasks_per_second, max_executing=asked.max_executing
+        body.task_type, tasks_per_second=body.tasks_per_second, max_executing=body.max_executing
     )
-    await service.audit.note(request.user.name, "limit", asked.task_type or "", _limit_in_words(asked))
+    await service.audit.note(request.user.name, "limit", body.task_type or "", _limit_in_words(body))
     return await limits.fn(service)
 
 
-def _pause_in_words(asked: schemas.PauseIn) -> str:
-    until = f"until {asked.resume_at.isoformat(timespec='seconds')}" if asked.resume_at else ""
-    return ", ".join(filter(None, (asked.reason, until)))
+def _pause_in_words(body: schemas.PauseIn) -> str:
+    until = f"until {body.resume_at.isoformat(timespec='seconds')}" if body.resume_at else ""
+    return ", ".join(filter(None, (body.reason, until)))
 
 
-def _limit_in_words(asked: schemas.LimitsIn) -> str:
-    rate = f"{asked.tasks_per_second:g} tasks a second" if asked.tasks_per_second else "any rate"
-    most = "any number" if asked.max_executing is None else f"{asked.max_executing}"
+def _limit_in_words(body: schemas.LimitsIn) -> str:
+    rate = f"{body.tasks_per_second:g} tasks a second" if body.tasks_per_second else "any rate"
+    most = "any number" if body.max_executing is None else f"{body.max_executing}"
     return f"{rate}, {most} at once"
 
 

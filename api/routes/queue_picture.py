@@ -1,4 +1,4 @@
-"""The queue to look at: the one sorted set as a picture, and how it went lately."""
+"""The queue for the dashboard: a picture of the sorted set, and recent trends."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from tideq.persistence.read.timings import Timing
 from tideq.queue_core.errors import HistoryUnavailable
 from tideq.queue_core.lanes import task_type_of
 from tideq.queue_core.queue_picture import ZONES_MS, LaneSlice, PicturedTask, QueuePicture
-from tideq.queue_core.score import shown_score
+from tideq.queue_core.score import queue_score
 
 HOUR_SECONDS = 3_600
 DAY_MS = 86_400_000
@@ -22,33 +22,36 @@ DAY_MS = 86_400_000
 
 @get("/tide", opt=operation("viewer", answer=schemas.TideOut))
 async def tide(service: InjectedService) -> Response[bytes]:
-    """The one sorted set: the first tasks of each lane, and the hidden ones by when they return.
+    """Read the first tasks of each lane, and the hidden tasks by the time of their return.
 
-    Bounded whatever the depth: at most 24 lanes, 48 tasks of each, and 96 of each span of time.
+    The response is limited to 24 lanes, 48 tasks of each lane, and 96 tasks of each span of time.
     """
-    return json_response(_tide_out(await service.tide.picture()))
+    return json_response(_tide_out(await service.pictures.picture()))
 
 
 @get("/trends", opt=operation("viewer", answer=schemas.TrendsOut))
 async def trends(
     service: InjectedService,
     window_seconds: Annotated[
-        int, QueryParameter(name="window_seconds", ge=60, le=HOUR_SECONDS, description="How far to look back.")
+        int,
+        QueryParameter(
+            name="window_seconds", ge=60, le=HOUR_SECONDS, description="Length of the window in seconds, up to now."
+        ),
     ] = 900,
 ) -> Response[bytes]:
-    """Results and errors over the last minutes, and how long tasks waited and ran."""
-    now_ms, tallies = await service.tide.outcomes(window_seconds * 1000)
+    """Read completions, failures, waiting and running times of the last minutes."""
+    now_ms, outcomes = await service.pictures.outcomes(window_seconds * 1000)
     timings, lag_seconds = await _from_history(service, now_ms)
-    return json_response(trends_out(now_ms, window_seconds, tallies, timings, lag_seconds))
+    return json_response(trends_out(now_ms, window_seconds, outcomes, timings, lag_seconds))
 
 
 async def _from_history(service: Service, now_ms: int) -> tuple[list[Timing], float | None]:
-    """A task that ended lately may have waited for long: those of a day are looked at."""
+    """A task that ended recently may have waited for hours, so tasks of one day are read."""
     if service.history is None:
         return [], None
     try:
         timings = await service.history.timings.since(now_ms - DAY_MS)
-        return timings, await service.history.freshness.lag_ms(now_ms) / 1000
+        return timings, await service.history.lag.lag_ms(now_ms) / 1000
     except HistoryUnavailable:
         return [], None
 
@@ -72,24 +75,24 @@ def _tide_out(picture: QueuePicture) -> schemas.TideOut:
 
 
 def _hidden_lanes(picture: QueuePicture) -> list[int]:
-    """Lanes in which nothing is ready."""
+    """Lanes without ready tasks."""
     return sorted(set(picture.lane_names) - set(picture.lanes))
 
 
 def _lane_out(picture: QueuePicture, lane: int) -> schemas.LaneOut:
-    signature, stretch = picture.lane_names[lane], picture.lanes.get(lane, LaneSlice(0, ()))
+    signature, lane_slice = picture.lane_names[lane], picture.lanes.get(lane, LaneSlice(0, ()))
     capabilities = signature.partition("|")[2]
     return schemas.LaneOut(
         lane=lane,
         task_type=task_type_of(signature),
         required_capabilities=capabilities.split(",") if capabilities else [],
-        ready_count=stretch.count,
-        first=[_ready_out(task, picture.now_ms) for task in stretch.first],
+        ready_count=lane_slice.count,
+        first=[_ready_out(task, picture.now_ms) for task in lane_slice.first],
     )
 
 
 def _ready_out(task: PicturedTask, now_ms: int) -> schemas.ShownTaskOut:
-    return _shown_out(task, queue_score=shown_score(task.rank, now_ms), returns_at=None)
+    return _shown_out(task, queue_score=queue_score(task.rank, now_ms), returns_at=None)
 
 
 def _hidden_out(task: PicturedTask) -> schemas.ShownTaskOut:

@@ -1,4 +1,4 @@
-"""Who is asking: what a page must know before it shows anything."""
+"""The caller and the service's configuration, for the dashboard."""
 
 from importlib.metadata import version
 from typing import Any
@@ -16,7 +16,7 @@ Http = Request[Caller, Any, Any]
 
 @get("/", opt=operation("viewer", "producer", answer=schemas.WhoamiOut))
 async def whoami(request: Http, service: InjectedService) -> Response[bytes]:
-    """The key's name and role, and how the service is set up."""
+    """Read the name and role of the key, and the service's configuration."""
     settings, queue = service.settings, service.settings.queue
     levels = sorted(queue.priorities, key=lambda name: queue.priorities[name].offset_ms)
     return json_response(

@@ -1,4 +1,4 @@
-"""Producers' calls: submit, look, wait, explain, cancel, retry."""
+"""Tasks: submit, list, read, wait, explain, cancel, retry, clean up."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ from tideq.api.edge.disconnect import cancel_on_disconnect
 from tideq.api.edge.problems import RequestError, UnprocessableContent
 from tideq.api.edge.rate_limit_headers import rate_limit_headers
 from tideq.api.edge.responses import created, json_response
-from tideq.api.explanations import explanation_out, forgotten_out
+from tideq.api.explanations import expired_out, explanation_out
 from tideq.api.operations import (
     ADMISSION,
     BATCH_KEY,
@@ -55,23 +55,25 @@ TO_THE_FIRST = link_to("tasks_read", "tasks_explain", "tasks_cancel", task_id="/
         headers=(IDEMPOTENCY_KEY, *TRACE),
         answer_headers=(LOCATION, *RATE_LIMIT),
         links=TO_THE_TASK,
-        is_frequent=True,
+        is_hot=True,
     ),
 )
 async def submit(request: Http, service: InjectedService) -> Response[bytes]:
     """Submit one task."""
     submission = decode(await request.body(), schemas.SubmitIn)
-    sending = _sending(request, service)
-    task = _new_task(request, service, submission, sending.trace, _header_key(request))
+    send_span = _send_span(request, service)
+    task = _new_task(request, service, submission, send_span.trace, _header_key(request))
     await service.durability.check({submission.durability})
-    with sending:
+    with send_span:
         answer = await task_lookup.submit(service, task)
-        sending.sent([answer.task_id])
-    found = await task_lookup.known_tasks(service, [answer])
-    await service.durability.wait({submission.durability}, *found.still_in_store([answer]))
-    known = found.get(answer.task_id)
-    wait_seconds = await service.pace.estimate(known.lane_position if known else answer.lane_position)
-    document = schemas.submitted_out(answer, known, wait_seconds, submission.durability)
+        send_span.sent([answer.task_id])
+    existing = await task_lookup.existing_tasks(service, [answer])
+    await service.durability.wait({submission.durability}, *existing.still_in_store([answer]))
+    existing_task = existing.get(answer.task_id)
+    wait_seconds = await service.wait_estimator.estimate(
+        existing_task.lane_position if existing_task else answer.lane_position
+    )
+    document = schemas.submitted_out(answer, existing_task, wait_seconds, submission.durability)
     return created(document, f"/api/v1/tasks/{answer.task_id}", rate_limit_headers(answer.bucket))
 
 
@@ -86,45 +88,45 @@ async def submit(request: Http, service: InjectedService) -> Response[bytes]:
         headers=(BATCH_KEY, *TRACE),
         answer_headers=RATE_LIMIT,
         links=TO_THE_FIRST,
-        is_frequent=True,
+        is_hot=True,
     ),
 )
 async def submit_batch(request: Http, service: InjectedService) -> Response[bytes]:
     """Submit up to 1 000 tasks, all or none.
 
-    An `Idempotency-Key` stands for the whole batch, but for tasks that have a key of their own. The same batch again is
-    answered with the same tasks; another one, longer or shorter, is refused.
+    An `Idempotency-Key` applies to the whole batch, except for tasks with a key of their own. The same batch again
+    returns the same tasks; a different batch with the same key, also a longer or shorter one, is refused.
     """
     body, key = await request.body(), _header_key(request, MAX_BATCH_KEY_LENGTH)
     batch = decode(body, schemas.BatchIn)
     given = [task.parameters for task in batch.tasks if task.parameters is not EMPTY_OBJECT]
     check_names_of_rows(body, "tasks", len(batch.tasks) + len(given), given)
-    sending = _sending(request, service)
-    trace = sending.trace
-    keys, size = _places_of(key, batch.tasks), len(batch.tasks) if key else 0
+    send_span = _send_span(request, service)
+    trace = send_span.trace
+    keys, size = _row_keys(key, batch.tasks), len(batch.tasks) if key else 0
     try:
         tasks = [
             _new_task(request, service, task, trace, own_key, size)
             for task, own_key in zip(batch.tasks, keys, strict=True)
         ]
     except RequestError:
-        # Its place is only told where it is wanted: writing it down for each task takes a twentieth of a batch's time.
+        # Repeated with each task's index, for the error alone: making the index texts takes 5 % of a batch's time.
         for row, task in enumerate(batch.tasks):
             _new_task(request, service, task, trace, None, size, f"tasks/{row}/")
         raise
     levels = {task.durability for task in batch.tasks}
     await service.durability.check(levels)
-    with sending:
+    with send_span:
         answers = await task_lookup.submit_many(service, tasks, wants_position=batch.wants_positions)
-        sending.sent([answer.task_id for answer in answers])
-    known = await task_lookup.known_tasks(service, answers)
-    await service.durability.wait(levels, *known.still_in_store(answers))
+        send_span.sent([answer.task_id for answer in answers])
+    existing = await task_lookup.existing_tasks(service, answers)
+    await service.durability.wait(levels, *existing.still_in_store(answers))
     rows = [
-        schemas.submitted_out(answer, known.get(answer.task_id), None, asked.durability)
-        for asked, answer in zip(batch.tasks, answers, strict=True)
+        schemas.submitted_out(answer, existing.get(answer.task_id), None, task.durability)
+        for task, answer in zip(batch.tasks, answers, strict=True)
     ]
     if batch.wants_positions:
-        estimates = await service.pace.estimates([row.queue_position for row in rows])
+        estimates = await service.wait_estimator.estimates([row.queue_position for row in rows])
         for row, seconds in zip(rows, estimates, strict=True):
             row.estimated_wait_seconds = seconds
     return created(schemas.BatchOut(tasks=rows), headers=rate_limit_headers(answers[0].bucket))
@@ -143,16 +145,16 @@ async def read(
     task_id: FromPath[str],
     service: InjectedService,
     include_history: Annotated[
-        bool, QueryParameter(name="include_history", description="With every transition it made.")
+        bool, QueryParameter(name="include_history", description="Include all transitions.")
     ] = False,
 ) -> Response[bytes]:
-    """A task as it is now, however long ago it ended."""
+    """Read a task as it is now, however long ago it ended."""
     task = await task_lookup.find(service, task_id)
-    document = schemas.task_out(task, await service.pace.estimate(task.lane_position))
+    document = schemas.task_out(task, await service.wait_estimator.estimate(task.lane_position))
     if not include_history:
         return json_response(document)
-    way = await task_lookup.archive_of(service).expired.trail(task)
-    return json_response(schemas.recorded_task_out(document, way))
+    trail = await task_lookup.history_of(service).expired.trail(task)
+    return json_response(schemas.recorded_task_out(document, trail))
 
 
 @get(
@@ -167,11 +169,11 @@ async def wait(
         float, QueryParameter(name="timeout_seconds", ge=0, le=30, description="How long to wait.")
     ] = 30.0,
 ) -> Response[bytes]:
-    """The task once it is finished, or as it is when the time is up."""
+    """Wait until the task has ended, and return it; or as it is when the time is up."""
     task = await cancel_on_disconnect(
         request, service.authenticator, task_lookup.wait(service, task_id, timeout_seconds)
     )
-    return json_response(schemas.task_out(task, await service.pace.estimate(task.lane_position)))
+    return json_response(schemas.task_out(task, await service.wait_estimator.estimate(task.lane_position)))
 
 
 @get(
@@ -179,11 +181,11 @@ async def wait(
     opt=operation("producer", "viewer", answer=schemas.ExplanationOut, refuses=(TaskNotFound, HistoryUnavailable)),
 )
 async def explain(task_id: FromPath[str], service: InjectedService) -> Response[bytes]:
-    """Why the task is where it is."""
+    """Explain why the task has not started."""
     try:
         return json_response(explanation_out(await service.engine.insight.explain(task_id)))
     except TaskNotFound:
-        return json_response(forgotten_out(await task_lookup.find_forgotten(service, task_id)))
+        return json_response(expired_out(await task_lookup.find_expired(service, task_id)))
 
 
 @delete(
@@ -207,7 +209,7 @@ async def cancel(
         await task_lookup.purge(service, task_id)
         await service.audit.note(request.user.name, "purge", task_id)
         return json_response(schemas.PurgedOut(task_id=task_id))
-    async with service.ordering(request, telemetry.CANCEL, task_id):
+    async with service.operation_span(request, telemetry.CANCEL, task_id):
         was, worker = await task_lookup.cancel(service, task_id)
     return json_response(
         schemas.CancelOut(task_id=task_id, was_executing=was == TaskState.EXECUTING, worker_notified=bool(worker))
@@ -228,9 +230,9 @@ async def cancel(
 )
 async def retry(request: Http, task_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Run a failed, dead or cancelled task again."""
-    asked = decode(await request.body() or b"{}", schemas.RetryIn)
-    async with service.ordering(request, telemetry.RETRY, task_id):
-        return json_response(await task_lookup.requeue(service, service.engine.queue.retry, task_id, asked))
+    body = decode(await request.body() or b"{}", schemas.RetryIn)
+    async with service.operation_span(request, telemetry.RETRY, task_id):
+        return json_response(await task_lookup.requeue(service, service.engine.queue.retry, task_id, body))
 
 
 def _new_task(
@@ -240,31 +242,31 @@ def _new_task(
     trace: TraceContext,
     header_key: str | None,
     batch_size: int = 0,
-    place: str = "",
+    prefix: str = "",
 ) -> NewTask:
-    parameters = check_document("parameters", bytes(submission.parameters), place)
+    parameters = check_document("parameters", bytes(submission.parameters), prefix)
     if not parameters.startswith(b"{"):
-        raise UnprocessableContent("parameters must be an object", pointer=f"/{place}parameters")
+        raise UnprocessableContent("parameters must be an object", pointer=f"/{prefix}parameters")
     if submission.client_id is not None:
-        require_client(request.user, submission.client_id, place)
+        require_client(request.user, submission.client_id, prefix)
     task = submission.to_domain(parameters, request.user.name, header_key, trace, batch_size)
     names = service.history.searchable.get(task.task_type) if service.history else None
     return msgspec.structs.replace(task, searchable=searchable_in(parameters, names)) if names else task
 
 
 def _header_key(request: Http, max_length: int = MAX_KEY_LENGTH) -> str | None:
-    """A structured-field string, so quoted; the bare form is common and taken too. Checked even where unused."""
+    """A structured-field string, so quoted; the unquoted form is common and accepted too. Checked even if unused."""
     key = request.headers.get("idempotency-key")
     if key is not None and len(key) >= 2 and key[0] == key[-1] == '"':
         key = key[1:-1]
     if key is not None and not 1 <= len(key) <= max_length:
-        raise UnprocessableContent(f"Idempotency-Key: must have 1 … {max_length} characters")
+        raise UnprocessableContent(f"Idempotency-Key must have 1 to {max_length} characters")
     return key
 
 
-def _places_of(key: str | None, tasks: Sequence[schemas.SubmitIn]) -> list[str | None]:
-    """Where no task has a key or an id of its own, the batch's for all; else that with the place of each task, but for
-    the last one's, so that whatever comes under the key meets it.
+def _row_keys(key: str | None, tasks: Sequence[schemas.SubmitIn]) -> list[str | None]:
+    """The idempotency key of each task of a batch. If no task has a key or an id of its own, all share the batch's key.
+    Otherwise each index is appended, except to the last task's, so that any batch under the key conflicts with it.
     """
     if key is None or not any(task.idempotency_key is not None or task.task_id is not None for task in tasks):
         return [key and f"{key}/"] * len(tasks)
@@ -272,12 +274,12 @@ def _places_of(key: str | None, tasks: Sequence[schemas.SubmitIn]) -> list[str |
     return [f"{key}/" if row == last else f"{key}/{row}" for row in range(len(tasks))]
 
 
-def _sending(request: Http, service: Service) -> SendSpan:
+def _send_span(request: Http, service: Service) -> SendSpan:
     return SendSpan(service.tracing, request, _trace(request), service.settings.queue.queue_name)
 
 
 def _trace(request: Http) -> TraceContext:
-    """Ignored unless it is what W3C Trace Context says it must be."""
+    """The request's trace context; empty if `traceparent` is not valid."""
     headers = request.headers
     traceparent = headers.get("traceparent", "")
     if not is_traceparent(traceparent):

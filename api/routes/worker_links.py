@@ -1,4 +1,4 @@
-"""What workers' calls lead to and look like: for their description only."""
+"""Links and examples of the worker calls, for the OpenAPI document only."""
 
 from typing import Any
 
@@ -30,12 +30,12 @@ HOW_IT_ENDED: dict[str, dict[str, Any]] = {
     "failed": {**HELD, "status": "failed", "error": {"message": "upstream timed out", "code": "RATE_LIMIT"}},
 }
 ONE_ROUND_TRIP: dict[str, dict[str, Any]] = {
-    "one done, one begun, more wanted": {
+    "result, start and poll": {
         "results": [HOW_IT_ENDED["completed"]],
         "starts": [{**HELD, "task_id": "0195546e-3c7b-7a02-8c11-00f0e1d2c3b4"}],
         "available_capacity": 3,
         "wait_seconds": 20,
         "poll_id": "p-17",
     },
-    "nothing but a question": {"available_capacity": 1},
+    "poll only": {"available_capacity": 1},
 }

@@ -1,6 +1,6 @@
-"""Workers' calls: register → poll → (start) → (progress, extend) → result, with heartbeat beside it.
+"""Calls of workers: register → poll → (start) → (progress, extend) → result, and heartbeats.
 
-`sync` does all of it in one round trip; simple clients need only the single calls.
+`sync` does all of this in one round trip; simple clients need only the single calls.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ Http = Request[Caller, Any, Any]
 POLL_INTERVAL_MS = 1_000
 MAX_HEALTH_BYTES = 4_096
 FAILED = frozenset({"queued", "failed", "dead_letter"})
-"""Where an attempt that did not succeed leads to."""
+"""States after an attempt that failed."""
 
 
 @post(
@@ -53,17 +53,17 @@ FAILED = frozenset({"queued", "failed", "dead_letter"})
     ),
 )
 async def register(request: Http, service: InjectedService) -> Response[bytes]:
-    """Join the fleet. The id is new with every registration, so two processes never share one."""
-    asked = decode(await request.body(), schemas.RegisterIn)
+    """Register a worker. Every registration gets a new id, so two processes never share one."""
+    body = decode(await request.body(), schemas.RegisterIn)
     worker = WorkerDeclaration(
-        worker_id=make_worker_id(asked.name, request.user.key_digest),
-        task_types=None if asked.task_types is None else tuple(asked.task_types),
-        capabilities=tuple(asked.capabilities),
-        capacity=asked.capacity,
-        version=asked.version,
-        host=asked.host,
-        health_port=asked.health_port,
-        name=asked.name,
+        worker_id=make_worker_id(body.name, request.user.key_digest),
+        task_types=None if body.task_types is None else tuple(body.task_types),
+        capabilities=tuple(body.capabilities),
+        capacity=body.capacity,
+        version=body.version,
+        host=body.host,
+        health_port=body.health_port,
+        name=body.name,
     )
     await service.engine.fleet.register(worker)
     timeout_ms = service.settings.queue.leases.heartbeat_timeout_ms
@@ -87,15 +87,15 @@ async def register(request: Http, service: InjectedService) -> Response[bytes]:
         answer=schemas.PollOut,
         refuses=(UnknownWorker,),
         links=TO_THE_CLAIM,
-        is_frequent=True,
+        is_hot=True,
     ),
 )
 async def poll(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
-    """Ask for work, and wait for it if told to."""
-    asked = decode(await request.body(), schemas.PollIn)
-    _check_starting(asked)
-    claim = await _poll(request, service, worker_id, asked, asked.capabilities)
-    return _hand_over(service, worker_id, asked, claim, _poll_out(service, claim))
+    """Claim tasks, waiting for them up to `wait_seconds`."""
+    body = decode(await request.body(), schemas.PollIn)
+    _check_starting(body)
+    claim = await _poll(request, service, worker_id, body, body.capabilities)
+    return _hand_over(service, worker_id, body, claim, _poll_out(service, claim))
 
 
 @post(
@@ -107,11 +107,11 @@ async def poll(request: Http, worker_id: FromPath[str], service: InjectedService
         answer=schemas.AcknowledgedOut,
         refuses=NOT_HELD,
         links=TO_THE_HELD,
-        is_frequent=True,
+        is_hot=True,
     ),
 )
 async def start(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
-    """Say that a task has begun."""
+    """Report the start of a task."""
     held = _held(decode(await request.body(), schemas.HeldIn))
     (outcome,) = await service.engine.attempts.start(worker_id, [held])
     return json_response(_deadline(outcome.unwrap()))
@@ -126,11 +126,11 @@ async def start(request: Http, worker_id: FromPath[str], service: InjectedServic
         answer=schemas.AcknowledgedOut,
         refuses=NOT_HELD,
         links=TO_THE_HELD,
-        is_frequent=True,
+        is_hot=True,
     ),
 )
 async def extend(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
-    """Ask for more time."""
+    """Extend the deadline of a task."""
     (outcome,) = await service.engine.attempts.extend(
         worker_id, [_extension(decode(await request.body(), schemas.ExtendIn))]
     )
@@ -146,11 +146,11 @@ async def extend(request: Http, worker_id: FromPath[str], service: InjectedServi
         answer=schemas.AcknowledgedOut,
         refuses=NOT_HELD,
         links=TO_THE_HELD,
-        is_frequent=True,
+        is_hot=True,
     ),
 )
 async def progress(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
-    """Tell how far it has come."""
+    """Report the progress of a task."""
     report = decode(await request.body(), schemas.ProgressIn)
     (outcome,) = await service.engine.attempts.progress(worker_id, [_report(report)])
     outcome.unwrap()
@@ -166,11 +166,11 @@ async def progress(request: Http, worker_id: FromPath[str], service: InjectedSer
         answer=schemas.AcknowledgedOut,
         refuses=(PayloadTooLarge, *NOT_HELD),
         examples=HOW_IT_ENDED,
-        is_frequent=True,
+        is_hot=True,
     ),
 )
 async def result(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
-    """Deliver a result or an error."""
+    """Report the result or the error of a task."""
     settled = _settled(service, [decode(await request.body(), schemas.ResultIn)])
     (outcome,) = await _settle(service, worker_id, settled)
     return json_response(schemas.AcknowledgedOut(status=outcome.unwrap().details[0]))
@@ -185,21 +185,23 @@ async def result(request: Http, worker_id: FromPath[str], service: InjectedServi
         answer=schemas.HeartbeatOut,
         needs_body=False,
         refuses=(UnknownWorker,),
-        is_frequent=True,
+        is_hot=True,
     ),
 )
 async def heartbeat(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
-    """Say that the worker is alive; the answer says what to stop."""
-    asked = decode(await request.body() or b"{}", schemas.HeartbeatIn)
-    health = msgspec.json.encode(asked.health) if asked.health else b""
+    """Report that the worker is alive. The response lists cancelled tasks to stop."""
+    body = decode(await request.body() or b"{}", schemas.HeartbeatIn)
+    health = msgspec.json.encode(body.health) if body.health else b""
     if len(health) > MAX_HEALTH_BYTES:
-        raise UnprocessableContent(f"more than {MAX_HEALTH_BYTES} bytes of it", pointer="/health")
-    beat = await service.engine.fleet.heartbeat(worker_id, health, word=asked.status, load=asked.current_load)
+        raise UnprocessableContent(
+            f"health has {len(health)} bytes; at most {MAX_HEALTH_BYTES} are allowed", pointer="/health"
+        )
+    beat = await service.engine.fleet.heartbeat(worker_id, health, reported_state=body.status, load=body.current_load)
     return json_response(
         schemas.HeartbeatOut(
             should_drain=beat.should_drain,
             cancel=_task_ids(beat.stops),
-            held_back=schemas.held_back_if_any(beat.held_back),
+            held_back=schemas.held_back_if_any(beat.circuits),
         )
     )
 
@@ -215,36 +217,38 @@ async def heartbeat(request: Http, worker_id: FromPath[str], service: InjectedSe
         refuses=(PayloadTooLarge, UnknownWorker),
         links=TO_THE_CLAIM,
         examples=ONE_ROUND_TRIP,
-        is_frequent=True,
+        is_hot=True,
     ),
 )
 async def sync(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
-    """Everything in one round trip: what was started, done and handed back goes in, new tasks come out."""
-    asked = decode(await request.body(), schemas.SyncIn)
-    _check_starting(asked)
-    said = _said(service, asked)
-    if asked.available_capacity:
-        told = _told(service, await _apply(service, worker_id, said))
-        claim = await _poll(request, service, worker_id, asked, None)
+    """Report on tasks and claim new ones in one round trip."""
+    body = decode(await request.body(), schemas.SyncIn)
+    _check_starting(body)
+    report = _report_of(service, body)
+    if body.available_capacity:
+        outcomes_out = _outcomes_out(service, await _apply(service, worker_id, report))
+        claim = await _poll(request, service, worker_id, body, None)
         out = _poll_out(service, claim)
         answer = schemas.SyncOut(
-            outcomes=told,
+            outcomes=outcomes_out,
             tasks=out.tasks,
             cancel=out.cancel,
             should_drain=out.should_drain,
             held_back=out.held_back,
         )
-        return _hand_over(service, worker_id, asked, claim, answer)
-    if said.is_starts_alone:
-        # Handlers wait for this. Whoever was given the tasks a moment ago was heard of then, and told what to stop.
-        told = _told(service, await _apply(service, worker_id, said))
-        return json_response(schemas.SyncOut(outcomes=told, tasks=[], cancel=[], should_drain=False))
+        return _hand_over(service, worker_id, body, claim, answer)
+    if report.is_starts_alone:
+        # No heartbeat: handlers wait for this response, and the claim a moment ago counted as one and listed cancels.
+        outcomes_out = _outcomes_out(service, await _apply(service, worker_id, report))
+        return json_response(schemas.SyncOut(outcomes=outcomes_out, tasks=[], cancel=[], should_drain=False))
     beating = service.engine.fleet.heartbeat(worker_id)
-    outcomes, beat = await asyncio.gather(_apply(service, worker_id, said), beating)
-    told, cancel = _told(service, outcomes), _task_ids(beat.stops)
-    held_back = schemas.held_back_if_any(beat.held_back)
+    outcomes, beat = await asyncio.gather(_apply(service, worker_id, report), beating)
+    outcomes_out, cancel = _outcomes_out(service, outcomes), _task_ids(beat.stops)
+    held_back = schemas.held_back_if_any(beat.circuits)
     return json_response(
-        schemas.SyncOut(outcomes=told, tasks=[], cancel=cancel, should_drain=beat.should_drain, held_back=held_back)
+        schemas.SyncOut(
+            outcomes=outcomes_out, tasks=[], cancel=cancel, should_drain=beat.should_drain, held_back=held_back
+        )
     )
 
 
@@ -254,56 +258,59 @@ async def sync(request: Http, worker_id: FromPath[str], service: InjectedService
     opt=operation("worker", answer=schemas.DeregisteredOut, refuses=(UnknownWorker,)),
 )
 async def leave(worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
-    """Leave the fleet; what the worker holds goes back free of charge."""
+    """Deregister the worker. Tasks it holds are handed back without counting against a limit."""
     return json_response(schemas.DeregisteredOut(released=await service.engine.fleet.remove(worker_id)))
 
 
-def _check_starting(asked: schemas.PollIn | schemas.SyncIn) -> None:
-    """Whoever loses the answer must be able to ask for it again: nothing else brings it back soon."""
-    if asked.start_claimed and not asked.poll_id:
-        raise UnprocessableContent("start_claimed needs a poll_id, to ask again for a lost answer", pointer="/poll_id")
+def _check_starting(body: schemas.PollIn | schemas.SyncIn) -> None:
+    """Tasks started by a lost response return only at their deadline, unless the poll can be repeated."""
+    if body.start_claimed and not body.poll_id:
+        raise UnprocessableContent(
+            "start_claimed needs a poll_id, so that the poll can be repeated if its response is lost",
+            pointer="/poll_id",
+        )
 
 
 async def _poll(
     request: Http,
     service: Service,
     worker_id: str,
-    asked: schemas.PollIn | schemas.SyncIn,
+    body: schemas.PollIn | schemas.SyncIn,
     capabilities: list[str] | None,
 ) -> Claim:
-    """A caller that goes away while waiting gets nothing claimed for it."""
+    """Claims nothing for a client that disconnects while it waits."""
     polling = service.poll(
         worker_id,
-        asked.available_capacity,
-        asked.wait_seconds,
-        asked.poll_id or "",
+        body.available_capacity,
+        body.wait_seconds,
+        body.poll_id or "",
         capabilities,
-        starts=asked.start_claimed,
+        starts=body.start_claimed,
     )
-    return await cancel_on_disconnect(request, service.authenticator, polling) if asked.wait_seconds else await polling
+    return await cancel_on_disconnect(request, service.authenticator, polling) if body.wait_seconds else await polling
 
 
 def _hand_over(
     service: Service,
     worker_id: str,
-    asked: schemas.PollIn | schemas.SyncIn,
+    body: schemas.PollIn | schemas.SyncIn,
     claim: Claim,
     answer: schemas.ResponseSchema,
 ) -> Response[bytes]:
-    """A caller that is gone by the time of the answer leaves nothing behind either."""
+    """A response that undoes the claim if the client has disconnected."""
     if not claim.tasks:
         return json_response(answer)
-    return ClaimResponse(encode(answer), lambda: service.undo_claim(worker_id, asked.poll_id or "", claim))
+    return ClaimResponse(encode(answer), lambda: service.undo_claim(worker_id, body.poll_id or "", claim))
 
 
-class _PollRequest(msgspec.Struct, frozen=True):
-    """Of an error's details, what the service reads."""
+class _ErrorDetails(msgspec.Struct, frozen=True):
+    """The part of an error's details that the service reads."""
 
     asked_for: bool = False
 
 
 class WorkerReport(NamedTuple):
-    """What a request has to tell, in the order its outcomes come."""
+    """The reports of a sync request, in the order of their outcomes."""
 
     starts: list[LeaseRef]
     reports: list[ProgressReport]
@@ -316,28 +323,28 @@ class WorkerReport(NamedTuple):
         return bool(self.starts) and not (self.reports or self.extensions or self.settled or self.releases)
 
 
-def _said(service: Service, asked: schemas.SyncIn) -> WorkerReport:
-    """Everything is read and checked before the first part is done: a refused request has done none of them."""
+def _report_of(service: Service, body: schemas.SyncIn) -> WorkerReport:
+    """Everything is checked before the first report is applied: a refused request has applied none of them."""
     return WorkerReport(
-        [_held(each) for each in asked.starts],
-        [_report(each) for each in asked.progress],
-        [_extension(each) for each in asked.extends],
-        _settled(service, asked.results),
-        [_held(each) for each in asked.releases],
+        [_held(each) for each in body.starts],
+        [_report(each) for each in body.progress],
+        [_extension(each) for each in body.extends],
+        _settled(service, body.results),
+        [_held(each) for each in body.releases],
     )
 
 
-async def _apply(service: Service, worker_id: str, said: WorkerReport) -> list[Outcome]:
+async def _apply(service: Service, worker_id: str, report: WorkerReport) -> list[Outcome]:
     attempts, outcomes = service.engine.attempts, list[Outcome]()
-    if said.starts:
-        outcomes += await attempts.start(worker_id, said.starts)
-    if said.reports:
-        outcomes += await attempts.progress(worker_id, said.reports)
-    if said.extensions:
-        outcomes += await attempts.extend(worker_id, said.extensions)
-    outcomes += await _settle(service, worker_id, said.settled)
-    if said.releases:
-        outcomes += await attempts.release(worker_id, said.releases)
+    if report.starts:
+        outcomes += await attempts.start(worker_id, report.starts)
+    if report.reports:
+        outcomes += await attempts.progress(worker_id, report.reports)
+    if report.extensions:
+        outcomes += await attempts.extend(worker_id, report.extensions)
+    outcomes += await _settle(service, worker_id, report.settled)
+    if report.releases:
+        outcomes += await attempts.release(worker_id, report.releases)
     return outcomes
 
 
@@ -367,19 +374,19 @@ def _success(result: schemas.ResultIn) -> Success:
 
 def _failure(result: schemas.ResultIn) -> Failure:
     if result.error is None:
-        raise UnprocessableContent(f"a {result.status} result says what went wrong", pointer="/error")
+        raise UnprocessableContent(f"a {result.status} result needs an error", pointer="/error")
     check_document("error/details", bytes(result.error.details))
     body = msgspec.json.encode(result.error)
     verdict = "discard" if result.status == "discarded" else "retry" if result.error.retriable else "fail"
-    asks = verdict == "retry" and _asks_again(bytes(result.error.details))
-    return Failure(result.task_id, result.lease, body, result.error.code, verdict, is_asked_for=asks)
+    is_deliberate = verdict == "retry" and _is_deliberate_retry(bytes(result.error.details))
+    return Failure(result.task_id, result.lease, body, result.error.code, verdict, is_deliberate=is_deliberate)
 
 
-def _asks_again(details: bytes) -> bool:
+def _is_deliberate_retry(details: bytes) -> bool:
     if b'"asked_for"' not in details:
         return False
     try:
-        return msgspec.json.decode(details, type=_PollRequest).asked_for
+        return msgspec.json.decode(details, type=_ErrorDetails).asked_for
     except msgspec.ValidationError:
         return False
 
@@ -389,15 +396,15 @@ def _report(report: schemas.ProgressIn) -> ProgressReport:
     return ProgressReport(report.task_id, report.lease, sequence + 1, report.progress_percent, report.status_message)
 
 
-def _extension(asked: schemas.ExtendIn) -> Extension:
-    return Extension(asked.task_id, asked.lease, max(round(asked.seconds * 1000), 1))
+def _extension(body: schemas.ExtendIn) -> Extension:
+    return Extension(body.task_id, body.lease, max(round(body.seconds * 1000), 1))
 
 
 def _deadline(outcome: Outcome) -> schemas.AcknowledgedOut:
     return schemas.AcknowledgedOut(visible_at=schemas.rfc3339(int(outcome.details[0])))
 
 
-def _told(service: Service, outcomes: Sequence[Outcome]) -> list[schemas.OutcomeOut]:
+def _outcomes_out(service: Service, outcomes: Sequence[Outcome]) -> list[schemas.OutcomeOut]:
     return [_outcome_out(service, outcome) for outcome in outcomes]
 
 
@@ -407,7 +414,7 @@ def _outcome_out(service: Service, outcome: Outcome) -> schemas.OutcomeOut:
         return schemas.OutcomeOut(
             task_id=outcome.task_id, ok=True, status=led_to if led_to in FAILED else msgspec.UNSET
         )
-    service.meters.note_refusal(outcome.error)
+    service.metrics.note_refusal(outcome.error)
     document, _ = problem_of(outcome.error)
     return schemas.OutcomeOut(task_id=outcome.task_id, ok=False, problem=document)
 
@@ -419,7 +426,7 @@ def _poll_out(service: Service, claim: Claim) -> schemas.PollOut:
         tasks=tasks,
         cancel=_task_ids(claim.stops),
         should_drain=claim.should_drain,
-        held_back=schemas.held_back_if_any(claim.held_back),
+        held_back=schemas.held_back_if_any(claim.circuits),
     )
 
 

@@ -1,4 +1,4 @@
-"""The fleet as operators see it: who is there, how they are, and sending one home."""
+"""Workers for operators: list, read, drain."""
 
 import base64
 import binascii
@@ -35,14 +35,17 @@ async def workers(
     request: Http,
     service: InjectedService,
     status_filter: Annotated[
-        list[schemas.WorkerStatus] | None, QueryParameter(name="status", description="Only these; may be repeated.")
+        list[schemas.WorkerStatus] | None,
+        QueryParameter(name="status", description="Only workers in this status; may be repeated."),
     ] = None,
-    limit: Annotated[int, QueryParameter(name="limit", ge=1, le=MAX_PAGE, description="The most on a page.")] = 100,
+    limit: Annotated[
+        int, QueryParameter(name="limit", ge=1, le=MAX_PAGE, description="Largest number on a page.")
+    ] = 100,
     cursor: Annotated[
-        str | None, QueryParameter(name="cursor", max_length=100, description="The `next_cursor` of the page before.")
+        str | None, QueryParameter(name="cursor", max_length=100, description="`next_cursor` of the previous page.")
     ] = None,
 ) -> Response[bytes]:
-    """The fleet, those that died within the hour included. A page may be short and still have a next one."""
+    """List workers, including those that died within the last hour. A page may be short and still have a next one."""
     page = await service.engine.fleet.members(
         status_filter or (), after=_after(cursor), limit=limit, most_tasks=LISTED_TASKS
     )
@@ -56,14 +59,14 @@ async def workers(
 
 @get("/{worker_id:str}", opt=operation("viewer", answer=schemas.WorkerOut, refuses=(UnknownWorker,)))
 async def worker(worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
-    """One worker, also one that died within the hour, with all it holds."""
+    """Read one worker with the tasks it holds. Workers that died within the last hour can be read too."""
     member = await service.engine.fleet.get(worker_id)
     return json_response(schemas.worker_out(member, service.settings.queue.leases.heartbeat_timeout_ms))
 
 
 @post("/{worker_id:str}/drain", status_code=200, opt=operation(answer=schemas.DrainOut, refuses=(UnknownWorker,)))
 async def drain(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
-    """Give a worker nothing new. It is told with its next call, finishes what it holds and leaves."""
+    """Drain a worker. It gets no new tasks, is notified with its next call, finishes its tasks and deregisters."""
     await service.engine.fleet.drain(worker_id)
     await service.audit.note(request.user.name, "drain", worker_id)
     return json_response(schemas.DrainOut(worker_id=worker_id, status="draining"))
@@ -79,9 +82,9 @@ def _after(cursor: str | None) -> str:
     try:
         worker_id = base64.urlsafe_b64decode(cursor.encode()).decode()
     except (binascii.Error, ValueError) as error:
-        raise UnprocessableContent("this is no cursor of ours") from error
+        raise UnprocessableContent("cursor: not valid; use the `next_cursor` of the previous page") from error
     if not NAME.fullmatch(worker_id):
-        raise UnprocessableContent("this is no cursor of ours")
+        raise UnprocessableContent("cursor: not valid; use the `next_cursor` of the previous page")
     return worker_id
 
 

@@ -1,7 +1,7 @@
-"""What travels over HTTP: requests as clients write them, answers as they rely on them.
+"""Request and response bodies of the HTTP API.
 
-Fields may be added, never renamed. Times are RFC 3339 in UTC, durations are seconds. The domain keeps milliseconds;
-this package is where the two meet.
+Fields may be added, never renamed. Times are RFC 3339 in UTC, durations are seconds; `queue_core` uses milliseconds,
+and this package converts.
 """
 
 from tideq.api.schemas.attempts import (

@@ -1,4 +1,4 @@
-"""What a worker says about the tasks it holds, one by one or all in one `sync`."""
+"""A worker's reports on the tasks it holds, one by one or all in one `sync`."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -21,57 +21,63 @@ HeldId = Annotated[str, about("The task's id.", "0195546e-3c7a-7d21-9f04-00a1b2c
 
 
 class HeldIn(RequestSchema, kw_only=True):
-    """A task and the proof of holding it."""
+    """A held task and its lease."""
 
     task_id: HeldId
     lease: Lease
 
 
 class ExtendIn(HeldIn, kw_only=True):
-    """More time for a task."""
+    """A request for more time for a task."""
 
-    seconds: Annotated[float, msgspec.Meta(gt=0, le=4e9), about("From now on.", 60)]
+    seconds: Annotated[float, msgspec.Meta(gt=0, le=4e9), about("New execution time, counted from now.", 60)]
 
 
 class ProgressIn(HeldIn, kw_only=True):
-    """How far a task has come."""
+    """The progress of a task."""
 
     progress_percent: Annotated[float, msgspec.Meta(ge=0, le=100), about("0 to 100.", 45)]
-    status_message: Annotated[str, msgspec.Meta(max_length=1000), about("For people.", "12 of 27 pages")] = ""
+    status_message: Annotated[str, msgspec.Meta(max_length=1000), about("Text shown to people.", "12 of 27 pages")] = ""
     sequence: (
         Annotated[
             int,
             msgspec.Meta(ge=0, le=2**53 - 2),
-            about("An earlier one that comes late is ignored; by default the percent."),
+            about("Orders reports: one with a lower number than the last is ignored. By default the percent."),
         ]
         | None
     ) = None
 
 
 class TaskErrorIn(RequestSchema, kw_only=True):
-    """What went wrong."""
+    """The error of a failed attempt."""
 
-    message: Annotated[str, about("For people.", "upstream timed out")]
-    code: Annotated[str, about("For programs; some codes change the delay.", "TEMPORARY_UNAVAILABLE")] = ""
-    retriable: Annotated[bool, about("Whether trying again may help.", True)] = True
+    message: Annotated[str, about("Error text for people.", "upstream timed out")]
+    code: Annotated[
+        str, about("Error code for programs; some codes change the retry delay.", "TEMPORARY_UNAVAILABLE")
+    ] = ""
+    retriable: Annotated[bool, about("Whether a retry may succeed.", True)] = True
     details: Annotated[
         AnyJson,
-        about("Anything else; `asked_for: true` spares the worker's circuit.", {"host": "10.0.0.7"}, default=None),
+        about(
+            "Any other data. With `asked_for: true` the failure does not count for the worker's circuit.",
+            {"host": "10.0.0.7"},
+            default=None,
+        ),
     ] = msgspec.field(default_factory=lambda: NULL)
 
 
 class ResultIn(HeldIn, kw_only=True):
-    """How a task ended."""
+    """The outcome of an attempt."""
 
     status: Annotated[
         Literal["completed", "failed", "discarded"],
-        about("With a result, with an error, or given up for good: a dead letter at once.", "completed"),
+        about("Completed with a result, failed with an error, or discarded: a dead letter at once.", "completed"),
     ]
-    result: Annotated[AnyJson, about("Kept byte for byte as it came.", {"pages": 27}, default=None)] = msgspec.field(
+    result: Annotated[AnyJson, about("Stored byte for byte.", {"pages": 27}, default=None)] = msgspec.field(
         default_factory=lambda: NULL
     )
-    error: Annotated[TaskErrorIn | None, about("Why; needed unless completed.", None)] = None
-    execution_duration_seconds: Annotated[float | None, about("As the worker measured it.", 3.2)] = None
+    error: Annotated[TaskErrorIn | None, about("The error; required unless completed.", None)] = None
+    execution_duration_seconds: Annotated[float | None, about("Duration measured by the worker.", 3.2)] = None
 
     also: ClassVar[dict[str, Any]] = {
         "if": {"properties": {"status": {"enum": ["failed", "discarded"]}}, "required": ["status"]},
@@ -80,32 +86,32 @@ class ResultIn(HeldIn, kw_only=True):
 
 
 class AcknowledgedOut(ResponseSchema, kw_only=True):
-    """It was taken."""
+    """The report was accepted."""
 
-    acknowledged: Annotated[bool, about("It was taken.", True)] = True
-    visible_at: Annotated[Instant | None, about("The new deadline, where it was moved.")] = None
-    status: Annotated[str | None, about("The state a result led to.", None)] = None
+    acknowledged: Annotated[bool, about("The report was accepted.", True)] = True
+    visible_at: Annotated[Instant | None, about("The new deadline, if it changed.")] = None
+    status: Annotated[str | None, about("The task's state after a result.", None)] = None
 
 
 class SyncIn(RequestSchema, kw_only=True):
-    """Everything a worker has to say, and how much work it wants; each list is done in the order given."""
+    """All reports of a worker and a poll for new tasks; each list is processed in its order."""
 
-    starts: Annotated[list[HeldIn], msgspec.Meta(max_length=1000), about("Begun.")] = msgspec.field(
+    starts: Annotated[list[HeldIn], msgspec.Meta(max_length=1000), about("Tasks started.")] = msgspec.field(
         default_factory=list
     )
-    results: Annotated[list[ResultIn], msgspec.Meta(max_length=1000), about("Ended.")] = msgspec.field(
+    results: Annotated[list[ResultIn], msgspec.Meta(max_length=1000), about("Results and errors.")] = msgspec.field(
         default_factory=list
     )
-    progress: Annotated[list[ProgressIn], msgspec.Meta(max_length=1000), about("Under way.")] = msgspec.field(
+    progress: Annotated[list[ProgressIn], msgspec.Meta(max_length=1000), about("Progress of tasks.")] = msgspec.field(
         default_factory=list
     )
-    extends: Annotated[list[ExtendIn], msgspec.Meta(max_length=1000), about("More time.")] = msgspec.field(
+    extends: Annotated[list[ExtendIn], msgspec.Meta(max_length=1000), about("Tasks that need more time.")] = (
+        msgspec.field(default_factory=list)
+    )
+    releases: Annotated[list[HeldIn], msgspec.Meta(max_length=1000), about("Tasks to hand back.")] = msgspec.field(
         default_factory=list
     )
-    releases: Annotated[list[HeldIn], msgspec.Meta(max_length=1000), about("Handed back.")] = msgspec.field(
-        default_factory=list
-    )
-    available_capacity: Annotated[int, msgspec.Meta(ge=0, le=1000), about("0 asks for no work.", 3)] = 0
+    available_capacity: Annotated[int, msgspec.Meta(ge=0, le=1000), about("Most tasks to claim; 0 claims none.", 3)] = 0
     wait_seconds: Wait = 0
     poll_id: PollId | None = None
     start_claimed: StartsClaimed = False
@@ -114,16 +120,18 @@ class SyncIn(RequestSchema, kw_only=True):
 
 
 class OutcomeOut(ResponseSchema, kw_only=True):
-    """What became of one thing that was said."""
+    """The outcome of one report."""
 
     task_id: HeldId
-    ok: Annotated[bool, about("It was taken.", True)]
-    status: Annotated[str, about("Where a failed attempt led to.", "queued")] | msgspec.UnsetType = msgspec.UNSET
-    problem: Annotated[Problem, about("Why not.")] | msgspec.UnsetType = msgspec.UNSET
+    ok: Annotated[bool, about("The report was accepted.", True)]
+    status: Annotated[str, about("The task's state after a failed attempt.", "queued")] | msgspec.UnsetType = (
+        msgspec.UNSET
+    )
+    problem: Annotated[Problem, about("Why the report was refused.")] | msgspec.UnsetType = msgspec.UNSET
 
 
 class SyncOut(ResponseSchema, kw_only=True):
-    """Outcomes in the order starts, progress, extends, results, releases; then as a poll answers."""
+    """Outcomes in the order starts, progress, extends, results, releases; the other fields as in a poll's response."""
 
     outcomes: list[OutcomeOut]
     tasks: list[ClaimedOut]

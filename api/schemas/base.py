@@ -1,7 +1,7 @@
-"""What every schema is made of: requests and answers, and the kinds of value they share.
+"""Base classes of request and response schemas, and the types that their fields share.
 
-A kind carries its description and an example, so that a field of it is described by being declared. What only the
-domain checks (names, lengths) is told here in the schema alone, and refused there, with its own words.
+A shared type carries its description and an example. Rules that `queue_core` checks (names, lengths) are only described
+here and refused there, with its own message.
 """
 
 from typing import Annotated, Any, ClassVar
@@ -17,9 +17,9 @@ MAX_WAIT_SECONDS = 30
 
 
 def about(description: str, *examples: Any, **schema: Any) -> msgspec.Meta:
-    """What a field means, what it may look like, and whatever else JSON Schema can say of it.
+    """A field's description, examples and other JSON Schema keys.
 
-    `configured` names what depends on the service's settings; the document is told it when it is made.
+    `configured` names a value from the service's settings, filled in when the document is made.
     """
     return msgspec.Meta(description=description, examples=list(examples) or None, extra_json_schema=schema or None)
 
@@ -28,16 +28,16 @@ class RequestSchema(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Unknown fields are an error: a typo must not silently leave a default in place."""
 
     also: ClassVar[dict[str, Any]] = {}
-    """Rules between fields, as JSON Schema; whoever handles the request checks them."""
+    """Rules between fields, as JSON Schema; the handler checks them."""
 
 
 class ResponseSchema(msgspec.Struct, kw_only=True):
-    """Every field is always there, except one that is `UNSET`."""
+    """Every field is always present, except one whose default is `UNSET`."""
 
 
 Name = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN)]
 CheckedName = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": NAME_PATTERN})]
-"""A name the domain checks."""
+"""A name that `queue_core` checks."""
 ShortText = Annotated[str, msgspec.Meta(max_length=255)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=4e9)]
 Instant = Annotated[str, about("RFC 3339, in UTC.", "2026-03-02T09:15:00.250Z", format="date-time")]
@@ -46,14 +46,14 @@ TaskId = Annotated[str, about("A UUIDv7.", "0195546e-3c7a-7d21-9f04-00a1b2c3d4e5
 TraceId = Annotated[
     str,
     about(
-        "Of the trace that the task came with; of one that came with none, the 32 digits of its own id.",
+        "The trace the task was submitted with; without one, the 32 digits of the task's id.",
         "4bf92f3577b34da6a3ce929d0e0e4736",
         pattern=r"^[0-9a-f]{32}$",
     ),
 ]
 WorkerId = Annotated[str, about("The worker's id.", "resizer-3f9c51d2a7b8")]
-TaskType = Annotated[CheckedName, about("What kind of work it is.", "resize")]
-Priority = Annotated[str, about("One of the levels the service is configured with.", "high", configured="priorities")]
-Lease = Annotated[str, about("What proves that the worker holds the task.", "1-5d1f0c9a7be24d30a1c8e6f2b7d94a13")]
+TaskType = Annotated[CheckedName, about("The type of the task; selects its handler.", "resize")]
+Priority = Annotated[str, about("One of the configured priority levels.", "high", configured="priorities")]
+Lease = Annotated[str, about("Token that proves that the worker holds the task.", "1-5d1f0c9a7be24d30a1c8e6f2b7d94a13")]
 JsonObject = Annotated[Raw, msgspec.Meta(extra_json_schema={"type": "object"})]
 AnyJson = Annotated[Raw, msgspec.Meta(description="Any JSON value.")]

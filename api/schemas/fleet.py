@@ -1,4 +1,4 @@
-"""The fleet as operators see it."""
+"""Workers, as shown to operators."""
 
 from typing import Annotated, Literal
 
@@ -9,49 +9,54 @@ from tideq.queue_core.fleet import LISTED_TASKS, Member
 
 WorkerStatus = Literal["active", "draining", "unhealthy", "dead"]
 REASONS: dict[str, str] = {
-    "drained_by_operator": "an operator drained it: it finishes what it holds and leaves",
-    "draining_by_itself": "its heartbeat said so: it gets nothing new until it says that it is active",
-    "leaving": "it leaves, and what it holds is handed back",
-    "probe_failed": "its health address failed two probes in a row: it gets nothing new until a probe succeeds",
-    "unhealthy_by_itself": "its heartbeat said so: it gets nothing new until it says that it is active",
-    "heartbeat_missed": "it was not heard of for the heartbeat timeout: what it held came back",
+    "drained_by_operator": "drained by an operator: the worker finishes the tasks it holds and deregisters",
+    "draining_by_itself": "its heartbeat reported draining: no new tasks until it reports active",
+    "leaving": "the worker is deregistering, and its tasks are handed back",
+    "probe_failed": "its health address failed two probes in a row: no new tasks until a probe succeeds",
+    "unhealthy_by_itself": "its heartbeat reported unhealthy: no new tasks until it reports active",
+    "heartbeat_missed": "no heartbeat within the heartbeat timeout: the tasks it held were requeued",
 }
 
 
 class WorkerOut(ResponseSchema, kw_only=True):
-    """One worker as it registered, and how it is."""
+    """A worker's registration and condition."""
 
     worker_id: WorkerId
-    name: Annotated[str, about("What it calls itself.", "resizer")]
-    status: Annotated[str, about("Only active workers are given work.", "active")]
-    since: Annotated[Instant, about("When its status became what it is.")]
-    reason: Annotated[str | None, about("Why it gets no new work; null of an active one.", None, enum=[*REASONS, None])]
-    reason_detail: Annotated[str | None, about("The same in a sentence.", None)]
-    task_types: Annotated[tuple[str, ...] | None, about("What it takes; null is anything.", ["resize"])]
-    capabilities: Annotated[tuple[str, ...], about("What it has.", ["gpu"])]
-    capacity: Annotated[int, about("Tasks it can hold.", 5)]
-    held: Annotated[Count, about("Tasks it holds, assigned or executing, as the service counts.", 2)]
-    current_load: Annotated[int | None, about("Tasks it works on, as it said last; null where it never did.", 2)]
+    name: Annotated[str, about("Name given at registration.", "resizer")]
+    status: Annotated[str, about("Only active workers get new tasks.", "active")]
+    since: Annotated[Instant, about("Start of the current status.")]
+    reason: Annotated[
+        str | None, about("Why the worker gets no new tasks; null if active.", None, enum=[*REASONS, None])
+    ]
+    reason_detail: Annotated[str | None, about("The reason in a sentence.", None)]
+    task_types: Annotated[tuple[str, ...] | None, about("Types the worker handles; null for all types.", ["resize"])]
+    capabilities: Annotated[tuple[str, ...], about("Capabilities of the worker.", ["gpu"])]
+    capacity: Annotated[int, about("Tasks the worker can hold.", 5)]
+    held: Annotated[Count, about("Tasks the worker holds, assigned or executing, counted by the service.", 2)]
+    current_load: Annotated[int | None, about("Tasks being executed, as last reported; null if never reported.", 2)]
     current_tasks: Annotated[
         tuple[str, ...],
-        about(f"Ids of what it holds; in a list {LISTED_TASKS} of them where they are more.", []),
+        about(f"Ids of the tasks it holds; in lists at most {LISTED_TASKS}.", []),
     ]
-    health_failures: Annotated[Count, about("Probes of its health address that failed in a row.")]
-    version: Annotated[str, about("In its own words.", "1.4.2")]
-    host: Annotated[str, about("Where it runs.", "10.0.3.17")]
-    health_port: Annotated[int | None, about("Where it can be probed.", 8081)]
+    health_failures: Annotated[Count, about("Failed probes of its health address in a row.")]
+    version: Annotated[str, about("Version given at registration.", "1.4.2")]
+    host: Annotated[str, about("Host of the worker.", "10.0.3.17")]
+    health_port: Annotated[int | None, about("Port of the worker's health page.", 8081)]
     registered_at: Instant
-    last_heartbeat_at: Annotated[Instant | None, about("When it was heard of last.")]
-    heartbeat_due_at: Annotated[Instant | None, about("When it is given up, or was due, if not heard of.")]
-    died_at: Annotated[Instant | None, about("When it was given up.", None)]
+    last_heartbeat_at: Annotated[Instant | None, about("Time of the last heartbeat, poll or sync.")]
+    heartbeat_due_at: Annotated[Instant | None, about("When the worker counts as dead without another heartbeat.")]
+    died_at: Annotated[Instant | None, about("When the worker was declared dead.", None)]
     circuit: Annotated[
         str,
-        about("`open`: it gets nothing of what is in `held_back`; `trial`: its next results decide.", "closed"),
+        about("`open`: no tasks of the types in `held_back`; `trial`: the results of trial tasks decide.", "closed"),
     ]
-    circuit_open_until: Annotated[Instant | None, about("When the first of its circuits is tried.", None)]
+    circuit_open_until: Annotated[Instant | None, about("When the trial of its first circuit begins.", None)]
     held_back: WorkerHeldBack
     health: Annotated[
-        Raw, about("As it last reported it.", {"memory_usage_percent": 41.5, "cpu_usage_percent": 12.0}, type="object")
+        Raw,
+        about(
+            "Values of the last heartbeat.", {"memory_usage_percent": 41.5, "cpu_usage_percent": 12.0}, type="object"
+        ),
     ]
 
 
@@ -59,18 +64,18 @@ class WorkersOut(ResponseSchema, kw_only=True):
     """Workers in the order of their ids."""
 
     workers: list[WorkerOut]
-    next_cursor: Annotated[str | None, about("Where the next page begins; null after the last.", None)]
+    next_cursor: Annotated[str | None, about("Cursor of the next page; null on the last.", None)]
 
 
 class DrainOut(ResponseSchema, kw_only=True):
-    """The worker gets nothing new."""
+    """The worker gets no new tasks."""
 
     worker_id: WorkerId
-    status: Annotated[WorkerStatus, about("How it stands now.", "draining")]
+    status: Annotated[WorkerStatus, about("Status of the worker.", "draining")]
 
 
 def worker_out(member: Member, heartbeat_timeout_ms: int) -> WorkerOut:
-    """The last heartbeat is where the deadline was counted from."""
+    """The last heartbeat is computed from the deadline that it set."""
     worker, due_ms = member.worker, member.heartbeat_due_at_ms
     return WorkerOut(
         worker_id=worker.worker_id,
@@ -95,6 +100,6 @@ def worker_out(member: Member, heartbeat_timeout_ms: int) -> WorkerOut:
         died_at=maybe_rfc3339(member.died_at_ms),
         circuit=member.circuit,
         circuit_open_until=maybe_rfc3339(member.circuit_open_until_ms),
-        held_back=held_back_out(member.held_back),
+        held_back=held_back_out(member.circuits),
         health=Raw(member.health or b"{}"),
     )

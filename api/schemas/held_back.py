@@ -1,4 +1,4 @@
-"""What a worker gets nothing of, or only a few to try, because it failed too often."""
+"""Task types that an open or trial circuit holds back from a worker, because it failed too often."""
 
 from collections.abc import Iterable
 from typing import Annotated
@@ -7,28 +7,29 @@ import msgspec
 
 from tideq.api.schemas.base import Instant, ResponseSchema, about
 from tideq.api.schemas.times import maybe_rfc3339
-from tideq.queue_core.circuits import ALL_TYPES, HeldBack
+from tideq.queue_core.circuits import ALL_TYPES, CircuitState
 
 OPEN = "most of its latest tasks of this type failed"
 ON_TRIAL = "its next tasks of this type decide"
 
 
 class HeldBackOut(ResponseSchema, kw_only=True):
-    """One task type a worker is held back from."""
+    """One task type held back from a worker."""
 
-    task_type: Annotated[str | None, about("Null for all types together.", "resize")]
-    until: Annotated[Instant | None, about("When it may try again; null while its next results decide.")]
-    reason: Annotated[str, about("Why.", OPEN)]
+    task_type: Annotated[str | None, about("Task type; null for all types.", "resize")]
+    until: Annotated[Instant | None, about("When the trial begins; null during the trial.")]
+    reason: Annotated[str, about("Reason in words.", OPEN)]
 
 
 WorkerHeldBack = Annotated[
-    list[HeldBackOut], about("Types the worker gets nothing of, or a few to try, because it failed too often.", [])
+    list[HeldBackOut],
+    about("Types of which the worker gets no tasks, or only trial tasks, because it failed too often.", []),
 ]
 HeldBackIfAny = WorkerHeldBack | msgspec.UnsetType
-"""Left out of an answer where there is nothing to say."""
+"""Left out of the response if empty."""
 
 
-def held_back_out(circuits: Iterable[HeldBack]) -> list[HeldBackOut]:
+def held_back_out(circuits: Iterable[CircuitState]) -> list[HeldBackOut]:
     return [
         HeldBackOut(
             task_type=None if circuit.task_type == ALL_TYPES else circuit.task_type,
@@ -39,5 +40,5 @@ def held_back_out(circuits: Iterable[HeldBack]) -> list[HeldBackOut]:
     ]
 
 
-def held_back_if_any(circuits: tuple[HeldBack, ...]) -> list[HeldBackOut] | msgspec.UnsetType:
+def held_back_if_any(circuits: tuple[CircuitState, ...]) -> list[HeldBackOut] | msgspec.UnsetType:
     return held_back_out(circuits) if circuits else msgspec.UNSET

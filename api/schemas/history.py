@@ -1,4 +1,4 @@
-"""What history tells: lists of tasks, the way a task took, dead letters, what was removed."""
+"""Responses from history: lists of tasks, a task's transitions, dead letters, clean-ups."""
 
 from typing import Annotated
 
@@ -23,42 +23,44 @@ from tideq.persistence.read.expired_tasks import Trail
 from tideq.persistence.read.tasks import TransitionRow
 from tideq.queue_core.states import Reason, TaskState, reason_named, state_named
 
-NextCursor = Annotated[str | None, about("Where the next page begins; null after the last.", None)]
-Total = Annotated[
-    Annotated[int, msgspec.Meta(ge=0)] | msgspec.UnsetType, about("With `count=true`: how many there are.", 42)
-]
+NextCursor = Annotated[str | None, about("Cursor of the next page; null on the last.", None)]
+Total = Annotated[Annotated[int, msgspec.Meta(ge=0)] | msgspec.UnsetType, about("Total number, with `count=true`.", 42)]
 PatternName = Annotated[
-    str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z"), about("A way tasks of a type die.", "9f86d081884c7d65")
+    str,
+    msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z"),
+    about("Id of a group of dead letters with the same type, reason and error.", "9f86d081884c7d65"),
 ]
-Retriable = Annotated[bool, about("Trying again may help, its worker said.", True)]
+Retriable = Annotated[bool, about("Whether the worker reported that a retry may succeed.", True)]
 
 
 class TransitionOut(ResponseSchema, kw_only=True):
-    """One step of a task's way."""
+    """One transition of a task."""
 
-    state: Annotated[TaskState, about("Where it came to be.", "executing")]
+    state: Annotated[TaskState, about("State after the transition.", "executing")]
     at: Instant
-    version: Annotated[int, about("Counts its transitions.", 3)]
-    reason: Annotated[Reason, about("Why.", "started")]
-    worker_id: Annotated[WorkerId | None, about("Whose attempt it was.")]
-    attempt: Annotated[int, about("Which attempt it was, from 1 on; 0 before the first.", 1)]
-    error: Annotated[Raw, about("What went wrong, where something did.", None, type=["object", "null"])]
+    version: Annotated[int, about("Number of the transition.", 3)]
+    reason: Annotated[Reason, about("Reason of the transition.", "started")]
+    worker_id: Annotated[WorkerId | None, about("Worker of the attempt.")]
+    attempt: Annotated[int, about("Number of the attempt, from 1; 0 before the first.", 1)]
+    error: Annotated[Raw, about("Error of the attempt, if it failed.", None, type=["object", "null"])]
 
 
 class RecordedTaskOut(TaskOut, kw_only=True):
-    """A task as it is now, with every transition it made."""
+    """A task as it is now, with all its transitions."""
 
     state_history: list[TransitionOut]
-    history_lag_seconds: Annotated[float, about("0 where all of them are told; else how old the missing are.", 0.0)]
+    history_lag_seconds: Annotated[
+        float, about("0 if all transitions are listed, else the age of the oldest missing one.", 0.0)
+    ]
 
 
 class TasksOut(ResponseSchema, kw_only=True):
-    """A page of tasks, newest first. It may be short and still have a next one."""
+    """A page of tasks, newest first. A page may be short and still have a next one."""
 
     tasks: list[TaskOut]
     next_cursor: NextCursor
     total: Total = msgspec.UNSET
-    total_is_exact: Annotated[bool | msgspec.UnsetType, about("If not, there are at least so many.", True)] = (
+    total_is_exact: Annotated[bool | msgspec.UnsetType, about("If false, `total` is a lower bound.", True)] = (
         msgspec.UNSET
     )
 
@@ -66,20 +68,20 @@ class TasksOut(ResponseSchema, kw_only=True):
 class DeletedOut(ResponseSchema, kw_only=True):
     """Finished tasks were removed."""
 
-    deleted: Annotated[Count, about("How many.", 1200)]
+    deleted: Annotated[Count, about("Number of tasks removed.", 1200)]
 
 
 class DeadLetterOut(TaskOut, kw_only=True):
-    """A task that was given up."""
+    """A dead letter."""
 
     died_at: Instant
     pattern: PatternName
-    message: Annotated[str, about("Its error without what differs from one to the next.", "upstream <host> timed out")]
+    message: Annotated[str, about("The error with its variable parts replaced.", "upstream <host> timed out")]
     retriable: Retriable
 
 
 class DeadLettersOut(ResponseSchema, kw_only=True):
-    """A page of dead letters, the latest death first."""
+    """A page of dead letters, the most recent first."""
 
     tasks: list[DeadLetterOut]
     next_cursor: NextCursor
@@ -87,56 +89,56 @@ class DeadLettersOut(ResponseSchema, kw_only=True):
 
 
 class PatternOut(ResponseSchema, kw_only=True):
-    """Tasks of one type that died alike."""
+    """Dead letters with the same type, reason and error."""
 
     pattern: PatternName
-    task_type: Annotated[str, about("What kind of work it is.", "resize")]
-    reason: Annotated[Reason, about("Why they were given up.", "retries_exhausted")]
-    message: Annotated[str, about("The error without what differs from one to the next.", "upstream <host> timed out")]
-    count: Annotated[int, about("How many are dead now.", 12)]
-    first_seen: Annotated[Instant, about("When the first ever died so.")]
-    last_seen: Annotated[Instant, about("When the last one did.")]
-    retriable_count: Annotated[int, about("How many of them trying again may help.", 12)]
+    task_type: Annotated[str, about("Type of the tasks.", "resize")]
+    reason: Annotated[Reason, about("Reason of the dead letters.", "retries_exhausted")]
+    message: Annotated[str, about("The error with its variable parts replaced.", "upstream <host> timed out")]
+    count: Annotated[int, about("Current number of dead letters.", 12)]
+    first_seen: Annotated[Instant, about("Time of the first dead letter ever with this pattern.")]
+    last_seen: Annotated[Instant, about("Time of the latest one.")]
+    retriable_count: Annotated[int, about("Dead letters for which a retry may succeed.", 12)]
     is_new: Annotated[bool, about("First seen within the last 24 hours.", False)]
 
 
 class PatternsOut(ResponseSchema, kw_only=True):
-    """The most frequent first, at most 1 000."""
+    """The most frequent patterns first, at most 1 000."""
 
     patterns: list[PatternOut]
 
 
 class ReplayFilterIn(RequestSchema, kw_only=True):
-    """All that is given must hold; nothing given is every dead letter."""
+    """All given conditions must hold; an empty filter matches every dead letter."""
 
-    task_type: Annotated[Name, about("Of this type.", "resize")] | None = None
-    reason: Annotated[Reason, about("Given up for this.", "retries_exhausted")] | None = None
+    task_type: Annotated[Name, about("Tasks of this type.", "resize")] | None = None
+    reason: Annotated[Reason, about("Dead letters with this reason.", "retries_exhausted")] | None = None
     pattern: PatternName | None = None
-    before: Annotated[InstantIn, about("Died before this instant.")] | None = None
+    before: Annotated[InstantIn, about("Dead letters older than this instant.")] | None = None
 
 
 class ReplayIn(RequestSchema, kw_only=True):
-    """Which dead letters to send back, and how."""
+    """Which dead letters to replay, and how."""
 
     filter: ReplayFilterIn
-    reset_retry_count: Annotated[bool, about("Begin with fresh budgets.", True)] = True
-    new_priority: Annotated[Priority, about("Another level than before.")] | None = None
-    dry_run: Annotated[bool, about("Only tell how many match.", False)] = False
+    reset_retry_count: Annotated[bool, about("Reset the retry, loss and delivery counts.", True)] = True
+    new_priority: Annotated[Priority, about("New priority; without it the old one stays.")] | None = None
+    dry_run: Annotated[bool, about("Only count the matching dead letters.", False)] = False
 
 
 class ReplayedOut(ResponseSchema, kw_only=True):
-    """What matched, and what became of it."""
+    """The outcome of a bulk replay."""
 
     matched: Annotated[Count, about("Dead letters that the filter matched.", 12)]
-    replayed: Annotated[Count, about("Those sent back; the others were no longer dead, or refused.", 12)]
-    refused: Annotated[Count, about("Those that could not be taken: no lane was free, or the rank out of range.", 0)]
+    replayed: Annotated[Count, about("Tasks replayed; the others were no longer dead letters, or refused.", 12)]
+    refused: Annotated[Count, about("Tasks refused: no lane was free, or the rank was out of range.", 0)]
 
 
-def recorded_task_out(task: TaskOut, way: Trail) -> RecordedTaskOut:
+def recorded_task_out(task: TaskOut, trail: Trail) -> RecordedTaskOut:
     return RecordedTaskOut(
         **msgspec.structs.asdict(task),
-        state_history=[_transition_out(each) for each in way.transitions],
-        history_lag_seconds=way.lag_ms / 1000,
+        state_history=[_transition_out(each) for each in trail.transitions],
+        history_lag_seconds=trail.lag_ms / 1000,
     )
 
 

@@ -1,4 +1,4 @@
-"""Handing in tasks."""
+"""Submissions and their responses."""
 
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
@@ -22,36 +22,36 @@ from tideq.api.schemas.base import (
 from tideq.api.schemas.times import InstantIn, instant_ms, maybe_rfc3339, to_ms
 from tideq.queue_core.durability import Durability
 from tideq.queue_core.retry_policy import Backoff
-from tideq.queue_core.score import shown_score
+from tideq.queue_core.score import queue_score
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import NewTask, Submitted, Task, TraceContext
 
 Capabilities = Annotated[
-    list[CheckedName], about("What a worker must have to take it.", ["gpu"], maxItems=16, default=[])
+    list[CheckedName], about("Capabilities that a worker needs for the task.", ["gpu"], maxItems=16, default=[])
 ]
 Tags = Annotated[
     dict[CheckedName, Annotated[str, about("Any text.", maxLength=256)]],
-    about("For finding it again.", {"customer": "c-118"}, maxProperties=32, default={}),
+    about("Labels for filtering lists.", {"customer": "c-118"}, maxProperties=32, default={}),
 ]
 
 
 class BackoffIn(RequestSchema, kw_only=True):
-    """How long a failed task waits before it is tried again: `min(base · multiplier^n, cap)`, give or take a fifth."""
+    """The delay before retry n, counted from 0: `min(base · multiplier^n, cap)`, ±20 %."""
 
-    base_seconds: Annotated[Seconds, about("Before the first retry.", 10)] = 10
-    multiplier: Annotated[float, msgspec.Meta(gt=0, le=1000), about("From one retry to the next.", 2)] = 2
-    cap_seconds: Annotated[Seconds, about("Never longer than this.", 21_600)] = 21_600
+    base_seconds: Annotated[Seconds, about("Delay before the first retry.", 10)] = 10
+    multiplier: Annotated[float, msgspec.Meta(gt=0, le=1000), about("Growth of the delay per retry.", 2)] = 2
+    cap_seconds: Annotated[Seconds, about("Longest delay.", 21_600)] = 21_600
 
     def to_domain(self) -> Backoff:
         return Backoff(to_ms(self.base_seconds), float(self.multiplier), to_ms(self.cap_seconds))
 
 
 class SubmitIn(RequestSchema, kw_only=True):
-    """A task to be done. What is left out or null takes the priority's or the service's default."""
+    """A new task. Fields left out or null take the default of the priority or of the service."""
 
     task_type: TaskType
     parameters: Annotated[
-        JsonObject, about("What the worker is given, byte for byte as it came.", {"width": 640}, default={})
+        JsonObject, about("Input of the task, passed to the worker byte for byte.", {"width": 640}, default={})
     ] = msgspec.field(default_factory=lambda: EMPTY_OBJECT)
     priority: Priority | None = None
     required_capabilities: Capabilities = msgspec.field(default_factory=list)
@@ -59,29 +59,34 @@ class SubmitIn(RequestSchema, kw_only=True):
         Annotated[
             float,
             msgspec.Meta(ge=0.001, le=4e9),
-            about("How long one execution may take.", 120, configured="execution_seconds"),
+            about("Longest time of one execution.", 120, configured="execution_seconds"),
         ]
         | None
     ) = None
-    max_retries: Annotated[int, msgspec.Meta(ge=0, le=1000), about("How often it is tried again.", 5)] | None = None
-    run_at: Annotated[InstantIn, about("Not before this instant, between 1970 and 2109.")] | None = None
-    delay_seconds: Annotated[Seconds, about("Not before this time has passed; instead of `run_at`.")] | None = None
+    max_retries: Annotated[int, msgspec.Meta(ge=0, le=1000), about("Retries after failed executions.", 5)] | None = None
+    run_at: Annotated[InstantIn, about("Earliest start, between 1970 and 2109.")] | None = None
+    delay_seconds: Annotated[Seconds, about("Earliest start, counted from now; instead of `run_at`.")] | None = None
     idempotency_key: (
-        Annotated[str, about("Submitting it again within 24 h answers with the same task.", minLength=1, maxLength=255)]
+        Annotated[
+            str, about("A submission with the same key within 24 h returns the same task.", minLength=1, maxLength=255)
+        ]
         | None
     ) = None
     tags: Tags = msgspec.field(default_factory=dict)
     backoff: BackoffIn | None = None
     head_start_seconds: Annotated[
-        float, msgspec.Meta(ge=-4e9, le=4e9), about("Finer priority: ranks as if submitted that much earlier.")
+        float, msgspec.Meta(ge=-4e9, le=4e9), about("Finer priority: ranks as if submitted this much earlier.")
     ] = 0
     client_id: (
-        Annotated[CheckedName, about("Whose limits count: the key's own name, or a client the key may submit as.")]
+        Annotated[
+            CheckedName,
+            about("The client whose limits apply: by default the key's name, or a client the key may submit as."),
+        ]
         | None
     ) = None
-    task_id: Annotated[str, about("The id it shall have, a UUIDv7.", pattern=UUID7_PATTERN)] | None = None
+    task_id: Annotated[str, about("The id of the new task, a UUIDv7.", pattern=UUID7_PATTERN)] | None = None
 
-    durability: Annotated[Durability, about("How safe it must be before it is answered.", "store")] = Durability.STORE
+    durability: Annotated[Durability, about("Durability required before the response.", "store")] = Durability.STORE
 
     also: ClassVar[dict[str, Any]] = {
         "not": {
@@ -93,10 +98,10 @@ class SubmitIn(RequestSchema, kw_only=True):
     def to_domain(
         self, parameters: bytes, client_id: str, key: str | None, trace: TraceContext, batch_size: int
     ) -> NewTask:
-        """The body's own key goes before any other.
+        """`key` is the header's; the body's own overrides it.
 
-        In the order of `NewTask`: by their names it takes three times as long, 0.6 µs of the 16 that a task of a batch
-        has in all.
+        Positional arguments, in the order of `NewTask`: keywords would take three times as long, 0.6 of the 16 µs of a
+        task in a batch.
         """
         return NewTask(
             self.task_type,
@@ -119,16 +124,16 @@ class SubmitIn(RequestSchema, kw_only=True):
 
 
 class BatchIn(RequestSchema, kw_only=True):
-    """Tasks of one client, taken all or none."""
+    """Tasks of one client, all accepted or none."""
 
-    tasks: Annotated[list[SubmitIn], msgspec.Meta(min_length=1, max_length=1000), about("In the order they rank.")]
+    tasks: Annotated[list[SubmitIn], msgspec.Meta(min_length=1, max_length=1000), about("In the order of their rank.")]
     wants_positions: Annotated[
-        bool, about("Whether to tell each one's position and estimate, as for a task submitted by itself.", True)
+        bool, about("Return each task's position and estimated wait, as for a single submission.", True)
     ] = False
 
 
 class SubmittedStatus(StrEnum):
-    """A task's state, or that neither the store nor history has it any more."""
+    """A task's state, or `gone` if neither the store nor history has it any more."""
 
     QUEUED = TaskState.QUEUED
     ASSIGNED = TaskState.ASSIGNED
@@ -141,41 +146,41 @@ class SubmittedStatus(StrEnum):
 
 
 class SubmittedOut(ResponseSchema, kw_only=True):
-    """A task that was taken, or that its idempotency key or id already stood for."""
+    """The accepted task, or the existing task with this idempotency key or id."""
 
     task_id: TaskId
     status: Annotated[
         SubmittedStatus,
-        about("Where it is; `gone` for one that ended and was removed, which can be read no more.", "queued"),
+        about("The task's state; `gone` for an existing task that ended and was removed.", "queued"),
     ] = SubmittedStatus.QUEUED
     queue_score: Annotated[float | None, about("The priority's offset minus the age; lower runs first.", 0.0)]
-    queue_position: Annotated[int | None, about("Tasks before it in its lane; null while hidden.", 3)]
-    estimated_wait_seconds: Annotated[float | None, about("What is ahead by what finished lately.", None)] = None
-    visible_at: Annotated[Instant | None, about("Until when it is hidden, if it is.", None)]
-    durability: Annotated[Durability, about("How safe it is.", "store")] = Durability.STORE
+    queue_position: Annotated[int | None, about("Tasks ahead in the task's lane; null while hidden.", 3)]
+    estimated_wait_seconds: Annotated[float | None, about("Tasks ahead divided by the recent throughput.", None)] = None
+    visible_at: Annotated[Instant | None, about("End of the hidden time, if the task is hidden.", None)]
+    durability: Annotated[Durability, about("Durability reached.", "store")] = Durability.STORE
 
 
 class BatchOut(ResponseSchema, kw_only=True):
-    """One entry a task, in the order they were given."""
+    """One entry for each task, in the order of the request."""
 
     tasks: list[SubmittedOut]
 
 
 def submitted_out(
     answer: Submitted,
-    known: Task | None = None,
+    existing: Task | None = None,
     estimated_wait_seconds: float | None = None,
     durability: Durability = Durability.STORE,
 ) -> SubmittedOut:
-    """A repeated submission is answered with how its task is by now."""
-    if known is not None:
+    """For a repeated submission, `existing` is its task as it is now."""
+    if existing is not None:
         return SubmittedOut(
-            task_id=known.task_id,
-            status=SubmittedStatus(known.state),
-            queue_score=shown_score(known.rank, known.now_ms) if known.state is TaskState.QUEUED else None,
-            queue_position=known.lane_position,
+            task_id=existing.task_id,
+            status=SubmittedStatus(existing.state),
+            queue_score=queue_score(existing.rank, existing.now_ms) if existing.state is TaskState.QUEUED else None,
+            queue_position=existing.lane_position,
             estimated_wait_seconds=estimated_wait_seconds,
-            visible_at=maybe_rfc3339(known.visible_at_ms),
+            visible_at=maybe_rfc3339(existing.visible_at_ms),
             durability=durability,
         )
     if not answer.is_new:
@@ -188,7 +193,7 @@ def submitted_out(
         )
     return SubmittedOut(
         task_id=answer.task_id,
-        queue_score=None if answer.rank is None else shown_score(answer.rank, answer.now_ms),
+        queue_score=None if answer.rank is None else queue_score(answer.rank, answer.now_ms),
         queue_position=answer.lane_position,
         estimated_wait_seconds=estimated_wait_seconds,
         visible_at=maybe_rfc3339(answer.visible_at_ms),

@@ -1,4 +1,4 @@
-"""Where the domain's milliseconds and HTTP's RFC 3339 and seconds meet."""
+"""Converts between `queue_core`'s milliseconds and HTTP's RFC 3339 times and seconds."""
 
 import functools
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ InstantIn = Annotated[datetime, about("RFC 3339; without an offset it is UTC.", 
 
 @functools.lru_cache(4_096)
 def rfc3339(instant_ms: int) -> str:
-    """Instants a calendar cannot hold become the nearest it can. The tasks of one claim share theirs: a third of it."""
+    """Clamped to the years 1 to 9999. Cached, because the tasks of one claim share their instants."""
     instant_ms = min(max(instant_ms, -62_135_596_800_000), 253_402_300_799_999)
     return datetime.fromtimestamp(instant_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -24,7 +24,7 @@ UNITS = ((31_536_000, "year"), (86_400, "day"), (3_600, "hour"), (60, "minute"),
 
 
 def in_words(milliseconds: int) -> str:
-    """A time as people say it, in its largest unit and the next; less than a second is none."""
+    """A duration in its largest unit and the next, such as `3 hours 20 minutes`."""
     left, parts = max(milliseconds, 0) // 1000, list[str]()
     for size, unit in UNITS:
         whole, left = divmod(left, size)

@@ -76,7 +76,7 @@ async def _fill(service: ServerProcess, tasks: Sequence[dict[str, object]]) -> N
 
 async def _waiting(service: ServerProcess) -> int:
     connection = await connect(service.port)
-    stats = msgspec.json.decode(await connection.ask(b"GET /api/v1/queue/stats HTTP/1.1\r\nhost: x\r\n\r\n"))
+    stats = msgspec.json.decode(await connection.request(b"GET /api/v1/queue/stats HTTP/1.1\r\nhost: x\r\n\r\n"))
     connection.close()
     return stats["queue"]["by_type"].get(HEALTHY, 0)
 

@@ -28,7 +28,7 @@ class Repeating:
     async def _ask(self, connection: Connection) -> None:
         while self._left > 0:
             self._left -= 1
-            await connection.ask(self._request)
+            await connection.request(self._request)
 
 
 def worker_for(job: Job) -> "Repeating | lives.Living | delivery.Delivering":

@@ -29,7 +29,7 @@ class Delivering:
         for _ in range(self._job.bystanders):
             bystander = await connect(self._job.port)
             worker_id = await register(bystander, 1, "never-submitted")
-            bystander.ask(_poll(worker_id))
+            bystander.request(_poll(worker_id))
             self._bystanders.append(bystander)
 
     async def run(self) -> Done:
@@ -39,10 +39,10 @@ class Delivering:
         return Done({"delivery": milliseconds})
 
     async def _deliver(self) -> float:
-        polled = self._waiter.ask(_poll(self._worker_id))
+        polled = self._waiter.request(_poll(self._worker_id))
         await asyncio.sleep(SETTLE_SECONDS)
         began = time.perf_counter()
-        submitted = self._producer.ask(SUBMISSION)
+        submitted = self._producer.request(SUBMISSION)
         answer = await polled
         milliseconds = (time.perf_counter() - began) * 1000
         await submitted

@@ -13,7 +13,13 @@ async def echo() -> Response[bytes]:
     return Response(b"{}", media_type="application/json")
 
 
-def say(address: str) -> None:
+def free_port() -> int:
+    """For servers that bind for themselves."""
+    with listen("127.0.0.1", 0) as probe:
+        return probe.getsockname()[1]
+
+
+def print_address(address: str) -> None:
     sys.stdout.write(f"TideQ answers at {address}\n")
     sys.stdout.flush()
 
@@ -27,4 +33,4 @@ def echo_app() -> Litestar:
 
 
 if __name__ == "__main__":
-    run(serve_app(echo_app(), listen("127.0.0.1", 0), say, close))
+    run(serve_app(echo_app(), listen("127.0.0.1", 0), print_address, close))

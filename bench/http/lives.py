@@ -59,7 +59,7 @@ class Living:
             )
             await self._timed("starts", connection, _sync(worker_id, {"starts": held}))
             self._milliseconds[LIFE_ROUND].append((time.perf_counter() - due) * 1000)
-        await connection.ask(_sync(worker_id, {"results": _results(held)}))
+        await connection.request(_sync(worker_id, {"results": _results(held)}))
 
     async def _turn(self, number: int) -> float:
         """When this round was to begin: what a late answer holds up counts as waiting."""
@@ -71,7 +71,7 @@ class Living:
 
     async def _timed(self, kind: str, connection: Connection, request: bytes, since: float | None = None) -> bytes:
         began = since or time.perf_counter()
-        answer = await connection.ask(request)
+        answer = await connection.request(request)
         self._milliseconds[kind].append((time.perf_counter() - began) * 1000)
         return answer
 

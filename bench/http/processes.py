@@ -49,13 +49,6 @@ def api(
 
 
 @contextmanager
-def alternative(server_name: str, app: str, redis_url: str) -> Generator[ServerProcess]:
-    """The echo or the service on another server."""
-    with _serving(("-m", "bench.http.alternatives", server_name, app), service_settings(redis_url)) as server:
-        yield server
-
-
-@contextmanager
 def empty_echo() -> Generator[ServerProcess]:
     with _serving(("-m", "bench.http.echo"), {}) as server:
         yield server

@@ -41,14 +41,14 @@ class Connection(asyncio.Protocol):
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(Refused("the connection ended before the answer"))
 
-    def ask(self, request: bytes) -> asyncio.Future[bytes]:
+    def request(self, request: bytes) -> asyncio.Future[bytes]:
         """The body of the answer, once it is there."""
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return self._answer
 
     async def call(self, path: str, body: Any) -> bytes:
-        return await self.ask(post(path, msgspec.json.encode(body)))
+        return await self.request(post(path, msgspec.json.encode(body)))
 
     def close(self) -> None:
         """Whatever was asked is not waited for any more."""

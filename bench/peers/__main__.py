@@ -24,10 +24,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _leave)
     peers = _chosen(arguments.only)
     if arguments.install:
-        rounds.install(peers, ROOT / ".peers", rounds.tell_people)
+        rounds.install(peers, ROOT / ".peers", rounds.log_to_stderr)
         return
     size, plan = next((name, plan) for name, plan in SIZES.items() if getattr(arguments, name, True))
-    measuring = rounds.measure(peers, plan, ROOT / ".peers", has_aof=arguments.aof == "on", tell=rounds.tell_people)
+    measuring = rounds.measure(peers, plan, ROOT / ".peers", has_aof=arguments.aof == "on", log=rounds.log_to_stderr)
     run = Run(machine(), size, arguments.aof)
     run.results.update(asyncio.run(measuring))
     sys.stdout.write(page.text(run))

@@ -28,7 +28,7 @@ class DriverClient:
         self._process, self._log = process, log
         self.pid = process.pid
 
-    async def ask(self, do: str, **order: Any) -> dict[str, Any]:
+    async def order(self, do: str, **order: Any) -> dict[str, Any]:
         """An answer, or DriverFailed: for an error, for an end, and for silence."""
         assert self._process.stdin is not None
         with contextlib.suppress(ConnectionError):

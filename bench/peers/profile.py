@@ -19,7 +19,7 @@ from bench.peers.catalogue import LEAN, OURS, PEERS, Peer
 from bench.peers.environments import ROOT
 from bench.peers.page import NOTHING, head, replaced, row
 from bench.peers.rounds import whole_place
-from bench.peers.turn import Place, surroundings
+from bench.peers.turn import TurnContext, turn_services
 
 BEGIN, END = "<!-- profile: written by `make profile` -->", "<!-- end of profile -->"
 SPY = Peer("py-spy", "py-spy.py", "python", "redis", {}, ("py-spy==0.4.3",))
@@ -54,17 +54,17 @@ def library_of(path: str) -> str:
     return f"TideQ: {own[-1]}" if own else LOOP
 
 
-async def profiles(place: Place, seconds: int) -> dict[str, Profile]:
+async def profiles(place: TurnContext, seconds: int) -> dict[str, Profile]:
     """Three loads: single submissions, then the API's and a worker's part of whole lives."""
     found: dict[str, Profile] = {}
-    async with surroundings(_peer(OURS), place) as around:
+    async with turn_services(_peer(OURS), place) as around:
         api = around.service.api
         assert api is not None
         settings = {**_peer(OURS).best, **around.urls}
         async with _driver(place, settings) as driver:
-            busy = driver.ask("single", seconds=seconds + 2, at_once=AT_ONCE)
+            busy = driver.order("single", seconds=seconds + 2, at_once=AT_ONCE)
             found["API, single submissions"], _ = await asyncio.gather(_spied(place, api.pid, seconds), busy)
-            busy = driver.ask("bulk", seconds=seconds + 2, batch=FILL)
+            busy = driver.order("bulk", seconds=seconds + 2, batch=FILL)
             found["API, bulk submissions"], _ = await asyncio.gather(_spied(place, api.pid, seconds), busy)
             command, environ = place.environments.command(_peer(OURS)), place.environments.environ()
             with processes.worker(command, settings, environ, place.folder / "worker.log") as worker:
@@ -105,13 +105,13 @@ def _functions(found: Mapping[str, Profile]) -> list[str]:
 
 
 @asynccontextmanager
-async def _driver(place: Place, settings: Mapping[str, Any]) -> AsyncGenerator[processes.DriverClient]:
+async def _driver(place: TurnContext, settings: Mapping[str, Any]) -> AsyncGenerator[processes.DriverClient]:
     command, environ = place.environments.command(_peer(LEAN)), place.environments.environ()
     async with processes.client(command, settings, environ, place.folder / "client.log") as (driver, _):
         yield driver
 
 
-async def _spied(place: Place, pid: int, seconds: int) -> Profile:
+async def _spied(place: TurnContext, pid: int, seconds: int) -> Profile:
     program, raw = place.environments.program(SPY, "py-spy"), place.folder / f"{pid}.raw"
     options = ("--format", "raw", "--full-filenames", "--rate", str(SAMPLES_A_SECOND), "--nonblocking")
     spy = await asyncio.create_subprocess_exec(

@@ -13,9 +13,9 @@ from bench.peers.environments import CannotInstall, Environments
 from bench.peers.processes import DriverFailed
 from bench.peers.samples import Amount, Sample
 from bench.peers.stores import postgres_server
-from bench.peers.turn import Place, take_turn
+from bench.peers.turn import TurnContext, take_turn
 
-Tell = Callable[[str], None]
+Log = Callable[[str], None]
 BEST, TWO, COMMON = "best", "two", "common"
 MAX_FAILURES = 2
 """Turns a peer may fail in; a machine that hung for once is no reason to leave it out."""
@@ -66,34 +66,34 @@ FULL = Plan(
 Results = dict[str, Measured]
 
 
-async def measure(peers: Sequence[Peer], plan: Plan, peers_folder: Path, *, has_aof: bool, tell: Tell) -> Results:
+async def measure(peers: Sequence[Peer], plan: Plan, peers_folder: Path, *, has_aof: bool, log: Log) -> Results:
     with whole_place(peers_folder, has_aof=has_aof) as place:
-        return await take_turns(peers, plan, place, tell)
+        return await take_turns(peers, plan, place, log)
 
 
 @contextmanager
-def whole_place(peers_folder: Path, *, has_aof: bool) -> Generator[Place]:
+def whole_place(peers_folder: Path, *, has_aof: bool) -> Generator[TurnContext]:
     """A folder for stores and logs, open to enter because PostgreSQL may be another user, and the run's PostgreSQL."""
     with tempfile.TemporaryDirectory(prefix="tideq-peers-", ignore_cleanup_errors=True) as name:
         Path(name).chmod(0o755)
         with postgres_server(Path(name) / "postgres") as postgres:
-            yield Place(Path(name), Environments(peers_folder), postgres, has_aof)
+            yield TurnContext(Path(name), Environments(peers_folder), postgres, has_aof)
 
 
-async def take_turns(peers: Sequence[Peer], plan: Plan, place: Place, tell: Tell) -> Results:
+async def take_turns(peers: Sequence[Peer], plan: Plan, place: TurnContext, log: Log) -> Results:
     results = {peer.name: Measured() for peer in peers}
     for peer in peers:
-        _install(peer, place.environments, results[peer.name], tell)
+        _install(peer, place.environments, results[peer.name], log)
     for number in range(plan.rounds):
         first = number % len(peers)
         for peer in (*peers[first:], *peers[:first]):
             if not results[peer.name].is_out and number < (plan.slow_rounds if peer.is_slow else plan.rounds):
-                tell(f"round {number + 1} of {plan.rounds}: {peer.name}")
-                await _round(peer, number, plan, place, results[peer.name], tell)
+                log(f"round {number + 1} of {plan.rounds}: {peer.name}")
+                await _round(peer, number, plan, place, results[peer.name], log)
     return results
 
 
-async def _round(peer: Peer, number: int, plan: Plan, place: Place, measured: Measured, tell: Tell) -> None:
+async def _round(peer: Peer, number: int, plan: Plan, place: TurnContext, measured: Measured, tell: Log) -> None:
     for kind, amount in plan.kinds.items():
         if kind != BEST and not peer.processes:
             continue
@@ -108,13 +108,13 @@ async def _round(peer: Peer, number: int, plan: Plan, place: Place, measured: Me
         measured.samples.setdefault(kind, []).append(sample)
 
 
-def install(peers: Sequence[Peer], peers_folder: Path, tell: Tell) -> None:
+def install(peers: Sequence[Peer], peers_folder: Path, log: Log) -> None:
     """Ahead of a run, so that it begins at once."""
     for peer in peers:
-        _install(peer, Environments(peers_folder), Measured(), tell)
+        _install(peer, Environments(peers_folder), Measured(), log)
 
 
-def _install(peer: Peer, environments: Environments, measured: Measured, tell: Tell) -> None:
+def _install(peer: Peer, environments: Environments, measured: Measured, tell: Log) -> None:
     try:
         environments.command(peer)
     except CannotInstall as reason:
@@ -122,6 +122,6 @@ def _install(peer: Peer, environments: Environments, measured: Measured, tell: T
         measured.problem, measured.failures = f"cannot be installed: {reason}", MAX_FAILURES
 
 
-def tell_people(line: str) -> None:
+def log_to_stderr(line: str) -> None:
     sys.stderr.write(line + "\n")
     sys.stderr.flush()

@@ -17,7 +17,7 @@ import psycopg
 from psycopg import sql
 
 from bench.history.stores import PostgresCpu, cpu_us
-from bench.http.alternatives import free_port
+from bench.http.echo import free_port
 from bench.server import QUIET
 from tideq.embedded import EmbeddedStores, PostgresOptions, ValkeyOptions, bundled_valkey, find_running
 from tideq.queue_core.store.connect import connect

@@ -30,7 +30,7 @@ CAUGHT_UP_SECONDS = 90.0
 PER_SECOND = 200
 
 
-class Place(NamedTuple):
+class TurnContext(NamedTuple):
     """Where turns are taken."""
 
     folder: Path
@@ -39,7 +39,7 @@ class Place(NamedTuple):
     has_aof: bool
 
 
-class Surroundings(NamedTuple):
+class TurnServices(NamedTuple):
     redis: Valkey | None
     database: Postgres | None
     service: Service
@@ -65,9 +65,9 @@ class Surroundings(NamedTuple):
         return spent | ({"PostgreSQL": self.database.cpu_us()} if self.redis and self.database else {})
 
 
-async def take_turn(peer: Peer, kind: str, place: Place, amount: Amount) -> Sample:
+async def take_turn(peer: Peer, kind: str, place: TurnContext, amount: Amount) -> Sample:
     command = place.environments.command(peer)
-    async with surroundings(peer, place) as around:
+    async with turn_services(peer, place) as around:
         settings = {"batch": 0, "concurrency": 1, **peer.settings(kind), **around.urls}
         environ, log = place.environments.environ(), place.folder / "client.log"
         async with processes.client(command, settings, environ, log) as (driver, greeting):
@@ -84,7 +84,7 @@ async def take_turn(peer: Peer, kind: str, place: Place, amount: Amount) -> Samp
 
 
 class Turn:
-    def __init__(self, driver: DriverClient, around: Surroundings, settings: Mapping[str, Any], amount: Amount) -> None:
+    def __init__(self, driver: DriverClient, around: TurnServices, settings: Mapping[str, Any], amount: Amount) -> None:
         self._driver, self._around, self._settings, self._amount = driver, around, settings, amount
         self._workers: list[tuple[Worker, Path]] = []
         self._look_took = 0.0
@@ -106,7 +106,7 @@ class Turn:
     async def fill(self) -> int:
         """For so long; the queue's tasks, their cost and their size."""
         used, before = await self._around.store.used_bytes(), self._spent()
-        done = await self._driver.ask("bulk", seconds=self._amount.enqueue_seconds, batch=self._settings["bulk"])
+        done = await self._driver.order("bulk", seconds=self._amount.enqueue_seconds, batch=self._settings["bulk"])
         count = done["count"]
         self.sample.bulk_cpu_us = charged(before, self._spent(), count, leave_out="workers")
         self.sample.bulk = count / done["seconds"]
@@ -115,7 +115,7 @@ class Turn:
 
     async def submit_singly(self, *, has_async: bool) -> None:
         seconds, before = self._amount.enqueue_seconds / 2, self._spent()
-        done = await self._driver.ask("single", seconds=seconds, at_once=1)
+        done = await self._driver.order("single", seconds=seconds, at_once=1)
         self.sample.single = done["count"] / done["seconds"]
         self.sample.single_cpu_us = charged(before, self._spent(), done["count"], leave_out="workers")
         if has_async:
@@ -125,14 +125,14 @@ class Turn:
                 self.sample.single_crowd = await self._submitted_at_once(seconds, self._amount.crowd)
 
     async def _submitted_at_once(self, seconds: float, at_once: int) -> float:
-        done = await self._driver.ask("single", seconds=seconds, at_once=at_once)
+        done = await self._driver.order("single", seconds=seconds, at_once=at_once)
         return done["count"] / done["seconds"]
 
     async def _warm_up(self) -> None:
         """Until every worker has had a task; with several, one may be quicker to take them all for a while."""
         began = time.perf_counter()
         while not all(path.stat().st_size for _, path in self._workers):
-            await self._driver.ask("paced", count=20, per_second=PER_SECOND)
+            await self._driver.order("paced", count=20, per_second=PER_SECOND)
             await self._look()
             self._check(began, WARM_SECONDS, "no task reached every worker")
         await self._until_done()
@@ -140,7 +140,7 @@ class Turn:
     async def _probe(self) -> None:
         ((_, path),) = self._workers
         already = path.stat().st_size
-        await self._driver.ask("paced", count=self._amount.probes, per_second=PER_SECOND)
+        await self._driver.order("paced", count=self._amount.probes, per_second=PER_SECOND)
         await self._until_done()
         with path.open() as file:
             file.seek(already)
@@ -182,7 +182,7 @@ class Turn:
         for worker, _ in self._workers:
             worker.check()
         began = time.perf_counter()
-        left = (await self._driver.ask("left"))["left"]
+        left = (await self._driver.order("left"))["left"]
         self._look_took = time.perf_counter() - began
         return left
 
@@ -199,7 +199,7 @@ class Turn:
 
 
 @contextlib.asynccontextmanager
-async def surroundings(peer: Peer, place: Place) -> AsyncGenerator[Surroundings]:
+async def turn_services(peer: Peer, place: TurnContext) -> AsyncGenerator[TurnServices]:
     async with contextlib.AsyncExitStack() as running:
         redis = database = None
         if peer.store != "postgres":
@@ -209,12 +209,12 @@ async def surroundings(peer: Peer, place: Place) -> AsyncGenerator[Surroundings]
         ours = Service()
         if redis and peer.store.startswith("tideq"):
             ours = running.enter_context(service(redis.url, database.url if database else ""))
-        yield Surroundings(redis, database, ours)
+        yield TurnServices(redis, database, ours)
 
 
 @contextlib.contextmanager
 def _workers(
-    command: list[str], settings: Mapping[str, Any], place: Place, count: int
+    command: list[str], settings: Mapping[str, Any], place: TurnContext, count: int
 ) -> Generator[list[tuple[Worker, Path]]]:
     """Each with the file in which it notes the delays of probes."""
     started: list[tuple[Worker, Path]] = []

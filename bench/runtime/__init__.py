@@ -106,7 +106,7 @@ class Bench:
 
     async def _left(self) -> int:
         connection = await connect(self._service.port)
-        stats = msgspec.json.decode(await connection.ask(b"GET /api/v1/queue/stats HTTP/1.1\r\nhost: x\r\n\r\n"))
+        stats = msgspec.json.decode(await connection.request(b"GET /api/v1/queue/stats HTTP/1.1\r\nhost: x\r\n\r\n"))
         connection.close()
         return sum(stats["queue"]["by_state"].values())
 

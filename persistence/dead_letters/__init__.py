@@ -1,1 +1,1 @@
-"""What died: lists, patterns, replays."""
+"""Dead letters: lists, patterns, alerts and replays."""

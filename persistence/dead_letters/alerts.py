@@ -1,4 +1,4 @@
-"""Ways for tasks to die that operators should hear of: new ones, and those that suddenly became many."""
+"""Alerts of dead-letter patterns: new ones, and those that suddenly became frequent."""
 
 from typing import NamedTuple
 
@@ -12,22 +12,22 @@ class PatternAlert(NamedTuple):
     task_type: str
     reason: str
     message: str
-    """Normalised: no ids, numbers or quoted texts of any one task."""
+    """Normalised: without the ids, numbers and quoted texts of a single task."""
     death_count: int
-    told_count: int
-    """Deaths at the last telling; none for a new pattern."""
+    alerted_count: int
+    """Deaths at the last alert; 0 for a new pattern."""
 
     @property
     def is_new(self) -> bool:
-        return self.told_count == 0
+        return self.alerted_count == 0
 
 
-class PatternWatch:
+class PatternAlerts:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def news(self) -> list[PatternAlert]:
-        """Each piece is handed out once, however many ask."""
+    async def take_new(self) -> list[PatternAlert]:
+        """Returns the alerts since the last call; each is returned to one caller only."""
         async with self._database.session(limits=WRITING) as connection:
-            found = await connection.execute(statement("tell_patterns"), {"surge_count": SURGE_COUNT})
+            found = await connection.execute(statement("mark_alerted"), {"surge_count": SURGE_COUNT})
             return [PatternAlert(*row) for row in await found.fetchall()]

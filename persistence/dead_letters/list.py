@@ -1,6 +1,6 @@
-"""What is dead now: a list, a count, the patterns by which tasks died. Replaying them is `replays.py`'s business.
+"""Lists and counts dead letters, and groups them by pattern. `replay.py` replays them.
 
-Dead letters older than their time are not shown, also where history still has them.
+Dead letters older than their TTL are not listed, even if history still has them.
 """
 
 import functools
@@ -16,7 +16,7 @@ from tideq.persistence.read.cursors import CursorError, make_cursor, read_cursor
 from tideq.persistence.read.filters import LAST_ID, LATEST_MS, timestamp_of
 from tideq.persistence.read.list import DEFAULT_LIMIT, MAX_PAGE_BYTES, PAGE_SIZES
 from tideq.persistence.read.sql import compose
-from tideq.persistence.read.task_rows import SMALL_BYTES, TaskRow, whole_rows
+from tideq.persistence.read.task_rows import SMALL_BYTES, TaskRow, fetch_large_rows
 from tideq.persistence.settings import DAY_MS
 from tideq.queue_core.task import Task
 
@@ -35,28 +35,28 @@ WITHIN: LiteralString = """
     ({columns}died_at, task_id) > ({values}
         coalesce(%(after_at)s::timestamptz, now() - %(ttl_ms)s * interval '1 millisecond'), %(after_id)s::uuid)
     AND ({columns}died_at, task_id) < ({values}%(below_at)s::timestamptz, %(below_id)s::uuid)"""
-"""A way in along one index, whatever else is asked for: see `paths.py`."""
+"""The range of one index; the other conditions stay outside of it, as in `index_scan.py`."""
 
 
 class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """All of what is given must hold."""
+    """All given conditions must hold."""
 
     task_type: str | None = None
     reason: str | None = None
     pattern: str | None = None
     before_ms: int | None = None
-    """Died before this instant."""
+    """Deaths before this instant."""
 
     def scope(self) -> bytes:
         return b"dead" + msgspec.json.encode(self)
 
-    def path(self) -> str:
-        """A pattern is of one type and one reason; types are more than reasons."""
+    def column(self) -> str:
+        """Returns the most selective column: a pattern has one type and reason, and types outnumber reasons."""
         return next((name for name in ("pattern", "task_type", "reason") if getattr(self, name) is not None), "")
 
 
 class Death(NamedTuple):
-    """A place in the order of deaths."""
+    """A position in the order of deaths."""
 
     died_ms: int
     task_id: uuid.UUID
@@ -98,14 +98,14 @@ class DeadLetters:
     async def page(
         self, wanted: DeadLetterFilter, limit: int = DEFAULT_LIMIT, cursor: str | None = None
     ) -> DeadLetterPage:
-        """The latest death first. Raises CursorError for a cursor that is not of this list."""
+        """Returns the latest deaths first. Raises CursorError for a cursor of another list."""
         below = _position(wanted, cursor) or Death(_end_ms(wanted), FIRST_ID)
         size = next(size for size in PAGE_SIZES if limit <= size) + 1
         async with self._database.reading() as connection:
-            query = _written("list_dead_letters", wanted.path(), size, "DESC")
+            query = _query_text("list_dead_letters", wanted.column(), size, "DESC")
             rows = await self._rows(connection, query, wanted, below=below)
             tasks = [TaskRow(*row[DEATH_COLUMNS:]) for row in rows[:limit]]
-            whole = await whole_rows(connection, tasks, MAX_PAGE_BYTES)
+            whole = await fetch_large_rows(connection, tasks, MAX_PAGE_BYTES)
         deaths = [(each.task(), *row[:DEATH_COLUMNS]) for each, row in zip(whole, rows, strict=False)]
         found = [DeadLetter(task, *death) for task, *death in deaths if task is not None]
         if len(whole) == len(rows):
@@ -114,16 +114,16 @@ class DeadLetters:
         return DeadLetterPage(found, make_cursor(wanted.scope(), last.packed()))
 
     async def count(self, wanted: DeadLetterFilter) -> tuple[int, int | None]:
-        """How many, and when the last of them died."""
+        """Returns how many dead letters match, and when the last of them died."""
         async with self._database.reading() as connection:
-            query = _written("count_dead_letters", wanted.path(), 0, "ASC")
+            query = _query_text("count_dead_letters", wanted.column(), 0, "ASC")
             ((count, last_ms),) = await self._rows(connection, query, wanted)
         return count, last_ms
 
     async def next_deaths(self, wanted: DeadLetterFilter, after: Death | None, last_ms: int, limit: int) -> list[Death]:
-        """The earliest deaths after one, up to and including an instant."""
+        """Returns the earliest deaths after one, up to and including an instant."""
         async with self._database.reading() as connection:
-            query = _written("next_dead_letters", wanted.path(), limit, "ASC")
+            query = _query_text("next_dead_letters", wanted.column(), limit, "ASC")
             rows = await self._rows(connection, query, wanted, after=after, below=Death(last_ms, LAST_ID))
         return [Death(died_ms, uuid.UUID(task_id)) for task_id, died_ms in rows]
 
@@ -161,7 +161,7 @@ def _position(wanted: DeadLetterFilter, cursor: str | None) -> Death | None:
         return None
     position = read_cursor(wanted.scope(), cursor)
     if len(position) != 24:
-        raise CursorError("this is no cursor of ours")
+        raise CursorError("the cursor is not valid: pass next_cursor of the previous page unchanged")
     return Death(int.from_bytes(position[:8]), uuid.UUID(bytes=position[8:]))
 
 
@@ -170,14 +170,14 @@ def _end_ms(wanted: DeadLetterFilter) -> int:
 
 
 @functools.cache
-def _written(query: str, path: str, limit: int, direction: LiteralString) -> LiteralString:
-    columns = [sql.Identifier(path)] if path else []
+def _query_text(query: str, column: str, limit: int, direction: LiteralString) -> LiteralString:
+    columns = [sql.Identifier(column)] if column else []
     ordered = [*columns, sql.SQL("died_at"), sql.SQL("task_id")]
     return compose(
         query,
         within=sql.SQL(WITHIN).format(
-            columns=sql.SQL("").join(sql.SQL("{}, ").format(column) for column in columns),
-            values=sql.SQL("").join(sql.SQL("{}, ").format(sql.Placeholder(path)) for _ in columns),
+            columns=sql.SQL("").join(sql.SQL("{}, ").format(each) for each in columns),
+            values=sql.SQL("").join(sql.SQL("{}, ").format(sql.Placeholder(column)) for _ in columns),
         ),
         wanted=sql.SQL(WANTED),
         order=sql.SQL(", ").join(sql.SQL("{} " + direction).format(each) for each in ordered),

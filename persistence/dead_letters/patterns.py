@@ -1,4 +1,4 @@
-"""Which dead letters died alike: type, reason and the message without what differs from one to the next. Pure."""
+"""Patterns of dead letters: type, reason, and the message without the parts that differ between tasks. Pure."""
 
 import hashlib
 import re
@@ -20,7 +20,7 @@ _PARTS = (
 
 
 def normalised(message: str) -> str:
-    """The first line, with a word for everything that names one particular thing."""
+    """Returns the first line, with placeholders for ids, URLs, paths, addresses, quoted texts and numbers."""
     text = message.strip().partition("\n")[0][: MAX_LENGTH * 4]
     for pattern, word in _PARTS:
         text = pattern.sub(word, text)
@@ -28,5 +28,5 @@ def normalised(message: str) -> str:
 
 
 def pattern_of(task_type: str, reason: str, message: str) -> str:
-    """A short name for the group, the same for ever."""
+    """Returns a short name of the group. Persisted: a change of the result splits existing groups."""
     return hashlib.sha256(f"{task_type}\0{reason}\0{normalised(message)}".encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Deaths as rows: a dead letter each, and how many there were of each pattern."""
+"""Rows of dead letters, and the number of deaths of each pattern."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

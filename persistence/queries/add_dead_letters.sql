@@ -1,5 +1,5 @@
--- Tasks that are dead now: arrays of ids, deaths in Unix milliseconds, types, priorities, reasons, patterns, messages,
--- and whether trying again may help.
+-- Adds dead letters: arrays of ids, deaths in Unix milliseconds, types, priorities, reasons, patterns, messages, and
+-- whether they are retriable.
 INSERT INTO dead_letter_tasks (task_id, died_at, task_type, priority, reason, pattern, message, retriable)
 SELECT task_id, to_timestamp(died_ms / 1000.0), task_type, priority, reason, pattern, message, retriable
 FROM unnest(%s::uuid[], %s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::boolean[])

@@ -1,6 +1,6 @@
--- What is about to be dropped goes on being counted.
+-- Adds the ended tasks of a partition that is about to be dropped to the totals.
 --   start, end   ids, the end excluded
---   states       those that count as ended
+--   states       the terminal states
 INSERT INTO dropped_totals (task_type, state, task_count)
 SELECT task_type, state, count(*)
 FROM tasks

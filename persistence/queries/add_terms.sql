@@ -1,4 +1,4 @@
--- Terms of tasks, known ones passed over: two arrays, terms and ids.
+-- Adds terms of tasks, existing ones skipped: two arrays, terms and ids.
 INSERT INTO task_terms (term, task_id)
 SELECT * FROM unnest(%s::text[], %s::uuid[])
 ON CONFLICT DO NOTHING;

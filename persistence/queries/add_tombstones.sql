@@ -1,4 +1,4 @@
--- Purged lives of tasks: arrays of ids, epochs, versions, and when they were created in Unix milliseconds.
+-- Adds tombstones of purged tasks: arrays of ids, epochs, versions, and creation in Unix milliseconds.
 INSERT INTO tombstones (task_id, epoch, version, created_ms)
 SELECT * FROM unnest(%s::uuid[], %s::integer[], %s::integer[], %s::bigint[])
 ON CONFLICT (task_id) DO UPDATE

@@ -1,4 +1,4 @@
--- Tasks that ended, by type and state, those in dropped partitions among them: an array of the states.
+-- Ended tasks by type and state, with those of dropped partitions: an array of the terminal states.
 SELECT task_type, state, sum(task_count)::bigint
 FROM (
     SELECT task_type, state, count(*) AS task_count

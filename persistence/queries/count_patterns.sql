@@ -1,4 +1,5 @@
--- Deaths by pattern: arrays of patterns, types, reasons, messages, first and last death in Unix milliseconds, counts.
+-- Adds deaths to their patterns: arrays of patterns, types, reasons, messages, first and last death in Unix
+-- milliseconds, counts.
 INSERT INTO dead_letter_patterns (pattern, task_type, reason, message, first_seen, last_seen, death_count)
 SELECT pattern, task_type, reason, message, to_timestamp(first_ms / 1000.0), to_timestamp(last_ms / 1000.0), deaths
 FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[])

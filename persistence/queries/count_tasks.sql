@@ -1,6 +1,6 @@
--- How many tasks on a path are wanted, and whether that is all: at most {limit} are looked at for each key.
---   {source}, {within}, {order}, {wanted}   see paths.py
---   keys          what to follow the path for
+-- How many tasks of an index scan match, and whether the count is exact: at most {limit} rows are read for each key.
+--   {source}, {within}, {order}, {wanted}   see index_scan.py
+--   keys          the keys to scan for
 --   first, below  ids, the upper end excluded
 SELECT coalesce(sum(wanted), 0)::bigint, coalesce(bool_and(seen < {limit}), true)
 FROM unnest(%(keys)s::text[]) AS key

@@ -1,4 +1,5 @@
--- Dead letters inside their time (milliseconds), with when they died in Unix milliseconds.
+-- Dead letters within their TTL (milliseconds), with their deaths in Unix milliseconds.
+-- Parameters: the TTL; the partition bytes of their ids, twice, null for any.
 SELECT task_id::text, (extract(epoch FROM died_at) * 1000)::bigint
 FROM dead_letter_tasks
 WHERE died_at > now() - %s * interval '1 millisecond'

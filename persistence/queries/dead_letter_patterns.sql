@@ -1,4 +1,4 @@
--- How tasks that are dead now died, the most frequent way first: the columns of Pattern.
+-- The patterns of present dead letters, the most frequent first: the columns of Pattern.
 --   ttl_ms           deaths within this time
 --   new_within_ms    a pattern first seen within this time is new
 --   limit            the most rows

@@ -1,4 +1,4 @@
--- A new epoch begins, or the first.
+-- Begins a new epoch, or the first.
 --   partition, epoch, entry id, store's clock in Unix milliseconds, events so far
 INSERT INTO checkpoints (partition, epoch, entry_id, now_ms, event_count)
 VALUES (%s, %s, %s, %s, %s)

@@ -1,5 +1,5 @@
--- Those of the given tasks (an array of ids) that history has: the columns of TaskRow.
--- The limit keeps this a look-up for each id, whatever the planner thinks of their number.
+-- The given tasks (an array of ids) that history has: the columns of TaskRow.
+-- The limit forces one look-up for each id, whatever number of ids the planner expects.
 SELECT found.*
 FROM unnest(%s::uuid[]) AS wanted (task_id)
 CROSS JOIN LATERAL (

@@ -1,3 +1,3 @@
--- Ways to die that nothing died of for so long (milliseconds).
+-- Deletes patterns without a death for this time (milliseconds).
 DELETE FROM dead_letter_patterns
 WHERE last_seen < now() - %s * interval '1 millisecond';

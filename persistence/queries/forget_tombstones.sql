@@ -1,3 +1,3 @@
--- Tombstones that are a day old.
+-- Deletes tombstones that are a day old.
 DELETE FROM tombstones
 WHERE purged_at < now() - interval '1 day';

@@ -1,5 +1,5 @@
--- Idempotency keys inside their time (milliseconds), the newest use of one last. Of several partitions: those of its own
--- tasks, and those that belong to it by their name and point to a task of another.
+-- Idempotency keys within their TTL (milliseconds), the newest use of a key last. Of several partitions: the keys of the
+-- partition's tasks, and keys whose name maps to the partition while their task is in another.
 SELECT task_id::text, idempotency, (extract(epoch FROM created_at) * 1000)::bigint
 FROM tasks
 WHERE idempotency IS NOT NULL AND created_at > now() - %s * interval '1 millisecond'

@@ -1,6 +1,6 @@
--- A page of what is dead now, the latest death first: when it died in Unix milliseconds, pattern, message, whether trying
--- again may help, and the columns of TaskRow.
---   {within}, {wanted}, {order}, {limit}   see dead_letters.py
+-- A page of dead letters, the latest death first: death in Unix milliseconds, pattern, message, whether it is retriable,
+-- and the columns of TaskRow.
+--   {within}, {wanted}, {order}, {limit}   see dead_letters/list.py
 --   small_bytes   tasks whose parameters and error together are larger come without them
 SELECT (extract(epoch FROM dead.died_at) * 1000)::bigint, dead.pattern, dead.message, dead.retriable, task.*
 FROM (SELECT * FROM dead_letter_tasks WHERE {within} AND {wanted} ORDER BY {order} LIMIT {limit}) AS dead

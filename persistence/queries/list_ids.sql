@@ -1,3 +1,3 @@
--- As list_tasks, of the ids alone.
---   {found}       see paths.py: what it finds, for the parameters it has
+-- As list_tasks, with the ids only.
+--   {found}       the table expression of IndexOrder.found, with its parameters
 SELECT task_id::text FROM {found} AS found;

@@ -1,7 +1,7 @@
 -- A page of tasks, newest first: the columns of TaskRow.
---   {found}       see paths.py: what it finds, for the parameters it has
+--   {found}       the table expression of IndexOrder.found, with its parameters
 --   small_bytes   tasks whose parameters, result and error together are larger come without them
---   first, below  ids: so that no other partition of the events is opened either
+--   first, below  ids: they exclude all other partitions of the events
 SELECT task_id::text,
     (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
     task_type,

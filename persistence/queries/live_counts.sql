@@ -1,5 +1,5 @@
--- Tasks by state, of the states in the array.
--- Parameters: the states; which partitions their ids may say, twice, null for any.
+-- The number of tasks in each of these states.
+-- Parameters: the states; the partition bytes of their ids, twice, null for any.
 SELECT state, count(*)
 FROM tasks
 WHERE state = ANY (%s)

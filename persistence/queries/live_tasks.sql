@@ -1,5 +1,5 @@
--- Everything a rebuild needs of the tasks in these states.
--- Parameters: the states; which partitions their ids may say, twice, null for any.
+-- The tasks in these states, with all columns that a rebuild needs.
+-- Parameters: the states; the partition bytes of their ids, twice, null for any.
 SELECT task_id::text, task_type, parameters, attributes, record, error IS NOT NULL
 FROM tasks
 WHERE state = ANY (%s)

@@ -1,5 +1,5 @@
--- Where the tasks in these states are.
--- Parameters: the states; which partitions their ids may say, twice, null for any.
+-- State and version of the tasks in these states.
+-- Parameters: the states; the partition bytes of their ids, twice, null for any.
 SELECT task_id::text, state, version
 FROM tasks
 WHERE state = ANY (%s)

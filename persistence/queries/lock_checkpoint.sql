@@ -1,4 +1,4 @@
--- Keeps replicators of a partition from writing until the transaction ends.
+-- Blocks the replicators of a partition until the transaction ends.
 SELECT FROM checkpoints
 WHERE partition = %s
 FOR UPDATE;

@@ -1,4 +1,4 @@
--- As find_tasks, and nobody removes them before the transaction ends: an array of ids.
+-- As find_tasks, and locks the rows against removal until the transaction ends: an array of ids.
 SELECT found.*
 FROM unnest(%s::uuid[]) AS wanted (task_id)
 CROSS JOIN LATERAL (

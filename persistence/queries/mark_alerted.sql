@@ -1,7 +1,8 @@
--- Ways to die that are news: never told of, or with twice the deaths and at least so many more. Telling is noted in the
--- same statement, and a row another monitor is at is left to it: each is told once.
---   surge_count    deaths more than at the last telling
-WITH news AS (
+-- Patterns that need an alert: new ones, and those with twice the deaths of the last alert and `surge_count` more. The
+-- statement also records the alert, and skips rows that another monitor has locked, so each alert is sent once.
+--   surge_count    the least number of deaths since the last alert
+-- The column `told_count` holds the deaths at the last alert.
+WITH due AS (
     SELECT pattern, told_count FROM dead_letter_patterns
     WHERE told_count = 0 OR death_count >= greatest(told_count * 2, told_count + %(surge_count)s)
     ORDER BY pattern
@@ -9,6 +10,6 @@ WITH news AS (
 )
 UPDATE dead_letter_patterns AS seen
 SET told_count = seen.death_count
-FROM news
-WHERE seen.pattern = news.pattern
-RETURNING seen.pattern, seen.task_type, seen.reason, seen.message, seen.death_count, news.told_count;
+FROM due
+WHERE seen.pattern = due.pattern
+RETURNING seen.pattern, seen.task_type, seen.reason, seen.message, seen.death_count, due.told_count;

@@ -1,5 +1,5 @@
--- Dead letters and idempotency keys inside their time (two spans in milliseconds), and tasks with parked events (a
--- partition).
+-- Counts dead letters and idempotency keys within their TTLs (two spans in milliseconds), and tasks with parked events
+-- (a partition).
 SELECT
     (SELECT count(*) FROM dead_letter_tasks WHERE died_at > now() - %s * interval '1 millisecond'),
     (SELECT count(*) FROM tasks WHERE idempotency IS NOT NULL AND created_at > now() - %s * interval '1 millisecond'),

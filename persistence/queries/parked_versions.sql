@@ -1,4 +1,4 @@
--- How each task with parked events was last heard of, of one partition: id, record, and its definition, if one was parked.
+-- The last parked event of each task of one partition: id, record, and its definition, if one was parked.
 SELECT DISTINCT ON (newest.task_id) newest.task_id, newest.record, (
     SELECT definition FROM parked_events AS other
     WHERE other.task_id = newest.task_id AND other.partition = newest.partition AND definition IS NOT NULL

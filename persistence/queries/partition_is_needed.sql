@@ -1,4 +1,4 @@
--- Whether a range of ids still holds a live task, or a dead letter inside its time.
+-- Whether a range of ids still has a live task, or a dead letter within its TTL.
 --   start, end      ids, the end excluded
 --   died_after_ms   Unix milliseconds
 SELECT EXISTS (

@@ -1,4 +1,4 @@
--- The partitions of tasks but the default one, by name.
+-- The names of the partitions of `tasks`, without the default one.
 SELECT child.relname
 FROM pg_inherits
 JOIN pg_class child ON child.oid = pg_inherits.inhrelid

@@ -1,4 +1,4 @@
--- The records of the newest completed tasks: the first id that counts, and how many at most.
+-- The records of the newest completed tasks: the lowest id, and the limit.
 SELECT record
 FROM tasks
 WHERE state = 'completed' AND task_id >= %s

@@ -1,2 +1,2 @@
--- In which formats the stores of all partitions were last written, packed.
+-- The formats in which the stores of all partitions were last written, packed.
 SELECT content FROM belongings WHERE name = 'format';

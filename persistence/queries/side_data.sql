@@ -1,4 +1,4 @@
--- What the store held besides tasks, of one partition.
+-- The side data of one partition of the store.
 SELECT name, content
 FROM belongings
 WHERE partition = %s;

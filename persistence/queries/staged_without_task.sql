@@ -1,4 +1,4 @@
--- Staged changes whose task history does not have.
+-- The ids of staged changes whose tasks are not in history.
 SELECT staged.task_id::text
 FROM staged
 WHERE NOT EXISTS (SELECT FROM tasks WHERE tasks.task_id = staged.task_id);

@@ -1,4 +1,4 @@
--- Those of these tasks (partition, an array of ids) that have parked events.
+-- The tasks among these (partition, an array of ids) that have parked events.
 SELECT DISTINCT task_id
 FROM parked_events
 WHERE partition = %s AND task_id = ANY (%s::text[]);

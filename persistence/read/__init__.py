@@ -1,1 +1,1 @@
-"""What history is asked for: one task, lists of them, how far behind it is."""
+"""Reads of history: one task, lists of tasks, and how far history is behind the queue."""

@@ -1,7 +1,7 @@
-"""Opaque cursors: where a list goes on, and which list that is.
+"""Opaque cursors of lists: the position of the next page, and a digest of the list they belong to.
 
-A cursor carries a digest of the list it belongs to. That is no secret: it tells a damaged cursor, one of another list
-and a guess from a real one, and there is nothing to win by making one up.
+The digest detects damaged cursors and those of another list. Limit: it is no secret and protects nothing; a forged
+cursor only moves the position within a list that its sender may read anyhow.
 """
 
 import base64
@@ -13,7 +13,7 @@ DIGEST_LENGTH = 8
 
 
 class CursorError(ValueError):
-    """Not a cursor of this list."""
+    """The text is not a cursor of this list."""
 
 
 def make_cursor(scope: bytes, position: bytes) -> str:
@@ -24,10 +24,10 @@ def read_cursor(scope: bytes, cursor: str) -> bytes:
     try:
         content = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
-        raise CursorError("this is no cursor of ours") from error
+        raise CursorError("the cursor is not valid: pass next_cursor of the previous page unchanged") from error
     position, digest = content[:-DIGEST_LENGTH], content[-DIGEST_LENGTH:]
     if not hmac.compare_digest(digest, _digest(scope, position)):
-        raise CursorError("this cursor is damaged, or belongs to a list with other filters")
+        raise CursorError("the cursor is damaged or belongs to a list with other filters: start again without a cursor")
     return position
 
 

@@ -1,4 +1,4 @@
-"""What tasks are wanted: any combination of these, all of which must hold."""
+"""The filter of a task list: any combination of conditions, all of which must hold."""
 
 import uuid
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ import msgspec
 from tideq.persistence.schema.partitions import id_at
 
 CLOCK_DRIFT_MS = 1_000
-"""An id carries the clock of the process that made it, `created_at` the store's. Ranges of ids are this much wider."""
+"""Ids carry the clock of the process that made them, `created_at` the store's: ranges of ids are this much wider."""
 EARLIEST_MS = -62_135_596_800_000
 LATEST_MS = 253_402_300_799_000
 LAST_ID = uuid.UUID(int=2**128 - 1)
@@ -36,11 +36,11 @@ class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
     ended_below_ms: int | None = None
 
     def scope(self) -> bytes:
-        """What makes the list one of its own."""
+        """Returns the bytes that identify the list in its cursors."""
         return b"tasks" + msgspec.json.encode(self)
 
     def id_range(self) -> IdRange:
-        """Ids that can belong to tasks created in time; a task was created before it ended."""
+        """Returns the ids of tasks that can match the time range; a task is created before it ends."""
         ends = [end for end in (self.created_below_ms, self.ended_below_ms) if end is not None]
         return IdRange(
             id_at(0 if self.created_from_ms is None else self.created_from_ms - CLOCK_DRIFT_MS),
@@ -48,7 +48,7 @@ class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def parameters(self) -> dict[str, Any]:
-        """For the `CONDITIONS` by these names; what is None or empty is not asked for."""
+        """Returns the parameters of `CONDITIONS` by name; None or empty for a condition the filter does not have."""
         return {
             "states": list(dict.fromkeys(self.states)) or None,
             "task_type": self.task_type,
@@ -62,7 +62,7 @@ class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def timestamp_of(instant_ms: int) -> datetime:
-    """Instants a calendar cannot hold become the nearest it can."""
+    """Clamps instants to the range of `datetime`."""
     return datetime.fromtimestamp(min(max(instant_ms, EARLIEST_MS), LATEST_MS) / 1000, UTC)
 
 

@@ -1,8 +1,8 @@
-"""Ways into the tasks: for each filter an index whose entries with one key lie in the order of the ids.
+"""Index scans: for each filter an index whose entries of one key are in the order of the ids.
 
-The planner is not asked which index to take. For a state that is common in all of history and rare at its end it chose
-to read ids backwards until it had a page: 3.6 s at ten million tasks, and 0.3 ms this way. So the way in is written as
-a range of rows in the order of its index, which no other index has, and the conditions are kept out of it.
+The planner must not choose the index: for a state that is frequent in history and rare lately it scanned ids backwards,
+3.6 s at ten million tasks instead of 0.3 ms (docs/history.md). So each scan is written as a range of rows in the order
+of its index, which fits no other index, and the filter's conditions stay outside of it.
 """
 
 from collections.abc import Sequence
@@ -26,30 +26,30 @@ CONDITIONS: dict[str, LiteralString] = {
         WHERE other.term = ANY (%(terms)s::text[]) AND other.task_id = tasks.task_id
     )""",
 }
-"""What a filter may ask for, by the names of its parameters. Only what it does ask for is written: conditions that hold
-for anything take a tenth of a page's time."""
+"""The conditions of a filter, by parameter name. A query contains only those of its filter: conditions that always hold
+take a tenth of a page's time (docs/history.md)."""
 
 WITHIN: LiteralString = """
     ({columns}{id}) >= ({values}%(first)s::uuid) AND ({columns}{id}) < ({values}%(below)s::uuid)
     AND {id} >= %(first)s::uuid AND {id} < %(below)s::uuid {also}"""
-"""The range of ids is given with the key and alone: the one finds the place in an index, the other the partitions."""
+"""The range of ids occurs twice: with the key it selects the part of the index, alone it selects the partitions."""
 
 WITH_TERM: LiteralString = """
     task_terms.term = {key} AND {id} >= %(first)s::uuid AND {id} < %(below)s::uuid"""
-"""Terms have one index, so it can be said plainly: a fifth less of a page's statement."""
+"""Terms have only one index, so the plain form is safe, and a fifth faster."""
 
 OF_TRACE: LiteralString = """(
     SELECT * FROM tasks WHERE tasks.trace_id = {key}::uuid AND tasks.trace_id IS NOT NULL
     UNION ALL
     SELECT * FROM tasks WHERE tasks.task_id = {key}::uuid AND tasks.trace_id IS NULL
 ) AS tasks"""
-"""A task that came without a trace has the digits of its own id for one, and nothing is kept of that."""
+"""A task submitted without a trace uses its own id as trace id, and its column is null."""
 
 OTHER_TERMS: LiteralString = """cardinality(%(terms)s::text[]) = (
         SELECT count(*) FROM task_terms AS other
         WHERE other.term = ANY (%(terms)s::text[]) AND other.task_id = task_terms.task_id
     )"""
-"""Of a term's tasks, those that have all others too: asked before a task is fetched."""
+"""Keeps the ids of tasks that have all other terms too, before the tasks are fetched."""
 
 TERM_JOIN: LiteralString = """
     CROSS JOIN LATERAL (
@@ -65,7 +65,7 @@ FOUND: LiteralString = """(
     WHERE {wanted}
     LIMIT {limit}
 )"""
-"""The offset keeps the conditions off the path. What comes out has its order."""
+"""The offset keeps the planner from moving the conditions into the scan. The rows keep the order of the scan."""
 
 FOUND_FOR_KEYS: LiteralString = """(
     SELECT found.*
@@ -73,7 +73,7 @@ FOUND_FOR_KEYS: LiteralString = """(
     ORDER BY found.task_id DESC
     LIMIT {limit}
 )"""
-"""For several keys at once; for one it would take a quarter longer."""
+"""For several keys; for one key it would take a quarter longer."""
 
 
 FOUND_OF_TERM: LiteralString = """(
@@ -83,32 +83,32 @@ FOUND_OF_TERM: LiteralString = """(
         AND tasks.task_id >= %(first)s::uuid AND tasks.task_id < %(below)s::uuid
     ORDER BY tasks.task_id DESC
 )"""
-"""Where a term is all that is asked for: it has as many tasks as rows, and they can be fetched in one go."""
+"""For a filter that has only a term: it needs no other rows, so its tasks are fetched by one array of ids."""
 
 
 class IndexScan(NamedTuple):
-    """A way in, and the keys to follow."""
+    """A scan by its name in `INDEX_ORDERS`, and the keys to scan for."""
 
     name: str
     keys: tuple[str, ...] = ("",)
 
 
 class IndexOrder(NamedTuple):
-    """How a path is written: the columns of its index before the id, what they must equal, and where they are."""
+    """The SQL of a scan: the columns of its index before the id, the values they must equal, and their table."""
 
     columns: tuple[LiteralString, ...] = ()
     values: tuple[LiteralString, ...] = ()
     table: LiteralString = "tasks"
     source: LiteralString = ""
-    """Where it is not the table."""
+    """Replaces the table in FROM."""
     join: LiteralString = ""
     also: LiteralString = ""
     holds: frozenset[str] = frozenset()
-    """Names of the conditions that hold for whatever lies on the path."""
+    """Names of the conditions that hold for every row of the scan."""
     within: LiteralString = WITHIN
 
     def parts(self, key: LiteralString = "key") -> dict[str, sql.Composable]:
-        """What a query over this path fills in; `key` is where a key comes from."""
+        """Returns the parts of a query over this scan; `key` is the SQL expression of the key."""
         id_column = sql.SQL(self.table + ".task_id")
         columns = [*map(sql.SQL, self.columns), id_column]
         return {
@@ -126,7 +126,7 @@ class IndexOrder(NamedTuple):
         }
 
     def found(self, names: Sequence[str], limit: sql.Composable, *, has_keys: bool) -> sql.Composable:
-        """The newest tasks on the path for which the named conditions hold, as a table."""
+        """Returns a table expression: the newest tasks of the scan for which the named conditions hold."""
         parts = self.parts("key" if has_keys else "%(key)s::text") | {"limit": limit}
         if self.join and "terms" in names:
             names = [name for name in names if name != "terms"]
@@ -141,7 +141,7 @@ def condition(names: Sequence[str]) -> sql.Composable:
     return sql.SQL(" AND ").join([sql.SQL(CONDITIONS[name]) for name in names] or [sql.SQL("true")])
 
 
-WAYS: dict[str, IndexOrder] = {
+INDEX_ORDERS: dict[str, IndexOrder] = {
     "all": IndexOrder(),
     "state": IndexOrder(("tasks.state",), ("{key}",), holds=frozenset({"states"})),
     "type": IndexOrder(("tasks.task_type",), ("{key}",), holds=frozenset({"task_type"})),
@@ -157,8 +157,8 @@ WAYS: dict[str, IndexOrder] = {
 }
 
 
-def paths(wanted: TaskFilter) -> list[IndexScan]:
-    """Every way in that the filter opens; a trace has so few tasks that no other need be looked at."""
+def index_scans(wanted: TaskFilter) -> list[IndexScan]:
+    """Returns every scan the filter can use. A trace has so few tasks that its scan is the only candidate."""
     if wanted.trace_id is not None:
         return [IndexScan("trace", (wanted.trace_id,))]
     found = [IndexScan("term", (term,)) for term in dict.fromkeys(wanted.terms)]
@@ -171,7 +171,7 @@ def paths(wanted: TaskFilter) -> list[IndexScan]:
 
 
 def _by_type_and_state(wanted: TaskFilter) -> list[IndexScan]:
-    """A key for each state; all of them are as good as none."""
+    """Returns a scan with a key for each state; a filter of all states is treated as none."""
     states = tuple(dict.fromkeys(wanted.states))
     states = states if len(states) < len(TaskState) else ()
     if wanted.task_type is not None:

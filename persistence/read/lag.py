@@ -1,4 +1,4 @@
-"""How far history is behind the queue, and waiting for it to catch up."""
+"""Replication lag: how far history is behind the queue, and waiting for it to catch up."""
 
 import asyncio
 import contextlib
@@ -13,22 +13,20 @@ from tideq.queue_core.scripts.runner import Scripts
 LOOK_AGAIN_SECONDS = 0.005
 
 
-class CatchUp(Protocol):
-    """What those who read history want to know of it."""
-
+class HistoryLag(Protocol):
     async def wait_until_caught_up(self, seconds: float, *, has_written: bool = False) -> bool: ...
 
     async def lag_ms(self, now_ms: int) -> int: ...
 
 
 class ReplicationLagOfAll:
-    """Of all partitions: history has caught up when it has with each."""
+    """The lag of all partitions: history has caught up when each partition has."""
 
     def __init__(self, parts: Sequence["ReplicationLag"]) -> None:
         self._parts = parts
 
     async def wait_until_caught_up(self, seconds: float, *, has_written: bool = False) -> bool:
-        """Only one of them has what was written: the others are hurried when they are seen to be behind."""
+        """Ignores `has_written`: only one partition has the write, and each requests a flush when it is behind."""
         return all(await asyncio.gather(*(part.wait_until_caught_up(seconds) for part in self._parts)))
 
     async def lag_ms(self, now_ms: int) -> int:
@@ -36,53 +34,54 @@ class ReplicationLagOfAll:
 
 
 class ReplicationLag:
-    def __init__(self, checkpoints: Checkpoints, feed: OutboxConsumer, scripts: Scripts) -> None:
+    def __init__(self, checkpoints: Checkpoints, consumer: OutboxConsumer, scripts: Scripts) -> None:
         self._checkpoints = checkpoints
-        self._feed = feed
+        self._consumer = consumer
         self._scripts = scripts
-        self._looking: asyncio.Task[Checkpoint | None] | None = None
-        self._hurrying: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[Checkpoint | None] | None = None
+        self._flushing: asyncio.Task[None] | None = None
 
     async def wait_until_caught_up(self, seconds: float, *, has_written: bool = False) -> bool:
-        """Whether history has everything that had happened when this was asked, waiting for it if need be.
+        """Returns whether history has every transition made before this call, after waiting up to `seconds`.
 
-        Not if the store has entered another epoch meanwhile: what history had not heard of by then is lost. History is
-        certain to be behind for someone who has just written something: it is hurried before it is looked at.
+        Returns False if the store enters another epoch meanwhile: transitions that history lacks are lost then. A
+        caller that has just written sets `has_written`: a flush is then requested before the first check. Raises
+        StoreReplaced while the store is closed.
         """
         deadline = asyncio.get_running_loop().time() + seconds
         if not self._scripts.epoch.isdigit():
             raise StoreReplaced(self._scripts.epoch)
         epoch = int(self._scripts.epoch)
-        hurrying = self._hurry() if has_written else None
-        end = (epoch, *entry_order(await self._feed.last_id()))
-        while (checkpoint := await self._look()) is None or checkpoint.order < end:
-            hurrying = hurrying or self._hurry()
-            await asyncio.shield(hurrying)
+        flushing = self._request_flush() if has_written else None
+        end = (epoch, *entry_order(await self._consumer.last_id()))
+        while (checkpoint := await self._read_checkpoint()) is None or checkpoint.order < end:
+            flushing = flushing or self._request_flush()
+            await asyncio.shield(flushing)
             if asyncio.get_running_loop().time() >= deadline:
                 return False
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
         return checkpoint.epoch == epoch
 
-    def _hurry(self) -> asyncio.Task[None]:
-        """One word for everybody who began to wait before it went out."""
-        if self._hurrying is None:
-            self._hurrying = asyncio.create_task(self._ask_for_haste())
-        return self._hurrying
+    def _request_flush(self) -> asyncio.Task[None]:
+        """Returns the pending flush request, shared by all callers that began to wait before it was sent."""
+        if self._flushing is None:
+            self._flushing = asyncio.create_task(self._send_flush_request())
+        return self._flushing
 
-    async def _ask_for_haste(self) -> None:
-        """A store that cannot take the word has a replicator that lingers its time: later, and no less certain."""
-        self._hurrying = None
+    async def _send_flush_request(self) -> None:
+        """Ignores an unavailable store: the replicator then writes after its full linger time."""
+        self._flushing = None
         with contextlib.suppress(Unavailable):
-            await self._feed.request_flush()
+            await self._consumer.request_flush()
 
     async def lag_ms(self, now_ms: int) -> int:
-        """How old the oldest transition is that history does not have yet."""
+        """Returns the age of the oldest transition that history lacks; 0 if it lacks none."""
         checkpoint = await self._checkpoints.read()
-        entries = await self._feed.read(checkpoint.entry_id if checkpoint else FIRST_ID)
+        entries = await self._consumer.read(checkpoint.entry_id if checkpoint else FIRST_ID)
         return max(now_ms - int(entries[0].fields[b"now_ms"]), 0) if entries else 0
 
-    async def _look(self) -> Checkpoint | None:
-        """One look serves everyone in the process who waits. It may have begun too early to see enough: look again."""
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._checkpoints.read())
-        return await asyncio.shield(self._looking)
+    async def _read_checkpoint(self) -> Checkpoint | None:
+        """Returns a checkpoint shared by all waiting callers; its read may have begun before the call."""
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._checkpoints.read())
+        return await asyncio.shield(self._reading)

@@ -1,7 +1,7 @@
-"""Listing and searching tasks: any filters together, newest first, a page at a time.
+"""Lists and searches tasks: any combination of filters, newest first, in pages.
 
-Does not promise full pages: one may be short, even empty, and still have a next one, where much had to be looked
-through. Lists tasks as history knows them, which is behind the queue by the replicator's lag.
+Limits: a page may be short or empty and still have a next one, if the search ran out of time. Lists show the state in
+history, which is behind the queue by the replication lag.
 """
 
 import time
@@ -12,14 +12,14 @@ from typing import NamedTuple
 from tideq.persistence.database import Connection, Database
 from tideq.persistence.read.cursors import CursorError, make_cursor, read_cursor
 from tideq.persistence.read.filters import IdRange, TaskFilter
-from tideq.persistence.read.search import begin_search, spans_of
-from tideq.persistence.read.task_rows import SMALL_BYTES, TaskRow, whole_rows
+from tideq.persistence.read.search import plan_search, spans_of
+from tideq.persistence.read.task_rows import SMALL_BYTES, TaskRow, fetch_large_rows
 from tideq.queue_core.task import Task
 
 MAX_LIMIT = 500
 DEFAULT_LIMIT = 50
 PAGE_SIZES = (DEFAULT_LIMIT, MAX_LIMIT)
-"""Queries are written for these: the planner should know the limit, and few need be prepared."""
+"""Queries have one of these limits as a literal: the planner uses it, and few statements are prepared."""
 MAX_PAGE_BYTES = 16 * 1024 * 1024
 MAX_COUNT = 10_000
 SEARCH_SECONDS = 2.0
@@ -33,7 +33,7 @@ class TaskPage(NamedTuple):
 class Count(NamedTuple):
     total: int
     is_exact: bool
-    """Otherwise there are at least so many."""
+    """If False, `total` is a lower bound."""
 
 
 class TaskList:
@@ -41,52 +41,52 @@ class TaskList:
         self._database = database
 
     async def page(self, wanted: TaskFilter, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> TaskPage:
-        """Raises CursorError for a cursor that is not of this list."""
+        """Returns the newest tasks before the cursor. Raises CursorError for a cursor of another list."""
         ids = _after(wanted, cursor)
         async with self._database.reading() as connection:
-            rows, rest = await _look(connection, wanted, ids, limit + 1)
-            whole = await whole_rows(connection, rows[:limit], MAX_PAGE_BYTES)
+            rows, rest = await _read_rows(connection, wanted, ids, limit + 1)
+            whole = await fetch_large_rows(connection, rows[:limit], MAX_PAGE_BYTES)
         if len(whole) < len(rows):
             rest = uuid.UUID(whole[-1].task_id)
         tasks = [task for row in whole if (task := row.task()) is not None]
         return TaskPage(tasks, make_cursor(wanted.scope(), rest.bytes) if rest else None)
 
     async def count(self, wanted: TaskFilter) -> Count:
-        """Exact if no more than ten thousand had to be looked at: history is never read from end to end for it."""
+        """Returns an exact count if at most MAX_COUNT rows had to be read for each key, else a lower bound."""
         ids = wanted.id_range()
         async with self._database.reading() as connection:
-            search = await begin_search(connection, wanted, ids)
-            ((total, is_exact),) = await search.ask(connection, "count_tasks", ids, MAX_COUNT)
+            search = await plan_search(connection, wanted, ids)
+            ((total, is_exact),) = await search.run(connection, "count_tasks", ids, MAX_COUNT)
         return Count(total, is_exact)
 
     async def ids(self, wanted: TaskFilter, batch_size: int) -> AsyncIterator[list[str]]:
-        """All of them, a batch at a time. What changes meanwhile is met once or not at all."""
+        """Yields the ids of all matching tasks in batches. A task that changes meanwhile occurs at most once."""
         async with self._database.reading() as connection:
-            search = await begin_search(connection, wanted, wanted.id_range())
+            search = await plan_search(connection, wanted, wanted.id_range())
         for span in spans_of(wanted, wanted.id_range()):
             below, is_full = span.below, True
             while is_full:
                 async with self._database.reading() as connection:
-                    rows = await search.ask(connection, "list_ids", IdRange(span.first, below), batch_size)
+                    rows = await search.run(connection, "list_ids", IdRange(span.first, below), batch_size)
                 is_full = len(rows) == batch_size
                 if rows:
                     below = uuid.UUID(rows[-1][0])
                     yield [task_id for (task_id,) in rows]
 
 
-async def _look(
+async def _read_rows(
     connection: Connection, wanted: TaskFilter, ids: IdRange, count: int
 ) -> tuple[list[TaskRow], uuid.UUID | None]:
-    """Up to so many rows, and where to go on if the time was up before.
+    """Returns up to `count` rows, and the id at which to continue if the time ran out before.
 
-    What is rare lately may be common long ago, so every span has the best way in of its own.
+    Each span chooses its own index scan: a value that is rare lately may be frequent long ago.
     """
     rows: list[TaskRow] = []
     size = next(size for size in PAGE_SIZES if count <= size + 1) + 1
     deadline = time.monotonic() + SEARCH_SECONDS
     for span in spans_of(wanted, ids):
-        search = await begin_search(connection, wanted, span)
-        found = await search.ask(connection, "list_tasks", span, size, small_bytes=SMALL_BYTES)
+        search = await plan_search(connection, wanted, span)
+        found = await search.run(connection, "list_tasks", span, size, small_bytes=SMALL_BYTES)
         rows += [TaskRow(*row) for row in found]
         if len(rows) >= count:
             break
@@ -101,5 +101,5 @@ def _after(wanted: TaskFilter, cursor: str | None) -> IdRange:
         return ids
     position = read_cursor(wanted.scope(), cursor)
     if len(position) != 16:
-        raise CursorError("this is no cursor of ours")
+        raise CursorError("the cursor is not valid: pass next_cursor of the previous page unchanged")
     return IdRange(ids.first, min(ids.below, uuid.UUID(bytes=position)))

@@ -1,4 +1,4 @@
-"""A filter, followed along one path: which one, and the queries over it."""
+"""Search: chooses the index scan of a filter, and runs queries over it."""
 
 import functools
 import time
@@ -9,7 +9,7 @@ from psycopg import sql
 
 from tideq.persistence.database import Connection
 from tideq.persistence.read.filters import IdRange, TaskFilter
-from tideq.persistence.read.index_scan import CONDITIONS, WAYS, IndexScan, condition, paths
+from tideq.persistence.read.index_scan import CONDITIONS, INDEX_ORDERS, IndexScan, condition, index_scans
 from tideq.persistence.read.sql import compose
 from tideq.persistence.schema.partitions import id_at, instant_of
 from tideq.persistence.settings import DAY_MS
@@ -28,55 +28,54 @@ REACH_OF_KEYS: LiteralString = """(
     ORDER BY found.task_id DESC
     LIMIT 1
 )"""
-"""How far back the first so many tasks on a path reach: an id, or nothing where there are not that many."""
+"""The id of the COMPARED_COUNT-th newest task of a scan, or null if the scan has fewer."""
 
 
 class Search(NamedTuple):
     wanted: TaskFilter
-    path: IndexScan
+    scan: IndexScan
 
-    async def ask(
+    async def run(
         self, connection: Connection, query: str, ids: IdRange, limit: int, **more: Any
     ) -> list[tuple[Any, ...]]:
-        """Prepared at once: planning for every partition takes longer than reading a page."""
-        parameters = self.wanted.parameters() | _keys(self.path) | ids._asdict() | more
-        if self.path.name == "term":
-            parameters["terms"] = [term for term in parameters["terms"] if term not in self.path.keys]
-        names = tuple(name for name in CONDITIONS if parameters[name] and name not in WAYS[self.path.name].holds)
-        text = _written(query, self.path.name, limit, names, len(self.path.keys) > 1)
+        """Returns the rows of a query over the scan. Prepared at once: planning takes longer than reading a page."""
+        parameters = self.wanted.parameters() | _keys(self.scan) | ids._asdict() | more
+        if self.scan.name == "term":
+            parameters["terms"] = [term for term in parameters["terms"] if term not in self.scan.keys]
+        names = tuple(
+            name for name in CONDITIONS if parameters[name] and name not in INDEX_ORDERS[self.scan.name].holds
+        )
+        text = _query_text(query, self.scan.name, limit, names, len(self.scan.keys) > 1)
         return await (await connection.execute(text, parameters, prepare=True)).fetchall()
 
 
-async def begin_search(connection: Connection, wanted: TaskFilter, ids: IdRange) -> Search:
-    """Along the path on which the next tasks reach back furthest: there the fewest must be looked at."""
-    ways = paths(wanted)
-    if len(ways) == 1:
-        return Search(wanted, ways[0])
-    numbered = {f"{kind}{number}": value for number, path in enumerate(ways) for kind, value in _keys(path).items()}
+async def plan_search(connection: Connection, wanted: TaskFilter, ids: IdRange) -> Search:
+    """Returns a search along the scan whose next tasks reach back furthest: there the fewest rows must be read."""
+    scans = index_scans(wanted)
+    if len(scans) == 1:
+        return Search(wanted, scans[0])
+    numbered = {f"{kind}{number}": value for number, scan in enumerate(scans) for kind, value in _keys(scan).items()}
     parameters = wanted.parameters() | numbered | ids._asdict()
-    text = _comparison(tuple((path.name, len(path.keys) > 1) for path in ways))
+    text = _comparison_text(tuple((scan.name, len(scan.keys) > 1) for scan in scans))
     ((reaches,),) = await (await connection.execute(text, parameters, prepare=True)).fetchall()
     found = [reach.int if reach else 0 for reach in reaches]
-    return Search(wanted, ways[found.index(min(found))])
+    return Search(wanted, scans[found.index(min(found))])
 
 
-def _keys(path: IndexScan) -> dict[str, Any]:
-    return {"key": path.keys[0], "keys": list(path.keys)}
+def _keys(scan: IndexScan) -> dict[str, Any]:
+    return {"key": scan.keys[0], "keys": list(scan.keys)}
 
 
 def spans_of(wanted: TaskFilter, ids: IdRange) -> Iterable[IdRange]:
-    """The parts of a range to ask for one after the other.
-
-    A trace hardly ever fills a page: looking for more of it piece by piece would be in vain.
-    """
+    """Returns the parts of a range to search in turn. A trace is one part: it rarely fills a page."""
     return [ids] if wanted.trace_id is not None else spans(ids)
 
 
 def spans(ids: IdRange) -> Iterator[IdRange]:
-    """A range in parts, the newest first: most pages are found there, and looking there opens few partitions.
+    """Yields a range in parts, the newest first: most pages are found there, in few partitions.
 
-    The next part is as much longer as the last one was quicker than a second: what is rare is found in two or three.
-    One of many years goes back to the beginning: what lies before it has only ids that somebody made up.
+    Each part is longer by the factor that the last one took less than SPAN_SECONDS, so rare tasks are found in two or
+    three parts. A part of more than ten years extends to the beginning: older ids can only be chosen ones.
     """
     below, span_ms = ids.below, FIRST_SPAN_MS
     while below > ids.first:
@@ -89,21 +88,21 @@ def spans(ids: IdRange) -> Iterator[IdRange]:
 
 
 @functools.cache
-def _written(query: str, path: str, limit: int, names: tuple[str, ...], has_keys: bool) -> LiteralString:
-    way, most = WAYS[path], sql.Literal(limit)
-    found = way.found(names, most, has_keys=has_keys)
-    return compose(query, **way.parts(), wanted=condition(names), limit=most, found=found)
+def _query_text(query: str, name: str, limit: int, names: tuple[str, ...], has_keys: bool) -> LiteralString:
+    order, limit_sql = INDEX_ORDERS[name], sql.Literal(limit)
+    found = order.found(names, limit_sql, has_keys=has_keys)
+    return compose(query, **order.parts(), wanted=condition(names), limit=limit_sql, found=found)
 
 
 @functools.cache
-def _comparison(ways: tuple[tuple[str, bool], ...]) -> LiteralString:
-    """All paths in one statement: each takes its way name and whether it has several keys."""
-    reaches = [_reach(number, *way) for number, way in enumerate(ways)]
-    return compose("compare_paths", reaches=sql.SQL(", ").join(reaches))
+def _comparison_text(scans: tuple[tuple[str, bool], ...]) -> LiteralString:
+    """Compares all scans in one statement; each is given by its name and whether it has several keys."""
+    reaches = [_reach(number, *scan) for number, scan in enumerate(scans)]
+    return compose("compare_scans", reaches=sql.SQL(", ").join(reaches))
 
 
 def _reach(number: int, name: str, has_keys: bool) -> sql.Composable:
     number_text = sql.SQL(cast("LiteralString", str(number)))
     template = REACH_OF_KEYS if has_keys else REACH
-    parts = WAYS[name].parts("key" if has_keys else cast("LiteralString", f"%(key{number})s::text"))
+    parts = INDEX_ORDERS[name].parts("key" if has_keys else cast("LiteralString", f"%(key{number})s::text"))
     return sql.SQL(template).format(**parts, number=number_text, limit=sql.Literal(COMPARED_COUNT))

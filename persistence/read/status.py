@@ -1,6 +1,6 @@
-"""How history stands, for those who watch over it: never slow, whatever the database does.
+"""The status of history for metrics: replies within MAX_SECONDS, even if the database hangs.
 
-While the database is away, the lag is reckoned from where history was last seen to be: it grows, as it should.
+While the database is away, the lag is computed from the last checkpoint that was read, so it grows.
 """
 
 import asyncio
@@ -20,72 +20,74 @@ MAX_SECONDS = 1.0
 class HistoryStatus(NamedTuple):
     is_up: bool
     epoch: int | None
-    """None where nothing was ever replicated, or nobody knows."""
+    """None before the first replication, or if no checkpoint could be read."""
     parked_count: int | None
     lag_ms: int | None
 
 
 class StatusReader:
-    def __init__(self, database: Database, feed: OutboxConsumer, partition: int) -> None:
+    def __init__(self, database: Database, consumer: OutboxConsumer, partition: int) -> None:
         self._database = database
-        self._feed = feed
+        self._consumer = consumer
         self._partition = partition
-        self._looking: asyncio.Task[bool] | None = None
-        self._seen: Checkpoint | None = None
+        self._refreshing: asyncio.Task[bool] | None = None
+        self._checkpoint: Checkpoint | None = None
         self._parked_count: int | None = None
 
-    async def standing(self, now_ms: int, epoch: str) -> HistoryStatus:
-        """`now_ms` and `epoch` are the store's: a history of another epoch has nothing of this one."""
-        is_up = await self._look_in_time()
-        seen = self._seen
-        if seen is None and not is_up:
+    async def read(self, now_ms: int, epoch: str) -> HistoryStatus:
+        """Returns the status at the store's `now_ms`. History of another epoch lags by the whole stream."""
+        is_up = await self._refresh_in_time()
+        last = self._checkpoint
+        if last is None and not is_up:
             return HistoryStatus(is_up, None, None, None)
-        lag_ms = await self._lag_ms(now_ms, seen.entry_id if seen and str(seen.epoch) == epoch else FIRST_ID)
-        return HistoryStatus(is_up, seen.epoch if seen else None, self._parked_count, lag_ms)
+        lag_ms = await self._lag_ms(now_ms, last.entry_id if last and str(last.epoch) == epoch else FIRST_ID)
+        return HistoryStatus(is_up, last.epoch if last else None, self._parked_count, lag_ms)
 
-    async def _look_in_time(self) -> bool:
-        """A look that takes longer is left to itself, and the next one waits for it: to break it off the driver first
-        asks the server to, for seconds, which is no use with one that does not answer."""
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look())
-        await asyncio.wait({self._looking}, timeout=MAX_SECONDS)
-        return self._looking.done() and self._looking.result()
+    async def _refresh_in_time(self) -> bool:
+        """Returns whether the database replied in time. A slow query goes on, and the next call waits for it: to cancel
+        it takes the driver seconds, with a request to the same server."""
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(self._refresh())
+        await asyncio.wait({self._refreshing}, timeout=MAX_SECONDS)
+        return self._refreshing.done() and self._refreshing.result()
 
-    async def _look(self) -> bool:
+    async def _refresh(self) -> bool:
         try:
             async with self._database.reading() as connection:
-                row = await (await connection.execute(statement("standing"), (self._partition,) * 2)).fetchone()
+                row = await (await connection.execute(statement("history_status"), (self._partition,) * 2)).fetchone()
         except HistoryUnavailable:
             return False
-        self._seen, self._parked_count = (Checkpoint(*row[:4]), row[4]) if row else (None, 0)
+        self._checkpoint, self._parked_count = (Checkpoint(*row[:4]), row[4]) if row else (None, 0)
         return True
 
     async def _lag_ms(self, now_ms: int, after: str) -> int:
-        entries = await self._feed.read(after, count=1)
+        entries = await self._consumer.read(after, count=1)
         return max(now_ms - written_ms(entries[0]), 0) if entries else 0
 
 
 class StatusReaderOfAll(StatusReader):
-    """Of all partitions: history lags as much as where it lags most, and is of the epoch it has come to everywhere."""
+    """The status of all partitions: the largest lag, and the lowest epoch."""
 
-    def __init__(self, database: Database, feed: OutboxConsumer, parts: Sequence[tuple[StatusReader, Scripts]]) -> None:
-        super().__init__(database, feed, 0)
+    def __init__(
+        self, database: Database, consumer: OutboxConsumer, parts: Sequence[tuple[StatusReader, Scripts]]
+    ) -> None:
+        super().__init__(database, consumer, 0)
         self._parts = parts
 
-    async def standing(self, now_ms: int, epoch: str) -> HistoryStatus:
-        """Each partition has an epoch of its own; the one that is given is the first's."""
-        told = await asyncio.gather(*(watch.standing(now_ms, scripts.epoch) for watch, scripts in self._parts))
+    async def read(self, now_ms: int, epoch: str) -> HistoryStatus:
+        """Ignores `epoch`, which is that of the first partition: each partition has its own."""
+        parts = await asyncio.gather(*(reader.read(now_ms, scripts.epoch) for reader, scripts in self._parts))
         return HistoryStatus(
-            is_up=all(each.is_up for each in told),
-            epoch=_known(min, [each.epoch for each in told]),
-            parked_count=_known(sum, [each.parked_count for each in told]),
-            lag_ms=_known(max, [each.lag_ms for each in told]),
+            is_up=all(each.is_up for each in parts),
+            epoch=_merge_present(min, [each.epoch for each in parts]),
+            parked_count=_merge_present(sum, [each.parked_count for each in parts]),
+            lag_ms=_merge_present(max, [each.lag_ms for each in parts]),
         )
 
 
-def _known(merge: Callable[[list[int]], int], values: list[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return merge(known) if known else None
+def _merge_present(merge: Callable[[list[int]], int], values: list[int | None]) -> int | None:
+    present = [value for value in values if value is not None]
+    return merge(present) if present else None
 
 
 def status_reader_of(database: Database, client: Any, engine: Engine) -> StatusReader:

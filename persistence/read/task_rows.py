@@ -1,4 +1,4 @@
-"""Rows of `tasks` as the domain's tasks, and as what `retry` and `replay` take of a task the store has forgotten."""
+"""Rows of `tasks` as the domain's tasks, and as input of `retry` and `replay` for tasks that the store has expired."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 import structlog
 
 from tideq.persistence.database import Connection, statement
-from tideq.persistence.definitions import NOTHING, joined, packed, packed_record
+from tideq.persistence.definitions import NO_ATTRIBUTES, definition_of_columns, packed_of_columns, packed_record
 from tideq.queue_core.queue import KeptTask
 from tideq.queue_core.scripts.record import record_fields
 from tideq.queue_core.scripts.task_view import task_of
@@ -15,31 +15,31 @@ from tideq.queue_core.task import Definition, Task
 log = structlog.get_logger(__name__)
 
 SMALL_BYTES = 16 * 1024
-"""Tasks that are larger come into a page one by one."""
+"""Larger tasks are fetched one by one."""
 
 
 class TaskRow(NamedTuple):
-    """The columns that every query for whole tasks ends with, in this order."""
+    """The last columns of every query for whole tasks, in this order."""
 
     task_id: str
     now_ms: int
     """PostgreSQL's clock, for ages shown to people."""
     task_type: str
     parameters: str | None
-    """None where the task is too large to come with others."""
+    """None where the task is too large to be fetched with others."""
     attributes: str
     record: str
     result: str | None
     error: str | None
     error_count: int = 0
-    """How many of its attempts failed; not asked for where nobody is shown it."""
+    """How many attempts failed; 0 in queries whose callers do not show it."""
 
     @property
     def size(self) -> int:
         return sum(len(text) for text in (self.parameters, self.result, self.error) if text is not None)
 
     def task(self, errors: tuple[bytes, ...] | None = None) -> Task | None:
-        """With the latest error only, unless all are given; None where this version cannot read the row."""
+        """Returns the task, with the latest error only unless `errors` is given; None for an unreadable row."""
         try:
             return self._task(errors)
         except ValueError as error:
@@ -47,29 +47,29 @@ class TaskRow(NamedTuple):
             return None
 
     def _task(self, errors: tuple[bytes, ...] | None) -> Task:
-        known = (self.error.encode(),) if self.error else ()
+        latest = (self.error.encode(),) if self.error else ()
         return task_of(
             self.task_id,
             self.now_ms,
             record_fields(self.record, "\x1f"),
             _definition(self.task_type, (self.parameters or "").encode(), self.attributes),
             None if self.result is None else self.result.encode(),
-            known if errors is None else errors,
+            latest if errors is None else errors,
             self.error_count,
         )
 
-    def kept(self) -> KeptTask | None:
-        """None where its definition cannot be read; whether the record can be is the script's to say."""
+    def kept_task(self) -> KeptTask | None:
+        """Returns None where the definition cannot be read. The script checks the record."""
         try:
-            definition = packed(self.task_type, (self.parameters or "").encode(), self.attributes)
+            definition = packed_of_columns(self.task_type, (self.parameters or "").encode(), self.attributes)
         except ValueError as error:
             log.warning("task not taken from history", task_id=self.task_id, problem=str(error))
             return None
         return KeptTask(packed_record(self.record), definition)
 
 
-async def whole_rows(connection: Connection, rows: Sequence[TaskRow], max_bytes: int) -> list[TaskRow]:
-    """With what was left out for its size; fewer rows where that becomes too much."""
+async def fetch_large_rows(connection: Connection, rows: Sequence[TaskRow], max_bytes: int) -> list[TaskRow]:
+    """Returns the rows with the large ones fetched in full; stops after the row that reaches `max_bytes`."""
     whole: list[TaskRow] = []
     for row in rows:
         if row.parameters is None:
@@ -83,8 +83,12 @@ async def whole_rows(connection: Connection, rows: Sequence[TaskRow], max_bytes:
 
 
 def _definition(task_type: str, parameters: bytes, attributes: str) -> Definition:
-    """Most tasks have nothing but a type and parameters."""
-    return Definition(task_type, parameters) if attributes == PLAIN else joined(task_type, parameters, attributes)
+    """Short cut: most tasks have only a type and parameters."""
+    return (
+        Definition(task_type, parameters)
+        if attributes == PLAIN
+        else definition_of_columns(task_type, parameters, attributes)
+    )
 
 
-PLAIN = NOTHING.decode()
+PLAIN = NO_ATTRIBUTES.decode()

@@ -1,4 +1,4 @@
-"""One task as history has it: where it ended up, every transition on the way, every attempt's error."""
+"""Reads one task of history: its latest state, every transition, and the error of every attempt."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
@@ -12,12 +12,10 @@ from tideq.queue_core.task import Task
 from tideq.queue_core.task_id import is_task_id
 
 KEPT_ERRORS = 20
-"""As many as the store keeps of one task."""
+"""The same limit as in the store."""
 
 
 class TransitionRow(NamedTuple):
-    """One step of a task's way."""
-
     version: int
     at_ms: int
     state: str
@@ -32,7 +30,7 @@ class TaskReader:
         self._database = database
 
     async def find(self, task_id: str) -> Task | None:
-        """With the errors of its last attempts. Raises TaskUnreadable for a row that this version cannot read."""
+        """Returns the task with the errors of its last attempts. Raises TaskUnreadable for a row of a later version."""
         if not is_task_id(task_id):
             return None
         async with self._database.reading() as connection:
@@ -40,32 +38,32 @@ class TaskReader:
         return _with_errors(*rows[0]) if rows else None
 
     async def find_many(self, task_ids: Sequence[str]) -> dict[str, Task]:
-        """Those of these tasks that history has, by id, each with its latest error."""
+        """Returns those of these tasks that history has, by id, each with its latest error."""
         async with self._database.reading() as connection:
             rows = await _fetch(connection, "find_tasks", (list(task_ids),))
         return {row[0]: task for row in rows if (task := TaskRow(*row).task()) is not None}
 
     async def transitions(self, task_id: str) -> list[TransitionRow]:
-        """In the order they happened."""
+        """Returns the transitions in their order of epoch and version."""
         async with self._database.reading() as connection:
             return [TransitionRow(*row) for row in await _fetch(connection, "transitions", (task_id,))]
 
     @contextlib.asynccontextmanager
-    async def holding(self, task_id: str) -> AsyncGenerator[KeptTask | None]:
-        """What is needed to revive it, and its row kept from being cleaned away meanwhile."""
+    async def locked(self, task_id: str) -> AsyncGenerator[KeptTask | None]:
+        """Yields what a retry or replay needs, and locks the row against removal until the block ends."""
         if not is_task_id(task_id):
             yield None
             return
         async with self._database.reading() as connection, connection.transaction():
-            held = await lock_tasks(connection, [task_id])
-            yield held.get(task_id)
+            locked = await lock_tasks(connection, [task_id])
+            yield locked.get(task_id)
 
 
 async def lock_tasks(connection: Connection, task_ids: Sequence[str]) -> dict[str, KeptTask]:
-    """Until the end of the connection's transaction. Replication goes on: only removal waits."""
+    """Locks rows until the connection's transaction ends. Only removals wait; replication continues."""
     await stay_in_transaction(connection)
-    rows = await _fetch(connection, "hold_tasks", (list(task_ids),))
-    return {row[0]: known for row in rows if (known := TaskRow(*row).kept()) is not None}
+    rows = await _fetch(connection, "lock_tasks", (list(task_ids),))
+    return {row[0]: kept for row in rows if (kept := TaskRow(*row).kept_task()) is not None}
 
 
 def _with_errors(errors: list[str] | None, *row: Any) -> Task:

@@ -1,4 +1,4 @@
-"""How long the newest completed tasks waited and ran: a sample, so that looking costs the same whatever happened."""
+"""Wait and run times of the newest completed tasks: a sample of bounded size, so its cost is bounded."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ MAX_SAMPLE = 1_000
 
 
 class Timing(NamedTuple):
-    """Of a task's last attempt; it waited from when it could first have run."""
+    """Of a task's last attempt; the wait begins when the task became eligible."""
 
     ended_ms: int
     wait_ms: int
@@ -23,7 +23,7 @@ class Timings:
         self._database = database
 
     async def since(self, created_from_ms: int) -> list[Timing]:
-        """Of tasks created then or later, the newest first."""
+        """Returns the timings of tasks created at the instant or later, the newest first, at most MAX_SAMPLE."""
         async with self._database.reading() as connection:
             found = await connection.execute(
                 statement("recent_records"), (id_at(created_from_ms), MAX_SAMPLE), prepare=True
@@ -33,7 +33,7 @@ class Timings:
 
 
 def _timing(text: str) -> Timing | None:
-    """Only a first attempt's wait is one in the queue: between attempts lie executions and delays."""
+    """Returns None for retries: the wait of a later attempt includes executions and backoffs."""
     record = readable_record(packed_record(text))
     if record is None:
         return None

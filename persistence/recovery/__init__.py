@@ -1,1 +1,1 @@
-"""A store that cannot be trusted: comparing it with history, and mending it."""
+"""Recovery: compares a store with history before it is used, and restores it from history."""

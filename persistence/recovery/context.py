@@ -1,4 +1,4 @@
-"""What a rebuild and a reconciliation both stand on: one partition of the store, and history's side of it."""
+"""The arguments of a rebuild and a reconciliation: one partition of the store, and its history."""
 
 from typing import NamedTuple
 
@@ -14,4 +14,4 @@ class RecoveryContext(NamedTuple):
     restoration: StoreRestore
     checkpoints: Checkpoints
     settings: QueueSettings
-    belonging: PartitionOwner
+    owner: PartitionOwner

@@ -1,7 +1,7 @@
-"""A store in custody: what the service, the replicator and the monitor work on.
+"""An open store: the client, engine and guard that the service, the replicator and the monitor use.
 
-With history nobody is let in before the store has been compared with it. Without, a store that lost everything is
-simply begun anew: there is nothing it could be compared with.
+With history, the store stays closed until it has been compared with history. Without history, a store that lost its
+data is opened empty under a new epoch.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from tideq.queue_core.store.server_identity import TrustedServers
 from tideq.queue_core.store.side_data import decode_number, read_format
 
 LONGEST_PAUSE_SECONDS = 1.0
-"""Until a store is settled nobody works."""
+"""Short, because the service is closed until the store is verified."""
 
 log = structlog.get_logger(__name__)
 
@@ -39,13 +39,13 @@ class OpenStore:
     client: Any
     engine: Engine
     database: Database | None
-    custodian: StoreGuard | StoreGuards | None
-    plain_client: Any
-    """Talks to any server that answers: for looking at what is not trusted yet."""
+    guard: StoreGuard | StoreGuards | None
+    unguarded_client: Any
+    """Connects also to servers that are not verified."""
 
 
-def unguarded_client(queue: QueueSettings) -> OpenStore:
-    """Without any server: enough to describe what a service on it would do."""
+def unconnected_store(queue: QueueSettings) -> OpenStore:
+    """Returns a store without connections, enough to describe a service: its routes and documentation."""
     return OpenStore(None, assemble_engine(None, queue), None, None, None)
 
 
@@ -57,8 +57,7 @@ async def open_store(
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     duties: Duties | None = None,
 ) -> AsyncGenerator[OpenStore]:
-    """Closed where the store or history is away, until they are back; raises SettingsError for what waiting does not
-    mend."""
+    """Yields the store, closed while the store or history is unavailable. Raises SettingsError for wrong settings."""
     duties = duties or Duties()
     if history.database_url:
         check_url(history.database_url)
@@ -86,18 +85,18 @@ async def _open_with_history(
         Database(history.database_url, queue.queue_name) as database,
     ):
         await _refuse_later_formats(plain, engine, database)
-        custodian = store_guards_of(database, plain, queue, engine, identity, on_progress)
-        await _settle_or_stay_closed(custodian, identity)
+        guard = store_guards_of(database, plain, queue, engine, identity, on_progress)
+        await _verify_or_stay_closed(guard, identity)
         aligning = [] if await _align(engine) else [duties.start("alignment", partial(_align_later, engine))]
-        watching = duties.start(STORE_CHECK, custodian.watch, LONGEST_PAUSE_SECONDS)
+        watching = duties.start(STORE_CHECK, guard.watch, LONGEST_PAUSE_SECONDS)
         try:
-            yield OpenStore(client, engine, database, custodian, plain)
+            yield OpenStore(client, engine, database, guard, plain)
         finally:
             await duties.stop(watching, *aligning)
 
 
 async def _refuse_later_formats(client: Any, engine: Engine, database: Database | None = None) -> None:
-    """Raises SettingsError. What cannot be asked just now is left to the scripts, which look at every call."""
+    """Raises SettingsError. Skips what is unavailable: the scripts check the format at every call."""
     try:
         check_formats([await read_format(client, part.keys) for part in engine.parts])
         if database is not None:
@@ -107,15 +106,15 @@ async def _refuse_later_formats(client: Any, engine: Engine, database: Database 
     except StoreTooNew as error:
         raise SettingsError(str(error)) from error
     except Unavailable as error:
-        log.info("format not compared", error=str(error))
+        log.info("format not checked", error=str(error))
 
 
 async def _align(engine: Engine) -> bool:
-    """Of several partitions new ones learn which pauses and limits there are; who cannot be asked now keeps its own."""
+    """Copies pauses and limits to new partitions; returns False if a partition is unavailable and keeps its own."""
     try:
         await engine.controls.align()
     except Unavailable as error:
-        log.warning("pauses and limits of all partitions could not be compared", error=str(error))
+        log.warning("pauses and limits not aligned across partitions, retrying", error=str(error))
         return False
     return True
 
@@ -127,21 +126,21 @@ async def _align_later(engine: Engine, duty: Duty) -> None:
         await asyncio.Event().wait()
 
 
-async def _settle_or_stay_closed(custodian: StoreGuard | StoreGuards, identity: TrustedServers) -> None:
-    """Where nothing can be compared the service answers that it is closed, and opens as soon as it can."""
+async def _verify_or_stay_closed(guard: StoreGuard | StoreGuards, identity: TrustedServers) -> None:
+    """Keeps the store closed if the comparison fails; the guard's `watch` opens it later."""
     try:
-        await custodian.verify()
+        await guard.verify()
     except Unavailable as error:
-        _tell_closed(error)
-        identity.doubt.set()
+        _log_closed(error)
+        identity.unverified.set()
 
 
-def _tell_closed(error: Unavailable) -> None:
-    """Raises SettingsError where it is the settings' fault."""
+def _log_closed(error: Unavailable) -> None:
+    """Logs that the store stays closed. Raises SettingsError if a login was refused: waiting does not help then."""
     if isinstance(error, HistoryRefused) and error.is_login:
-        raise SettingsError(f"DATABASE_URL: the database does not let this process in: {error}") from error
+        raise SettingsError(f"DATABASE_URL: the database refuses the login: {error}") from error
     if isinstance(error, StoreRefused) and error.is_login:
-        raise SettingsError(f"REDIS_URL: the store does not let this process in: {error}") from error
+        raise SettingsError(f"REDIS_URL: the store refuses the login: {error}") from error
     missing = "history" if isinstance(error, HistoryUnavailable) else "the store"
     log.error(f"closed, waiting for {missing}", error=str(error))
 
@@ -151,17 +150,17 @@ async def _open_without(redis_url: str, queue: QueueSettings, duties: Duties) ->
     retention = msgspec.structs.replace(queue.retention, has_history=False)
     client = connect(redis_url)
     engine = assemble_engine(client, msgspec.structs.replace(queue, retention=retention))
-    doubt = asyncio.Event()
+    replaced = asyncio.Event()
     for part in engine.parts:
-        part.scripts.on_replaced = doubt.set
+        part.scripts.on_replaced = replaced.set
     async with contextlib.aclosing(client):
         await _refuse_later_formats(client, engine)
         try:
             await _open(engine)
         except Unavailable as error:
-            _tell_closed(error)
-            doubt.set()
-        watching = duties.start(STORE_CHECK, partial(_begin_anew_for_ever, engine, doubt), LONGEST_PAUSE_SECONDS)
+            _log_closed(error)
+            replaced.set()
+        watching = duties.start(STORE_CHECK, partial(_reopen_when_replaced, engine, replaced), LONGEST_PAUSE_SECONDS)
         try:
             yield OpenStore(client, engine, None, None, client)
         finally:
@@ -169,36 +168,36 @@ async def _open_without(redis_url: str, queue: QueueSettings, duties: Duties) ->
 
 
 async def _open(engine: Engine, epoch: str | None = None) -> str:
-    """Raises SettingsError for a store that somebody left closed: what it holds is half of something."""
+    """Returns the epoch. Raises SettingsError for a store that an interrupted rebuild left closed and half filled."""
     found = await engine.queue.open(epoch)
     if found.startswith(CLOSED):
         engine.scripts.epoch = ""
         raise SettingsError(
-            "DATABASE_URL is not set, and the store was left closed in the middle of a rebuild from history: only with "
-            "history can it be completed. Set DATABASE_URL to the database the rebuild was from"
+            "DATABASE_URL is not set, and the store was left closed by an interrupted rebuild from history. Set "
+            "DATABASE_URL to the database of that rebuild, to complete it"
         )
     return found
 
 
-async def _begin_anew(part: Engine) -> None:
+async def _reopen(part: Engine) -> None:
     before = part.scripts.epoch
     epoch = await _open(part, str(int(before) + 1) if before.isdigit() else None)
     if not before:
         log.info("store opened", epoch=epoch)
     elif epoch != before:
-        log.error("the store was replaced, and there is no history to rebuild it from", epoch=epoch)
+        log.error("store replaced, its tasks are lost: there is no history to rebuild it from", epoch=epoch)
 
 
-async def _begin_anew_for_ever(engine: Engine, doubt: asyncio.Event, duty: Duty) -> None:
+async def _reopen_when_replaced(engine: Engine, replaced: asyncio.Event, duty: Duty) -> None:
     while True:
-        if not doubt.is_set():
+        if not replaced.is_set():
             duty.succeeded()
         with duty.waiting():
-            await doubt.wait()
-        doubt.clear()
+            await replaced.wait()
+        replaced.clear()
         try:
             for part in engine.parts:
-                await _begin_anew(part)
+                await _reopen(part)
         except BaseException:
-            doubt.set()
+            replaced.set()
             raise

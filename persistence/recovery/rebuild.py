@@ -1,8 +1,8 @@
-"""Rebuild: every live task back where it was, from history into an empty store.
+"""Rebuild: restores every live task from history into an empty store.
 
-The store is closed while it lasts and opened by the last step, under a new epoch. Killed in between, it is simply run
-again. What was acknowledged but not yet replicated when the store was lost is lost with it: that is the lag. A store
-that still has something has it written to history first.
+The store is closed during the rebuild, and the last step opens it under a new epoch. An interrupted rebuild is run
+again from the start. Data that the store still has is written to history first. Limit: writes that were not replicated
+when the store was lost are lost.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from psycopg import AsyncServerCursor
 
 from tideq.persistence.checkpoints import Checkpoint
 from tideq.persistence.database import Connection, statement
-from tideq.persistence.definitions import kept, packed_record
-from tideq.persistence.partition_owner import EVERYTHING, PartitionOwner
+from tideq.persistence.definitions import packed_record, stored_definition
+from tideq.persistence.partition_owner import OWNS_ALL, PartitionOwner
 from tideq.persistence.recovery.context import RecoveryContext
 from tideq.persistence.recovery.parked import parked_tasks
 from tideq.queue_core.background import cancel_and_wait
@@ -32,17 +32,17 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
-Drain = Callable[[Checkpoint], Awaitable[Checkpoint]]
+Flush = Callable[[Checkpoint], Awaitable[Checkpoint]]
 
 
-class Plan(NamedTuple):
-    """What a rebuild would put back."""
+class RebuildPlan(NamedTuple):
+    """What a rebuild would restore."""
 
     live_by_state: dict[str, int]
     dead_letter_count: int
     key_count: int
     parked_count: int
-    """Tasks with parked events, which are put back as those tell."""
+    """Tasks with parked events, which are restored as of the last one."""
 
     @property
     def live_count(self) -> int:
@@ -50,45 +50,45 @@ class Plan(NamedTuple):
 
 
 class SkippedTask(NamedTuple):
-    """A task whose row cannot be read, which history keeps for who can."""
+    """A task whose row cannot be read, and which history keeps for a version that can."""
 
     task_id: str
     record: bytes
     problem: str
 
 
-class Returning(NamedTuple):
-    """Tasks as the store will have them, which of them had errors, and those that cannot come back."""
+class RestoreBatch(NamedTuple):
+    """Tasks to restore, the ids of those with errors, and tasks that cannot be restored."""
 
     tasks: list[RestoredTask]
     failed_ids: list[str]
-    left_out: list[SkippedTask]
+    skipped: list[SkippedTask]
 
     @property
     def row_count(self) -> int:
-        return len(self.tasks) + len(self.left_out)
+        return len(self.tasks) + len(self.skipped)
 
 
 class Rebuild:
-    """`drain` writes what the closed store has beyond a checkpoint; `on_progress` is told how many tasks are back."""
+    """`flush` writes the closed store's entries beyond a checkpoint; `on_progress` gets restored and total counts."""
 
-    def __init__(self, ground: RecoveryContext, drain: Drain, on_progress: Progress) -> None:
-        self._connection, self._restoration, self._checkpoints, self._settings, self._belonging = ground
-        self._drain = drain
+    def __init__(self, context: RecoveryContext, flush: Flush, on_progress: Progress) -> None:
+        self._connection, self._restoration, self._checkpoints, self._settings, self._owner = context
+        self._flush = flush
         self._on_progress = on_progress
 
-    async def plan(self) -> Plan:
-        live = dict(await self._rows("live_counts", (LIVE, *(self._belonging.bytes,) * 2)))
+    async def plan(self) -> RebuildPlan:
+        live = dict(await self._rows("live_counts", (LIVE, *(self._owner.id_bytes,) * 2)))
         retention = self._settings.retention
         spans = (retention.dead_letter_ttl_ms, retention.idempotency_ttl_ms)
         ((dead, keys, parked),) = await self._rows("other_counts", (*spans, self._settings.partition))
-        return Plan(live, dead, keys, parked)
+        return RebuildPlan(live, dead, keys, parked)
 
-    async def run(self, facts: StoreStatus, checkpoint: Checkpoint) -> str:
-        """Whatever the store has now is replaced; returns the epoch it is opened under."""
-        epoch = max(checkpoint.epoch, int(facts.epoch) if facts.is_usable else 0) + 1
-        sealed = await self._restoration.close(facts, checkpoint.now_ms)
-        checkpoint = await self._drain(checkpoint)
+    async def run(self, status: StoreStatus, checkpoint: Checkpoint) -> str:
+        """Replaces the content of the store; returns the new epoch."""
+        epoch = max(checkpoint.epoch, int(status.epoch) if status.is_usable else 0) + 1
+        closed = await self._restoration.close(status, checkpoint.now_ms)
+        checkpoint = await self._flush(checkpoint)
         await self._checkpoints.enter_epoch(
             self._connection, Checkpoint(epoch, FIRST_ID, checkpoint.now_ms, checkpoint.event_count)
         )
@@ -96,45 +96,45 @@ class Rebuild:
         await self._put_tasks((await self.plan()).live_count)
         await self._put_parked()
         await self._put_rest()
-        await self._restoration.enter(sealed, str(epoch), checkpoint.now_ms)
+        await self._restoration.enter(closed, str(epoch), checkpoint.now_ms)
         return str(epoch)
 
     async def _put_tasks(self, total: int) -> None:
-        """While one batch is being put back the next is being read: half of the time is the store's."""
+        """Reads the next batch while one is restored, because half of the time is the store's."""
         done = 0
-        async with rows_of(self._connection, "live_tasks", (LIVE, *(self._belonging.bytes,) * 2)) as cursor:
+        async with rows_of(self._connection, "live_tasks", (LIVE, *(self._owner.id_bytes,) * 2)) as cursor:
             reading = asyncio.create_task(_read(cursor))
             try:
-                while (returning := await reading).row_count:
+                while (batch := await reading).row_count:
                     reading = asyncio.create_task(_read(cursor))
-                    await _put(self._connection, self._restoration, await self._own(returning))
-                    done += returning.row_count
+                    await _put(self._connection, self._restoration, await self._only_owned(batch))
+                    done += batch.row_count
                     self._on_progress(done, total)
             finally:
                 await cancel_and_wait(reading)
 
     async def _put_parked(self) -> None:
-        """After the others, because history has rows of some of them too, which are older."""
+        """Call it after `_put_tasks`: history has older rows of some of these tasks."""
         for tasks in _slices(await parked_tasks(self._connection, self._settings.partition)):
             await self._restoration.put_tasks([task.restored for task in tasks])
 
-    async def _own(self, returning: Returning) -> Returning:
-        own = await self._belonging.own([each.task_id for each in (*returning.tasks, *returning.left_out)])
-        return Returning(
-            [task for task in returning.tasks if task.task_id in own],
-            [task_id for task_id in returning.failed_ids if task_id in own],
-            [each for each in returning.left_out if each.task_id in own],
+    async def _only_owned(self, batch: RestoreBatch) -> RestoreBatch:
+        own = await self._owner.select_owned([each.task_id for each in (*batch.tasks, *batch.skipped)])
+        return RestoreBatch(
+            [task for task in batch.tasks if task.task_id in own],
+            [task_id for task_id in batch.failed_ids if task_id in own],
+            [each for each in batch.skipped if each.task_id in own],
         )
 
     async def _put_rest(self) -> None:
-        """Keys first: nobody can submit yet, and whoever repeats a submission later must meet its key."""
-        await put_keys_and_dead_letters(self._connection, self._restoration, self._settings.retention, self._belonging)
-        belongings = dict(await self._rows("belongings", (self._settings.partition,)))
+        """Restores idempotency keys while the store is closed: a repeated submission must find its key."""
+        await put_keys_and_dead_letters(self._connection, self._restoration, self._settings.retention, self._owner)
+        side_data = dict(await self._rows("side_data", (self._settings.partition,)))
         due_ms = await self._restoration.now_ms() + self._settings.leases.heartbeat_timeout_ms
-        await self._restoration.put_side_data(belongings, due_ms)
+        await self._restoration.put_side_data(side_data, due_ms)
 
     async def _rows(self, name: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        """Few, whatever the queue's size."""
+        """Returns all rows at once: for statements with few rows, whatever the queue's size."""
         return await (await self._connection.execute(statement(name), parameters)).fetchall()
 
 
@@ -142,7 +142,7 @@ class Rebuild:
 async def rows_of(
     connection: Connection, name: str, parameters: tuple[Any, ...]
 ) -> AsyncGenerator[AsyncServerCursor[tuple[Any, ...]]]:
-    """A statement's rows, to be fetched in pages: all of them may not fit into memory. A transaction lasts as long."""
+    """Yields a server-side cursor: all rows may not fit into memory. The transaction is open until the block ends."""
     async with connection.transaction(), connection.cursor(name=name) as cursor:
         await cursor.execute(statement(name), parameters)
         yield cursor
@@ -152,59 +152,59 @@ async def put_keys_and_dead_letters(
     connection: Connection,
     restoration: StoreRestore,
     retention: Retention,
-    belonging: PartitionOwner = EVERYTHING,
+    owner: PartitionOwner = OWNS_ALL,
     page_count: int = FETCH_COUNT,
 ) -> None:
-    """Of several partitions each takes all keys that may be looked for there: one too many does no harm."""
-    narrowed = (belonging.bytes,) * 2
-    kept = (retention.idempotency_ttl_ms, *narrowed, *belonging.keys)
+    """Restores all keys and dead letters that may be looked up in this partition. A surplus key does no harm."""
+    narrowed = (owner.id_bytes,) * 2
+    kept = (retention.idempotency_ttl_ms, *narrowed, *owner.key_filter)
     async with rows_of(connection, "kept_keys", kept) as cursor:
         while keys := await cursor.fetchmany(page_count):
             await restoration.put_keys([_kept_key(row, retention.idempotency_ttl_ms) for row in keys])
     async with rows_of(connection, "dead_ids", (retention.dead_letter_ttl_ms, *narrowed)) as cursor:
         while dead := await cursor.fetchmany(page_count):
-            own = await belonging.own([task_id for task_id, _ in dead])
+            own = await owner.select_owned([task_id for task_id, _ in dead])
             await restoration.put_dead_letters({task_id: died_ms for task_id, died_ms in dead if task_id in own})
 
 
-async def put_back(connection: Connection, restoration: StoreRestore, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Rows of `live_tasks` or `some_tasks`: tasks, and what their earlier attempts failed with."""
-    await _put(connection, restoration, _returning(rows))
+async def restore_tasks(connection: Connection, restoration: StoreRestore, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Restores tasks from rows of `live_tasks` or `some_tasks`, with the errors of their earlier attempts."""
+    await _put(connection, restoration, _batch_of(rows))
 
 
-async def _put(connection: Connection, restoration: StoreRestore, returning: Returning) -> None:
-    if returning.left_out:
-        columns = [list(column) for column in zip(*returning.left_out, strict=True)]
+async def _put(connection: Connection, restoration: StoreRestore, batch: RestoreBatch) -> None:
+    if batch.skipped:
+        columns = [list(column) for column in zip(*batch.skipped, strict=True)]
         await connection.execute(statement("park_tasks"), (restoration.partition, *columns))
-        log.error("tasks not restored: their rows cannot be read, and are parked", count=len(returning.left_out))
-    if not returning.tasks:
+        log.error("tasks not restored: their rows are unreadable and were parked", count=len(batch.skipped))
+    if not batch.tasks:
         return
-    await restoration.put_tasks(returning.tasks)
-    if returning.failed_ids:
+    await restoration.put_tasks(batch.tasks)
+    if batch.failed_ids:
         errors: dict[str, dict[int, bytes]] = {}
-        found = await connection.execute(statement("attempt_errors"), (returning.failed_ids,))
+        found = await connection.execute(statement("attempt_errors"), (batch.failed_ids,))
         for task_id, attempt, error in await found.fetchall():
             errors.setdefault(task_id, {})[attempt] = error.encode()
         await restoration.put_errors(errors)
 
 
-async def _read(cursor: AsyncServerCursor[tuple[Any, ...]]) -> Returning:
-    return _returning(await cursor.fetchmany(FETCH_COUNT))
+async def _read(cursor: AsyncServerCursor[tuple[Any, ...]]) -> RestoreBatch:
+    return _batch_of(await cursor.fetchmany(FETCH_COUNT))
 
 
-def _returning(rows: Sequence[tuple[Any, ...]]) -> Returning:
-    returning = Returning([], [task_id for task_id, *_, has_error in rows if has_error], [])
+def _batch_of(rows: Sequence[tuple[Any, ...]]) -> RestoreBatch:
+    batch = RestoreBatch([], [task_id for task_id, *_, has_error in rows if has_error], [])
     for task_id, task_type, parameters, attributes, text, _ in rows:
         record = packed_record(text)
         try:
             checked_record(record)
-            known = kept(task_type, parameters.encode(), attributes)
+            stored = stored_definition(task_type, parameters.encode(), attributes)
         except ValueError as error:
-            log.error("task not restored: history keeps it, and parked it", task_id=task_id, problem=str(error))
-            returning.left_out.append(SkippedTask(task_id, record, str(error)))
+            log.error("task not restored: its row is unreadable and was parked", task_id=task_id, problem=str(error))
+            batch.skipped.append(SkippedTask(task_id, record, str(error)))
         else:
-            returning.tasks.append(RestoredTask(task_id, record, known.packed, known.definition.signature))
-    return returning
+            batch.tasks.append(RestoredTask(task_id, record, stored.packed, stored.definition.signature))
+    return batch
 
 
 def _kept_key(row: tuple[Any, ...], ttl_ms: int) -> KeptKey:

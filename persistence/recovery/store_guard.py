@@ -1,8 +1,8 @@
-"""Custody: no store is trusted until its content has been compared with history.
+"""Store guard: no store is used before its content has been compared with history.
 
-A server that starts, restarts or takes over may have everything, less than it had, or nothing. Whoever talks to it
-first finds out here, and mends it: a new install is opened, an empty store is rebuilt, one that lost its last writes is
-reconciled. Until then everyone is refused. A server that took over begins a new epoch in any case.
+A server that starts, restarts or takes over may have all of its data, less, or none. The first process that connects
+compares it with history: a new install is opened, an empty store is rebuilt, and a store that lost its last writes is
+reconciled. Until then every call is refused. A server that took over always begins a new epoch.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ import structlog
 from psycopg import errors
 
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
-from tideq.persistence.database import MENDING, Connection, Database, limit
-from tideq.persistence.partition_owner import EVERYTHING, PartitionOwner
+from tideq.persistence.database import REPAIRING, Connection, Database, limit
+from tideq.persistence.partition_owner import OWNS_ALL, PartitionOwner
 from tideq.persistence.recovery.context import RecoveryContext
-from tideq.persistence.recovery.rebuild import Plan, Rebuild
+from tideq.persistence.recovery.rebuild import Rebuild, RebuildPlan
 from tideq.persistence.recovery.reconcile import Difference, Reconciliation
 from tideq.persistence.replication.flush import flush_outbox, is_behind
 from tideq.queue_core.duties import Duty
@@ -32,37 +32,40 @@ from tideq.queue_core.store.server_identity import TrustedServers
 LOCK = 7_305_004
 FIRST_EPOCH = 1
 COMPARE_SECONDS = 10.0
-"""To be alone with a store and to compare it. Whoever waits longer says that it is closed, and tries again."""
+"""The limit for the lock and the comparison. After that the store stays closed and the process retries."""
 STEP_SECONDS = 120.0
-"""Between two signs of progress while a store is mended: a database that hangs is left, and the next try goes on."""
+"""The limit between two steps of a repair. After that the database counts as hanging, and the process retries."""
 
 log = structlog.get_logger(__name__)
 
 
 class StoreCheck(Enum):
-    SOUND = "the store has everything history has"
-    NEW = "neither has anything: a new install"
-    ADOPT = "history is younger than the store, and learns from it"
-    REBUILD = "the store is empty, or was left half filled"
-    RECONCILE = "the store lost writes that history has"
-    TAKEN_OVER = "another server has taken over, and has everything history has"
+    IN_SYNC = "the store has everything history has"
+    FRESH_INSTALL = "neither has anything: a new install"
+    HISTORY_BEHIND = "history is younger than the store, and is filled from it"
+    STORE_EMPTY = "the store is empty, or an interrupted rebuild left it half filled"
+    STORE_BEHIND = "the store lost writes that history has"
+    FAILED_OVER = "another server has taken over, and has everything history has"
 
 
-def compare(facts: StoreStatus, checkpoint: Checkpoint | None) -> StoreCheck:
+def compare(status: StoreStatus, checkpoint: Checkpoint | None) -> StoreCheck:
     if checkpoint is None:
-        return StoreCheck.ADOPT if facts.is_usable else StoreCheck.NEW
-    if not facts.is_usable:
-        return StoreCheck.REBUILD
-    epoch = int(facts.epoch)
+        return StoreCheck.HISTORY_BEHIND if status.is_usable else StoreCheck.FRESH_INSTALL
+    if not status.is_usable:
+        return StoreCheck.STORE_EMPTY
+    epoch = int(status.epoch)
     if epoch > checkpoint.epoch:
-        return StoreCheck.ADOPT
-    if (epoch, *entry_order(facts.last_entry_id)) < checkpoint.order:
-        return StoreCheck.RECONCILE
-    return StoreCheck.TAKEN_OVER if facts.has_taken_over else StoreCheck.SOUND
+        return StoreCheck.HISTORY_BEHIND
+    if (epoch, *entry_order(status.last_entry_id)) < checkpoint.order:
+        return StoreCheck.STORE_BEHIND
+    return StoreCheck.FAILED_OVER if status.has_taken_over else StoreCheck.IN_SYNC
 
 
 class StoreGuard:
-    """Keeps one process's scripts on the right epoch. `restoration` must come with a client that no identity guards."""
+    """Guards one partition for one process, and sets the epoch of its scripts.
+
+    `restoration` needs an unguarded client, because it connects to servers that are not verified.
+    """
 
     def __init__(
         self,
@@ -72,10 +75,10 @@ class StoreGuard:
         scripts: Scripts,
         identity: TrustedServers,
         on_progress: Callable[[int, int], None] = lambda done, total: None,
-        belonging: PartitionOwner = EVERYTHING,
+        owner: PartitionOwner = OWNS_ALL,
     ) -> None:
         self.identity = identity
-        self._belonging = belonging
+        self._owner = owner
         self._database = database
         self._restoration = restoration
         self._settings = settings
@@ -83,50 +86,54 @@ class StoreGuard:
         self._on_progress = on_progress
         self._limit: asyncio.Timeout | None = None
         self._checkpoints = Checkpoints(database, settings.partition)
-        scripts.on_replaced = identity.doubt.set
+        scripts.on_replaced = identity.unverified.set
 
     @property
     def is_unverified(self) -> bool:
-        """Whether nobody may use the store until it has been compared with history."""
-        return self.identity.doubt.is_set()
+        """Whether the store is closed until it has been compared with history."""
+        return self.identity.unverified.is_set()
 
     async def verify(self) -> StoreCheck:
-        """Compare, mend where needed, and let this process in; raises while it cannot tell."""
+        """Compares the store with history, repairs it where needed, and opens it for this process.
+
+        Returns the result of the comparison. Raises StoreUnavailable, and HistoryUnavailable unless the server is the
+        same run as at the last comparison.
+        """
         await self._restoration.drop_idle_connections()
         try:
-            async with self._in_time(), self._alone() as connection:
-                return await self._settle_with(connection)
+            async with self._time_limit(), self._exclusive() as connection:
+                return await self._verify_with(connection)
         except HistoryUnavailable:
-            if not await self._is_unchanged():
+            if not await self._admit_unchanged():
                 raise
-            return StoreCheck.SOUND
+            return StoreCheck.IN_SYNC
 
     async def rebuild(self) -> str:
-        """Empty the store and fill it from history, which first gets what only the store has; returns the new epoch."""
-        async with self._alone() as connection:
-            facts, checkpoint = await self._compared(connection)
+        """Flushes the outbox to history, empties the store and restores it; returns the new epoch."""
+        async with self._exclusive() as connection:
+            status, checkpoint = await self._read_both(connection)
             if checkpoint is None:
-                raise HistoryUnavailable("history has nothing to rebuild from")
-            if compare(facts, checkpoint) is StoreCheck.ADOPT:
-                checkpoint = Checkpoint(int(facts.epoch), FIRST_ID, 0, checkpoint.event_count)
+                raise HistoryUnavailable("history is empty: there is nothing to rebuild from")
+            if compare(status, checkpoint) is StoreCheck.HISTORY_BEHIND:
+                checkpoint = Checkpoint(int(status.epoch), FIRST_ID, 0, checkpoint.event_count)
                 await self._checkpoints.enter_epoch(connection, checkpoint)
-            return await self._rebuild(connection).run(facts, checkpoint)
+            return await self._rebuild(connection).run(status, checkpoint)
 
-    async def plan(self) -> Plan:
-        """What a rebuild would put back."""
+    async def plan(self) -> RebuildPlan:
+        """Returns what a rebuild would restore."""
         async with self._database.session() as connection:
             return await self._rebuild(connection).plan()
 
     async def is_behind(self) -> bool:
-        """Whether the store has something that history lacks."""
+        """Returns whether history is behind the store."""
         async with self._database.session() as connection:
             checkpoint = await self._checkpoints.read_with(connection)
-        return checkpoint is not None and await is_behind(self._restoration.feed, checkpoint)
+        return checkpoint is not None and await is_behind(self._restoration.outbox, checkpoint)
 
-    async def verdict(self) -> StoreCheck:
-        """What `settle` would find, with nothing changed."""
+    async def check(self) -> StoreCheck:
+        """Returns the result of `verify` without changing anything."""
         async with self._database.session() as connection:
-            return compare(*await self._compared(connection))
+            return compare(*await self._read_both(connection))
 
     async def differences(self) -> AsyncGenerator[Difference]:
         async with self._database.session() as connection:
@@ -134,41 +141,41 @@ class StoreGuard:
                 yield each
 
     async def reconcile(self) -> str:
-        """Mend what history knows better, whether or not the store looks sound; returns the new epoch."""
-        async with self._alone() as connection:
-            facts, checkpoint = await self._compared(connection)
-            if checkpoint is None or not facts.is_usable:
-                raise HistoryUnavailable("there is nothing to compare: start the service, or run `tideq rebuild`")
-            return await self._mend(connection, StoreCheck.RECONCILE, facts, checkpoint)
+        """Repairs all differences, even if the comparison finds none; returns the new epoch."""
+        async with self._exclusive() as connection:
+            status, checkpoint = await self._read_both(connection)
+            if checkpoint is None or not status.is_usable:
+                raise HistoryUnavailable("store or history is empty: start the service, or run `tideq rebuild`")
+            return await self._repair(connection, StoreCheck.STORE_BEHIND, status, checkpoint)
 
     async def watch(self, duty: Duty) -> None:
-        """For ever: whenever the store is in doubt, settle it. Until then it is closed."""
+        """Runs until cancelled: verifies the store whenever it is unverified."""
         while True:
             if not self.is_unverified:
                 duty.succeeded()
             with duty.waiting():
-                await self.identity.doubt.wait()
-            verdict = await self.verify()
-            log.warning("store settled", verdict=verdict.name, epoch=self._scripts.epoch)
+                await self.identity.unverified.wait()
+            check = await self.verify()
+            log.warning("store verified", check=check.name, epoch=self._scripts.epoch)
 
     @contextlib.asynccontextmanager
-    async def _alone(self) -> AsyncGenerator[Connection]:
-        """One at a time: who comes second finds the work done."""
+    async def _exclusive(self) -> AsyncGenerator[Connection]:
+        """Yields a connection with the partition's lock: a second process waits, and finds the work done."""
         name = f"{self._database.schema}:{self._settings.partition}"
         async with self._database.session() as connection:
             await self._lock(connection, name)
             yield connection
 
     async def _lock(self, connection: Connection, name: str) -> None:
-        await limit(connection, MENDING._replace(lock_ms=round(COMPARE_SECONDS * 1000)))
+        await limit(connection, REPAIRING._replace(lock_ms=round(COMPARE_SECONDS * 1000)))
         try:
             await connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", (LOCK, name))
         except errors.LockNotAvailable as error:
-            raise HistoryUnavailable("another process is comparing the store with history, or mending it") from error
-        await limit(connection, MENDING)
+            raise HistoryUnavailable("another process is comparing the store with history or repairing it") from error
+        await limit(connection, REPAIRING)
 
     @contextlib.asynccontextmanager
-    async def _in_time(self) -> AsyncGenerator[None]:
+    async def _time_limit(self) -> AsyncGenerator[None]:
         limit = asyncio.timeout(COMPARE_SECONDS)
         try:
             async with limit:
@@ -176,89 +183,91 @@ class StoreGuard:
                 yield
         except TimeoutError as error:
             if limit.expired():
-                raise HistoryUnavailable("comparing the store with history takes too long") from error
+                raise HistoryUnavailable("comparing the store with history took too long") from error
             raise
         finally:
             self._limit = None
 
-    def _goes_on(self, done: int = 0, total: int = 0) -> None:
-        """There is progress, which whoever waits for it may see."""
+    def _report_progress(self, done: int = 0, total: int = 0) -> None:
+        """Extends the time limit, and reports the progress to the caller."""
         if self._limit:
             self._limit.reschedule(asyncio.get_running_loop().time() + STEP_SECONDS)
         if total:
             self._on_progress(done, total)
 
-    async def _settle_with(self, connection: Connection) -> StoreCheck:
-        facts, checkpoint = await self._compared(connection)
-        verdict = compare(facts, checkpoint)
-        if verdict is StoreCheck.NEW:
-            log.info("a new install")
-        elif verdict is not StoreCheck.SOUND:
-            log.warning("store is not what history expects", verdict=verdict.name, meaning=verdict.value)
-        epoch = await self._mend(connection, verdict, facts, checkpoint or Checkpoint(0, FIRST_ID, 0, 0))
-        await self._let_in(epoch, facts)
-        return verdict
+    async def _verify_with(self, connection: Connection) -> StoreCheck:
+        status, checkpoint = await self._read_both(connection)
+        check = compare(status, checkpoint)
+        if check is StoreCheck.FRESH_INSTALL:
+            log.info("new install found")
+        elif check is not StoreCheck.IN_SYNC:
+            log.warning("store differs from history", check=check.name, meaning=check.value)
+        epoch = await self._repair(connection, check, status, checkpoint or Checkpoint(0, FIRST_ID, 0, 0))
+        await self._trust(epoch, status)
+        return check
 
-    async def _compared(self, connection: Connection) -> tuple[StoreStatus, Checkpoint | None]:
-        """History first: replicators go on meanwhile, and a later checkpoint may lie beyond the store as it was."""
+    async def _read_both(self, connection: Connection) -> tuple[StoreStatus, Checkpoint | None]:
+        """Reads history first: replicators continue, and a later checkpoint could be ahead of the store's status."""
         checkpoint = await self._checkpoints.read_with(connection)
         return await self._restoration.status(), checkpoint
 
-    async def _mend(
-        self, connection: Connection, verdict: StoreCheck, facts: StoreStatus, checkpoint: Checkpoint
+    async def _repair(
+        self, connection: Connection, check: StoreCheck, status: StoreStatus, checkpoint: Checkpoint
     ) -> str:
-        self._goes_on()
-        if verdict is StoreCheck.REBUILD:
-            return await self._rebuild(connection).run(facts, checkpoint)
-        if verdict is StoreCheck.RECONCILE:
-            return await self._reconciliation(connection).run(facts, checkpoint, _log_difference)
-        if verdict is StoreCheck.TAKEN_OVER:
-            return await self._take_over(connection, facts, checkpoint)
-        epoch = facts.epoch if facts.is_usable else str(FIRST_EPOCH)
-        if verdict is StoreCheck.NEW and facts.epoch:
-            # Sealed and left: what it holds is half of something. Without a seal it may hold keys, made beforehand.
-            facts = await self._restoration.close(facts)
+        self._report_progress()
+        if check is StoreCheck.STORE_EMPTY:
+            return await self._rebuild(connection).run(status, checkpoint)
+        if check is StoreCheck.STORE_BEHIND:
+            return await self._reconciliation(connection).run(status, checkpoint, _log_difference)
+        if check is StoreCheck.FAILED_OVER:
+            return await self._fail_over(connection, status, checkpoint)
+        epoch = status.epoch if status.is_usable else str(FIRST_EPOCH)
+        if check is StoreCheck.FRESH_INSTALL and status.epoch:
+            # An interrupted rebuild left the store half filled. A store without an epoch is not wiped: it may hold
+            # access keys made before the first start.
+            status = await self._restoration.close(status)
             await self._restoration.wipe()
-        if verdict is not StoreCheck.SOUND:
+        if check is not StoreCheck.IN_SYNC:
             await self._checkpoints.enter_epoch(connection, Checkpoint(int(epoch), FIRST_ID, 0, checkpoint.event_count))
-        await self._restoration.enter(facts, epoch)
+        await self._restoration.enter(status, epoch)
         return epoch
 
-    async def _take_over(self, connection: Connection, facts: StoreStatus, checkpoint: Checkpoint) -> str:
-        """The old server may still run, with processes that trust it: what they do there must not become history.
+    async def _fail_over(self, connection: Connection, status: StoreStatus, checkpoint: Checkpoint) -> str:
+        """Opens a new epoch on the new primary, after closing the old epoch in history.
 
-        So history is closed to them first, and then compared once more.
+        The old primary may still run with processes that trust it, and their writes must not become history. So
+        history is closed to the old epoch first, and compared again.
         """
         epoch = checkpoint.epoch + 1
         await self._checkpoints.close_epoch(connection, epoch)
         closed = await self._checkpoints.read_with(connection) or checkpoint
-        if entry_order(facts.last_entry_id) < entry_order(closed.entry_id):
-            return await self._mend(connection, StoreCheck.RECONCILE, facts, closed)
-        await self._restoration.enter(facts, str(epoch), closed.now_ms, gives_workers_time=True)
+        if entry_order(status.last_entry_id) < entry_order(closed.entry_id):
+            return await self._repair(connection, StoreCheck.STORE_BEHIND, status, closed)
+        await self._restoration.enter(status, str(epoch), closed.now_ms, gives_workers_time=True)
         return str(epoch)
 
     def _rebuild(self, connection: Connection) -> Rebuild:
-        drained = partial(flush_outbox, self._database, self._restoration.feed, self._settings.partition)
-        return Rebuild(self._ground(connection), drained, self._goes_on)
+        flush = partial(flush_outbox, self._database, self._restoration.outbox, self._settings.partition)
+        return Rebuild(self._context(connection), flush, self._report_progress)
 
     def _reconciliation(self, connection: Connection) -> Reconciliation:
-        return Reconciliation(self._ground(connection), self._goes_on)
+        return Reconciliation(self._context(connection), self._report_progress)
 
-    def _ground(self, connection: Connection) -> RecoveryContext:
-        return RecoveryContext(connection, self._restoration, self._checkpoints, self._settings, self._belonging)
+    def _context(self, connection: Connection) -> RecoveryContext:
+        return RecoveryContext(connection, self._restoration, self._checkpoints, self._settings, self._owner)
 
-    async def _is_unchanged(self) -> bool:
-        """History is away, but this very run of the server was found sound before: the queue goes on."""
-        facts = await self._restoration.status()
-        if not facts.is_usable or facts.identity != facts.known_identity:
+    async def _admit_unchanged(self) -> bool:
+        """Opens the store without history if the server is the same run that was verified before; returns whether."""
+        status = await self._restoration.status()
+        if not status.is_usable or status.identity != status.trusted_identity:
             return False
-        await self._let_in(facts.epoch, facts)
+        await self._trust(status.epoch, status)
         return True
 
-    async def _let_in(self, epoch: str, facts: StoreStatus) -> None:
-        """To the server that was compared, and no other: connections to one that was trusted before are given up."""
+    async def _trust(self, epoch: str, status: StoreStatus) -> None:
+        """Trusts only the compared server: idle connections to servers trusted before are dropped."""
         self._scripts.epoch = epoch
-        self.identity.trust(facts.identity)
+        self.identity.trust(status.identity)
         await self._scripts.drop_idle_connections()
 
 

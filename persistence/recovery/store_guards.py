@@ -1,7 +1,7 @@
-"""Custody of several partitions, perhaps on several servers: each is compared with history by itself.
+"""Store guards of several partitions, perhaps on several servers: each partition is compared with history separately.
 
-A connection is let in once every server behind it was asked who it is and every partition it may have was compared.
-A partition whose server is away stays closed, and the others work.
+A client is trusted once every server behind it was identified and every partition was compared. A partition whose
+server is unavailable stays closed, and the others work.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import structlog
 
 from tideq.persistence.database import Database
 from tideq.persistence.partition_owner import PartitionOwner
-from tideq.persistence.recovery.rebuild import Plan
+from tideq.persistence.recovery.rebuild import RebuildPlan
 from tideq.persistence.recovery.reconcile import Difference
 from tideq.persistence.recovery.store_guard import StoreCheck, StoreGuard
 from tideq.queue_core.duties import Duty
@@ -26,19 +26,19 @@ from tideq.queue_core.store.server_identity import TrustedServers
 
 log = structlog.get_logger(__name__)
 OnProgress = Callable[[int, int], None]
-GRAVITY = (
-    StoreCheck.REBUILD,
-    StoreCheck.RECONCILE,
-    StoreCheck.TAKEN_OVER,
-    StoreCheck.ADOPT,
-    StoreCheck.NEW,
-    StoreCheck.SOUND,
+SEVERITY_ORDER = (
+    StoreCheck.STORE_EMPTY,
+    StoreCheck.STORE_BEHIND,
+    StoreCheck.FAILED_OVER,
+    StoreCheck.HISTORY_BEHIND,
+    StoreCheck.FRESH_INSTALL,
+    StoreCheck.IN_SYNC,
 )
-"""Of several verdicts the first of these speaks for all."""
+"""The most severe first: the result of several partitions is the most severe of them."""
 
 
 class StoreGuards:
-    """`plain` is a client that no identity guards; `identity` guards the one that the engine uses."""
+    """`plain` is an unguarded client; `identity` guards the engine's client."""
 
     def __init__(self, parts: Sequence[StoreGuard], plain: Any, identity: TrustedServers) -> None:
         self._parts = parts
@@ -47,61 +47,61 @@ class StoreGuards:
 
     @property
     def is_unverified(self) -> bool:
-        return self.identity.doubt.is_set()
+        return self.identity.unverified.is_set()
 
     async def verify(self) -> StoreCheck:
-        """Raises where no partition can be settled; what is left over is tried again by `watch`."""
+        """Returns the most severe result. Raises if no partition can be verified; `watch` retries failed partitions."""
         with store_errors():
             found = await identities_of(self._plain)
-        verdicts = await asyncio.gather(*(part.verify() for part in self._parts), return_exceptions=True)
-        failures = [each for each in verdicts if isinstance(each, BaseException)]
-        if len(failures) == len(verdicts) or any(not isinstance(each, QueueError) for each in failures):
+        checks = await asyncio.gather(*(part.verify() for part in self._parts), return_exceptions=True)
+        failures = [each for each in checks if isinstance(each, BaseException)]
+        if len(failures) == len(checks) or any(not isinstance(each, QueueError) for each in failures):
             raise failures[0]
         self.identity.trust(*found)
         if failures:
             log.warning("partitions stay closed", count=len(failures), error=str(failures[0]))
-            self.identity.doubt.set()
-        return _gravest([each for each in verdicts if isinstance(each, StoreCheck)])
+            self.identity.unverified.set()
+        return _worst([each for each in checks if isinstance(each, StoreCheck)])
 
     async def watch(self, duty: Duty) -> None:
-        """For ever: whenever a store is in doubt, settle it. What is not settled stays closed."""
+        """Runs until cancelled: verifies the stores whenever one is unverified. Unverified partitions stay closed."""
         while True:
             if not self.is_unverified:
                 duty.succeeded()
             with duty.waiting():
-                await self.identity.doubt.wait()
-            verdict = await self.verify()
+                await self.identity.unverified.wait()
+            check = await self.verify()
             if self.is_unverified:
                 raise StoreUnavailable("some partitions stay closed: they could not be compared with history")
-            log.warning("store settled", verdict=verdict.name)
+            log.warning("store verified", check=check.name)
 
     async def rebuild(self) -> str:
-        """One after the other: what lies elsewhere is not put back twice."""
+        """Rebuilds one partition after the other, so that a task in another partition is not restored twice."""
         return ", ".join([await part.rebuild() for part in self._parts])
 
     async def reconcile(self) -> str:
-        """From the last on: a chosen id may lie in the first as well, and goes back where it says itself."""
+        """Reconciles the last partition first: a chosen id may also lie in the first, and belongs where it names."""
         epochs = [await part.reconcile() for part in reversed(self._parts)]
         return ", ".join(reversed(epochs))
 
-    async def plan(self) -> Plan:
-        """Any task may lie in the first partition, which therefore counts for all; only parked events are its own."""
+    async def plan(self) -> RebuildPlan:
+        """Returns the plan of the first partition, which may hold any task, with the parked events of all."""
         plans = [await part.plan() for part in self._parts]
         return plans[0]._replace(parked_count=sum(plan.parked_count for plan in plans))
 
-    async def verdict(self) -> StoreCheck:
-        return _gravest([await part.verdict() for part in self._parts])
+    async def check(self) -> StoreCheck:
+        return _worst([await part.check() for part in self._parts])
 
     async def is_behind(self) -> bool:
         return any([await part.is_behind() for part in self._parts])
 
     async def differences(self) -> AsyncGenerator[Difference]:
-        """A task that none of them has is missed by all that may have it: it is told of once."""
-        told: set[str] = set()
+        """Yields each difference once: every partition that may have a missing task reports it."""
+        yielded: set[str] = set()
         for part in reversed(self._parts):
             async for each in part.differences():
-                if each.task_id not in told:
-                    told.add(each.task_id)
+                if each.task_id not in yielded:
+                    yielded.add(each.task_id)
                     yield each
 
 
@@ -113,26 +113,26 @@ def store_guards_of(
     identity: TrustedServers,
     on_progress: OnProgress = lambda done, total: None,
 ) -> StoreGuard | StoreGuards:
-    """One server with one partition, or all partitions of all servers."""
+    """Returns the guard of one partition on one server, or the guards of all partitions."""
     if len(engine.parts) == 1 and not is_cluster(plain):
         return StoreGuard(database, StoreRestore(plain, queue), queue, engine.scripts, identity, on_progress)
     restorations = [StoreRestore(plain, part.settings) for part in engine.parts]
     parts = [
-        StoreGuard(database, own, part.settings, part.scripts, TrustedServers(), on_progress, belonging)
-        for own, part, belonging in zip(restorations, engine.parts, _belongings(queue, restorations), strict=True)
+        StoreGuard(database, own, part.settings, part.scripts, TrustedServers(), on_progress, owner)
+        for own, part, owner in zip(restorations, engine.parts, _owners_of(queue, restorations), strict=True)
     ]
     for part in engine.parts:
-        part.scripts.on_replaced = identity.doubt.set
+        part.scripts.on_replaced = identity.unverified.set
     return StoreGuards(parts, plain, identity)
 
 
-def _belongings(queue: QueueSettings, restorations: Sequence[StoreRestore]) -> list[PartitionOwner]:
+def _owners_of(queue: QueueSettings, restorations: Sequence[StoreRestore]) -> list[PartitionOwner]:
     routing = Routing(queue.partitions)
     return [
-        PartitionOwner(number, routing, {place: each for place, each in enumerate(restorations) if place != number})
+        PartitionOwner(number, routing, {other: each for other, each in enumerate(restorations) if other != number})
         for number in range(len(restorations))
     ]
 
 
-def _gravest(verdicts: Sequence[StoreCheck]) -> StoreCheck:
-    return min(verdicts, key=GRAVITY.index)
+def _worst(checks: Sequence[StoreCheck]) -> StoreCheck:
+    return min(checks, key=SEVERITY_ORDER.index)

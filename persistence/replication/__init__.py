@@ -1,1 +1,1 @@
-"""From the outbox to rows: nothing missing, nothing twice, whoever dies on the way."""
+"""Replication of the outbox into rows: every event exactly once, also if processes die in between."""

@@ -1,4 +1,4 @@
-"""A replicator with everything it needs, on a store in custody."""
+"""Assembles the replicators of an open store, one for each partition."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -22,8 +22,8 @@ async def replicator_on(
     linger_ms: int = 0,
 ) -> AsyncGenerator["Replicator | Replicators"]:
     if store.database is None:
-        raise ValueError("without DATABASE_URL there is nowhere to replicate to")
-    listener = connect_reader(redis_url, store.custodian.identity if store.custodian else None)
+        raise ValueError("replication needs DATABASE_URL")
+    listener = connect_reader(redis_url, store.guard.identity if store.guard else None)
     async with contextlib.aclosing(listener):
         replicators = [
             Replicator(
@@ -40,7 +40,7 @@ async def replicator_on(
 
 
 class Replicators:
-    """One a partition: those of several processes share the partitions, since each works under its own lock."""
+    """A replicator for each partition. Several processes share the partitions: each partition has its own lock."""
 
     def __init__(self, parts: Sequence[Replicator]) -> None:
         self._parts = parts

@@ -1,4 +1,4 @@
-"""From the stream to batches: entries are read, become changes and rows, and get the definitions they need."""
+"""Reads batches from the outbox stream: entries become changes and rows, with the definitions they need."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -7,30 +7,45 @@ from typing import NamedTuple
 from tideq.persistence.checkpoints import Checkpoint, CheckpointMoved
 from tideq.persistence.replication.changes import Change, changes_in
 from tideq.persistence.replication.rows import PURGED, Rows
-from tideq.persistence.replication.writer import REFUSALS, WriteBatch
+from tideq.persistence.replication.writer import EVENT_ERRORS, WriteBatch
 from tideq.queue_core.outbox.consumer import READ_COUNT, OutboxConsumer, OutboxEntry, written_ms
 
 MAX_EVENTS = 20_000
-"""Of one batch. More would only wait longer for their commit."""
+"""The limit of a batch: more events would only wait longer for their commit."""
 SLICE = 1_000
-"""Events that are looked at in one go, in a millisecond: PostgreSQL has so much to read until it must be fed again."""
+"""Events made into rows without a pause, about a millisecond: PostgreSQL has enough buffered input for that long."""
 
 
 Linger = Callable[[], Awaitable[None]]
-"""Returns when it is time for a batch to be written although more may come."""
+"""Returns when a batch must be written although more events may come."""
+MAX_FLUSH_WAIT_MS = 1_000
+"""The limit of one blocking read: in a cluster the connection treats a longer silence as a lost server."""
 
 
-class Portion:
-    """How many entries a batch may have: half of one that the database cancelled, then a tenth more after each."""
+async def linger_until_flush(consumer: OutboxConsumer, linger_ms: int) -> None:
+    """Waits for more events for up to `linger_ms`; returns at once when a flush is requested.
+
+    The cost of a batch is shared by its events, and a task that changes twice within a batch is written once: beside a
+    busy service this halves the load of history (docs/history.md).
+    """
+    now = asyncio.get_running_loop().time
+    until = now() + linger_ms / 1000
+    while (left_ms := round((until - now()) * 1000)) > 0:
+        if await consumer.flush_requested(min(left_ms, MAX_FLUSH_WAIT_MS)):
+            return
+
+
+class BatchLimit:
+    """The maximum of entries of a batch: half of a batch that the database cancelled, then a tenth more after each."""
 
     def __init__(self) -> None:
-        self.most = MAX_EVENTS
+        self.max_entries = MAX_EVENTS
 
-    def cancelled(self, count: int) -> None:
-        self.most = max(count // 2, 1)
+    def shrink(self, count: int) -> None:
+        self.max_entries = max(count // 2, 1)
 
-    def taken(self) -> None:
-        self.most = min(self.most + self.most // 10 + 1, MAX_EVENTS)
+    def grow(self) -> None:
+        self.max_entries = min(self.max_entries + self.max_entries // 10 + 1, MAX_EVENTS)
 
 
 class ReadBatch(NamedTuple):
@@ -38,11 +53,11 @@ class ReadBatch(NamedTuple):
     changes: Sequence[Change]
     definitions: dict[bytes, bytes]
     rows: Rows | None
-    """None where they have to be made one by one, because of something in them."""
+    """None where an event is invalid or a definition is missing: the writer then finds the invalid events."""
     is_full: bool
-    """More is in the stream, as far as anybody knows."""
+    """The batch reached a limit, so the stream probably has more entries."""
 
-    def batch(self, before: Checkpoint) -> WriteBatch:
+    def to_write(self, before: Checkpoint) -> WriteBatch:
         newest = max((change.epoch for change in self.changes), default=before.epoch)
         if newest > before.epoch:
             raise CheckpointMoved(f"the stream is of epoch {newest}, history of {before.epoch}")
@@ -56,7 +71,7 @@ class ReadBatch(NamedTuple):
 
 
 class BatchReader:
-    """Entries becoming changes and rows, a little at a time: another batch is being written meanwhile."""
+    """Makes changes and rows from entries in slices, so that another batch can be written meanwhile."""
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
@@ -67,57 +82,64 @@ class BatchReader:
         for entry in entries:
             fresh += changes_in(entry)
             if len(fresh) >= SLICE:
-                self._take(fresh)
+                self._make_rows(fresh)
                 fresh = []
                 await asyncio.sleep(0)
-        self._take(fresh)
+        self._make_rows(fresh)
 
-    def _take(self, changes: list[Change]) -> None:
+    def _make_rows(self, changes: list[Change]) -> None:
         self.changes += changes
         try:
             self.rows = self.rows and self.rows.add(changes)
-        except REFUSALS:
+        except EVENT_ERRORS:
             self.rows = None
 
-    def wanted(self) -> list[bytes]:
-        """Tasks whose definitions their rows will take: new ones and dead ones."""
+    def definition_ids(self) -> list[bytes]:
+        """Returns the tasks whose rows need definitions: new ones and dead letters."""
         if self.rows is None:
             return list(dict.fromkeys(change.task_id for change in self.changes))
-        return list(dict.fromkeys((*self.rows.born, *(death.task_id for death in self.rows.deaths))))
+        return list(dict.fromkeys((*self.rows.created, *(death.task_id for death in self.rows.deaths))))
 
 
 async def read_batch(
-    feed: OutboxConsumer, after: str, block_ms: int | None = None, linger: Linger | None = None, most: int = MAX_EVENTS
+    consumer: OutboxConsumer,
+    after: str,
+    block_ms: int | None = None,
+    linger: Linger | None = None,
+    max_entries: int = MAX_EVENTS,
 ) -> ReadBatch:
-    """Waits for a first entry, if told to, then takes all there are, up to a batch, and all that come meanwhile."""
-    entries, gathering = await feed.read(after, block_ms, min(READ_COUNT, most)), BatchReader()
-    await gathering.add(entries)
+    """Returns all entries after an id, up to a batch, and those that arrive during the read.
+
+    Waits up to `block_ms` for a first entry; `linger` is awaited once if the entries do not fill a read.
+    """
+    entries, reader = await consumer.read(after, block_ms, min(READ_COUNT, max_entries)), BatchReader()
+    await reader.add(entries)
     more = entries
-    while more and len(gathering.changes) < MAX_EVENTS and len(entries) < most:
+    while more and len(reader.changes) < MAX_EVENTS and len(entries) < max_entries:
         if len(more) < READ_COUNT:
             if linger is None:
                 break
             await linger()
             linger = None
-        more = await feed.read(entries[-1].entry_id, count=min(READ_COUNT, most - len(entries)))
+        more = await consumer.read(entries[-1].entry_id, count=min(READ_COUNT, max_entries - len(entries)))
         entries += more
-        await gathering.add(more)
-    is_full = len(gathering.changes) >= MAX_EVENTS or len(entries) >= most
-    return await _with_definitions(feed, entries, gathering, is_full=is_full)
+        await reader.add(more)
+    is_full = len(reader.changes) >= MAX_EVENTS or len(entries) >= max_entries
+    return await _with_definitions(consumer, entries, reader, is_full=is_full)
 
 
 async def _with_definitions(
-    feed: OutboxConsumer, entries: Sequence[OutboxEntry], gathering: BatchReader, *, is_full: bool
+    consumer: OutboxConsumer, entries: Sequence[OutboxEntry], reader: BatchReader, *, is_full: bool
 ) -> ReadBatch:
-    """A task the store no longer has was purged since: what it went through before is of no interest any more."""
-    changes, rows, wanted = gathering.changes, gathering.rows, gathering.wanted()
-    definitions = await feed.definitions(wanted)
-    if missing := [task_id for task_id in wanted if task_id not in definitions]:
-        gone = await feed.absent(missing)
+    """Drops the events of tasks that the store no longer has: they were purged since. Their purge event is kept."""
+    changes, rows, definition_ids = reader.changes, reader.rows, reader.definition_ids()
+    definitions = await consumer.definitions(definition_ids)
+    if missing := [task_id for task_id in definition_ids if task_id not in definitions]:
+        gone = await consumer.absent(missing)
         changes = [
             each
             for each in changes
-            if each.task_id not in gone or not each.known_version or each.known_reason in (None, PURGED)
+            if each.task_id not in gone or not each.readable_version or each.readable_reason in (None, PURGED)
         ]
         rows = None
     return ReadBatch(entries, changes, definitions, rows, is_full)

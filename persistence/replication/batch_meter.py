@@ -1,4 +1,4 @@
-"""What replication counts about itself."""
+"""Metrics of replication: batches, events, and their delay."""
 
 import time
 
@@ -12,10 +12,10 @@ class BatchMeter:
         self._counters = counters
         counters.declare("tideq_replicated_batches_total", ())
         counters.declare("tideq_replicated_events_total", ())
-        self._delays = counters.distribution("tideq_replication_delay_seconds", (), LONG_SECONDS)
+        self._delays = counters.histogram("tideq_replication_delay_seconds", (), LONG_SECONDS)
 
     def note(self, batch: WriteBatch) -> None:
-        """By this machine's clock and the store's: as exact as they agree."""
+        """Limit: the delay compares this machine's clock with the store's."""
         self._counters.add("tideq_replicated_batches_total")
         self._counters.add("tideq_replicated_events_total", amount=len(batch.changes))
         self._delays.note(max(time.time() - batch.after.now_ms / 1000, 0.0))

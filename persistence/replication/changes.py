@@ -1,7 +1,7 @@
-"""From stream entries to changes: one transition each, left as the bytes that came.
+"""Changes: the transitions in a stream entry, as the bytes that arrived.
 
-This and `rows.py` are what every event of a busy queue passes through. So nothing is cut into fields before it is known
-which of them matter, and nothing is decoded that PostgreSQL will read as text anyway.
+Every event passes through this module and `rows.py`. So records are split only as far as needed, and bytes that
+PostgreSQL reads as text are never decoded.
 """
 
 import functools
@@ -19,13 +19,13 @@ CREATED, IDEMPOTENCY = map(NAMES.index, ("created_ms", "idempotency"))
 SUBMITTED = Reason.SUBMITTED.encode()
 FIRST_VERSION = b"1"
 MAX_NUMBER, MAX_INSTANT_MS = 2**31, 2**47
-"""What PostgreSQL's columns, and its instants, have room for."""
+"""The limits of PostgreSQL's integers and instants."""
 UNREADABLE = b"0\0"
-"""Before a record, it makes one of a format that nobody reads; behind it the record is as it came."""
+"""A prefix that marks a record as of an unreadable format; the record follows as it came."""
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """Untracked by the garbage collector, as is all it holds: looking through batches took 11 % of the time."""
+    """Not tracked by the garbage collector, whose scans of batches took 11 % of the time."""
 
     entry_id: str
     epoch: int
@@ -36,7 +36,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def fields(self) -> list[bytes]:
-        """In the order of `NAMES`; behind them what only later versions know, and nothing after the last."""
+        """The record's fields in the order of `NAMES`, then those of later versions, then an empty one."""
         return without_number(self.packed).split(b"\0")
 
     @property
@@ -52,29 +52,30 @@ class Change(msgspec.Struct, frozen=True, gc=False):
         return self._field(REASON) or SUBMITTED
 
     @property
-    def task_name(self) -> str:
-        """The task's id; what came instead of one as a text that PostgreSQL takes."""
+    def printable_id(self) -> str:
+        """The task's id as text; an invalid id with the bytes replaced that PostgreSQL refuses."""
         return self.task_id.decode(errors="replace").replace("\0", "\ufffd")
 
     @property
-    def known_version(self) -> int:
-        """0 where the record cannot be read."""
-        version = self._known_number(VERSION)
+    def readable_version(self) -> int:
+        """The version, or 0 where the record cannot be read."""
+        version = self._readable_number(VERSION)
         return version if version is not None and version < MAX_NUMBER else 0
 
     @property
-    def known_created_ms(self) -> int | None:
-        """None where the record cannot be read, as of the reason."""
-        return self._known_number(CREATED)
+    def readable_created_ms(self) -> int | None:
+        """The instant of creation, or None where the record cannot be read."""
+        return self._readable_number(CREATED)
 
     @property
-    def known_reason(self) -> bytes | None:
+    def readable_reason(self) -> bytes | None:
+        """The reason, or None where the record cannot be read."""
         try:
             return self.reason
         except (ValueError, LookupError):
             return None
 
-    def _known_number(self, index: int) -> int | None:
+    def _readable_number(self, index: int) -> int | None:
         try:
             text = self._field(index)
         except (ValueError, LookupError):
@@ -86,7 +87,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 
 def changes_in(entry: OutboxEntry) -> list[Change]:
-    """In the order they happened. Of an entry that cannot be read every event is one that cannot be."""
+    """Returns the changes of an entry in their order. If the entry is unreadable, each change is unreadable too."""
     entry_id, fields = entry
     try:
         now_ms, epoch, body_of = int(fields[b"now_ms"]), int(fields[b"epoch"]), fields.get
@@ -111,5 +112,5 @@ def priority_of(age_bucket: bytes) -> bytes:
 
 @functools.lru_cache(maxsize=65_536)
 def timestamp(instant_ms: int) -> bytes:
-    """As PostgreSQL reads it. Neighbours share instants: 0.1 µs instead of 1.5 µs."""
+    """Returns the instant as PostgreSQL text. Cached because neighbours share instants: 0.1 µs instead of 1.5 µs."""
     return datetime.fromtimestamp(instant_ms / 1000, UTC).isoformat(timespec="milliseconds").encode()

@@ -1,4 +1,4 @@
-"""Fields as COPY takes them: in its binary format, which costs PostgreSQL a quarter less, or as text."""
+"""Fields in the formats of COPY: binary, which costs PostgreSQL a quarter less (docs/history.md), or text."""
 
 import struct
 from binascii import unhexlify
@@ -17,7 +17,7 @@ _instant = struct.Struct(">iq").pack
 
 
 def row_start(columns: str) -> bytes:
-    """What a row of so many columns, named with commas between, begins with."""
+    """Returns the header of a binary row; `columns` is the comma-separated list of its columns."""
     return struct.pack(">h", columns.count(",") + 1)
 
 
@@ -34,15 +34,15 @@ def instant_field(instant_ms: int) -> bytes:
 
 
 def uuid_field(text: bytes) -> bytes:
-    """With or without hyphens. Raises ValueError for what is none: a field of another length garbles what follows."""
+    """Accepts hyphens. Raises ValueError for other texts: a field of another length would corrupt the next ones."""
     raw = unhexlify(text.replace(b"-", b""))
     if len(raw) != UUID_LENGTH:
-        raise ValueError(f"{text!r} is no UUID")
+        raise ValueError(f"{text!r} is not a UUID")
     return b"\0\0\0\x10" + raw
 
 
 def copy_text(text: bytes) -> bytes:
-    """Escaped as COPY's text format wants it. Looking for a number is ten times as fast as looking for a text."""
+    """Escapes a text for COPY. The tests search for numbers, which is ten times as fast as for byte strings."""
     if BACKSLASH in text:
         text = text.replace(b"\\", rb"\\")
     if NEWLINE in text or TAB in text or RETURN in text:

@@ -1,6 +1,7 @@
-"""Parked events: which tasks have them, writing them after all, and giving them up.
+"""Parked events: lists the tasks that have them, and retries or discards them.
 
-One task at a time, in one transaction, while replicators wait: they go on with the task as soon as it has none left.
+Each task is one transaction, and replicators of the partition wait for it. They write the task's later events again as
+soon as it has no parked ones.
 """
 
 from collections.abc import Sequence
@@ -10,9 +11,9 @@ import structlog
 
 from tideq.persistence.checkpoints import Checkpoints
 from tideq.persistence.database import WRITING, Connection, Database, statement
-from tideq.persistence.definitions import kept_definitions
+from tideq.persistence.definitions import stored_definitions
 from tideq.persistence.replication.changes import Change
-from tideq.persistence.replication.rows import finished_in
+from tideq.persistence.replication.rows import finished_tasks
 from tideq.persistence.replication.writer import Writer
 from tideq.queue_core.engine import Engine
 from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxConsumer, entry_order
@@ -30,24 +31,24 @@ class ParkedTask(NamedTuple):
     event_count: int
     parked_ms: int
     problem: str
-    """Of the first event; those behind it are parked for its sake."""
+    """The error of the first event; later events are parked because of it."""
 
 
 class Parking:
-    def __init__(self, database: Database, queue: Queue, feed: OutboxConsumer, partition: int) -> None:
+    def __init__(self, database: Database, queue: Queue, consumer: OutboxConsumer, partition: int) -> None:
         self._database = database
         self._queue = queue
-        self._feed = feed
+        self._consumer = consumer
         self._partition = partition
 
     async def tasks(self, limit: int = MAX_LISTED) -> list[ParkedTask]:
-        """The earliest first."""
+        """Returns the tasks with parked events, the earliest first."""
         async with self._database.session(limits=WRITING) as connection:
             found = await connection.execute(statement("parked_tasks"), (self._partition, limit))
             return [ParkedTask(*row) for row in await found.fetchall()]
 
     async def retry(self, task_id: str) -> bool | None:
-        """Write its events as they came; whether all went in, or None where none are parked."""
+        """Writes the task's parked events; returns whether all were written, or None where none are parked."""
         async with self._database.session(limits=WRITING) as connection:
             writer = await self._writer(connection)
             async with connection.transaction():
@@ -55,13 +56,13 @@ class Parking:
                 await writer.write_again(changes, definitions)
             if not changes or task_id.encode() in writer.parked:
                 return False if changes else None
-        await self._let_go(changes)
+        await self._acknowledge(changes)
         return True
 
     async def discard(self, task_id: str) -> int:
-        """Give its events up; how many there were. History has the task as it was last heard of, if it can hold that.
+        """Deletes the task's parked events and returns their number. Writes the task's last state, if that is possible.
 
-        Without what came with the events: most often that is what could not be written.
+        The results and errors of the events are dropped: most often the database refused these.
         """
         async with self._database.session(limits=WRITING) as connection:
             writer = await self._writer(connection)
@@ -69,34 +70,35 @@ class Parking:
                 changes, definitions = await self._take(connection, task_id)
                 await writer.backfill([_without_body(change) for change in changes[-1:]], definitions)
         for change in changes:
-            log.warning("history gave an event up", task_id=task_id, version=change.known_version)
-        await self._let_go(changes)
+            log.warning("parked event discarded", task_id=task_id, version=change.readable_version)
+        await self._acknowledge(changes)
         return len(changes)
 
     async def _writer(self, connection: Connection) -> Writer:
         checkpoints = Checkpoints(self._database, self._partition)
-        writer = Writer(connection, checkpoints, self._partition, self._feed.definitions)
+        writer = Writer(connection, checkpoints, self._partition, self._consumer.definitions)
         await writer.prepare()
         return writer
 
     async def _take(self, connection: Connection, task_id: str) -> tuple[list[Change], dict[bytes, bytes]]:
-        """Its events, no longer parked, and its definition, wherever that still is."""
-        await connection.execute(statement("hold_checkpoint"), (self._partition,))
+        """Removes the task's parked events, and returns them with its definition from the events, store or history."""
+        await connection.execute(statement("lock_checkpoint"), (self._partition,))
         rows = await (await connection.execute(statement("unpark"), (self._partition, task_id))).fetchall()
-        known = {task_id.encode(): definition for *_, definition in rows if definition is not None}
-        if rows and not known:
-            known = await self._feed.definitions([task_id.encode()]) or await _known_definition(connection, task_id)
-        return [_change(*row) for row in rows], known
+        definitions = {task_id.encode(): definition for *_, definition in rows if definition is not None}
+        if rows and not definitions:
+            definitions = await self._consumer.definitions([task_id.encode()])
+            definitions = definitions or await _definition_in_history(connection, task_id)
+        return [_change(*row) for row in rows], definitions
 
-    async def _let_go(self, changes: Sequence[Change]) -> None:
-        """The store kept the task for as long as nobody else knew all of it."""
-        finished = finished_in(changes, ())
+    async def _acknowledge(self, changes: Sequence[Change]) -> None:
+        """Lets the store expire the finished task: it kept the task while history lacked events of it."""
+        finished = finished_tasks(changes, ())
         if finished:
             await self._queue.acknowledge(FIRST_ID, finished)
 
 
 class ParkingOfAll:
-    """Of all partitions: a task's events are parked in the one that has it."""
+    """Parked events of all partitions; those of a task are in the partition that has the task."""
 
     def __init__(self, parts: Sequence[Parking]) -> None:
         self._parts = parts
@@ -133,6 +135,6 @@ def _without_body(change: Change) -> Change:
     return Change(change.entry_id, change.epoch, change.now_ms, change.task_id, change.packed, None)
 
 
-async def _known_definition(connection: Connection, task_id: str) -> dict[bytes, bytes]:
+async def _definition_in_history(connection: Connection, task_id: str) -> dict[bytes, bytes]:
     rows = await (await connection.execute(statement("some_tasks"), ([task_id],))).fetchall()
-    return {known_id.encode(): known.packed for known_id, known in kept_definitions(rows).items()}
+    return {id_.encode(): definition.packed for id_, definition in stored_definitions(rows).items()}

@@ -1,7 +1,7 @@
-"""The replicator: outbox entries → batches → rows, then acknowledged, for ever.
+"""The replicator: reads outbox entries, writes them to history in batches, and acknowledges them to the store.
 
-At least once from the stream, exactly once into history: the checkpoint moves in the transaction that writes the rows,
-and only from where it was. Any number may run; one at a time has the lock and works, the others wait for it.
+Entries are read at least once and written exactly once: the checkpoint moves in the transaction that writes the rows,
+and only from its last position. Any number may run; the holder of the lock works, the others wait for it.
 """
 
 import asyncio
@@ -14,10 +14,9 @@ import structlog
 from tideq.persistence.checkpoints import Checkpoint, CheckpointMoved, Checkpoints
 from tideq.persistence.database import WAITING, WRITING, Connection, Database, limit, statement
 from tideq.persistence.replication.backfill import Backfill
-from tideq.persistence.replication.batch import Portion, ReadBatch, read_batch
+from tideq.persistence.replication.batch import BatchLimit, ReadBatch, linger_until_flush, read_batch
 from tideq.persistence.replication.changes import Change, changes_in
-from tideq.persistence.replication.lingering import linger_over
-from tideq.persistence.replication.rows import finished_in
+from tideq.persistence.replication.rows import finished_tasks
 from tideq.persistence.replication.writer import BatchCancelled, WriteBatch, Writer
 from tideq.queue_core.background import cancel_and_wait
 from tideq.queue_core.duties import Duties, Duty
@@ -28,7 +27,7 @@ from tideq.queue_core.store.side_data import read_side_data
 LOCK = 7_305_003
 BLOCK_MS = 1_000
 KEPT_ENTRIES = 1_000
-"""Left in the stream although history has them, so that a listener who lost its connection can go on."""
+"""Entries kept in the stream although history has them, so that an event stream can resume after a disconnect."""
 ACKNOWLEDGE_LIMIT = 1_000
 RETRY_SECONDS = 0.5
 COPY_SECONDS = 1.0
@@ -41,7 +40,7 @@ class Replicator:
         self,
         database: Database,
         engine: Engine,
-        feed: OutboxConsumer,
+        consumer: OutboxConsumer,
         partition: int = 0,
         on_batch: Callable[[WriteBatch], None] = lambda _: None,
         linger_ms: int = 0,
@@ -49,121 +48,122 @@ class Replicator:
         self._database = database
         self._queue = engine.queue
         self._scripts = engine.scripts
-        self._feed = feed
+        self._consumer = consumer
         self._partition = partition
         self._lock_name = f"{database.schema}:{partition}"
         self._checkpoints = Checkpoints(database, partition)
         self._on_batch = on_batch
-        self._linger = partial(linger_over, feed, linger_ms) if linger_ms else None
-        self._portion = Portion()
+        self._linger = partial(linger_until_flush, consumer, linger_ms) if linger_ms else None
+        self._batch_limit = BatchLimit()
         self._kept: deque[str] = deque(maxlen=KEPT_ENTRIES)
         self._copied: dict[str, bytes] = {}
 
     async def run_for_ever(self, duties: Duties | None = None) -> None:
-        """Whatever fails is tried again from the checkpoint: the stream keeps what history does not have."""
+        """Retries every failure from the checkpoint: the stream keeps the entries that history lacks."""
         await (duties or Duties()).add("replication", self._replicate)
 
     async def _replicate(self, duty: Duty) -> None:
         while True:
             try:
                 async with self._database.session(limits=WAITING) as connection:
-                    await self._work_when_alone(connection, duty)
+                    await self._work_under_lock(connection, duty)
             except CheckpointMoved as error:
-                log.info("replicator gives way", reason=str(error))
+                log.info("replicator restarted", reason=str(error))
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def _work_when_alone(self, connection: Connection, duty: Duty) -> None:
+    async def _work_under_lock(self, connection: Connection, duty: Duty) -> None:
         with duty.waiting():
             await connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", (LOCK, self._lock_name))
         await limit(connection, WRITING)
-        writer = Writer(connection, self._checkpoints, self._partition, self._feed.definitions)
+        writer = Writer(connection, self._checkpoints, self._partition, self._consumer.definitions)
         await writer.prepare()
         self._copied = {}
         checkpoint = await self._checkpoints.read_with(connection)
         if checkpoint is None:
             raise CheckpointMoved("there is no checkpoint yet")
-        await self._give_way_to(checkpoint)
-        await self._feed.drop_idle_connections()
+        await self._require_epoch_of(checkpoint)
+        await self._consumer.drop_idle_connections()
         await self._acknowledge_again(checkpoint, writer)
-        await Backfill(connection, writer, self._feed, checkpoint).run()
-        await self._work(connection, writer, checkpoint, duty)
+        await Backfill(connection, writer, self._consumer, checkpoint).run()
+        await self._run(connection, writer, checkpoint, duty)
 
-    async def _give_way_to(self, checkpoint: Checkpoint) -> None:
-        """A store of another epoch is not the one history follows: it may be an old primary that does not know.
+    async def _require_epoch_of(self, checkpoint: Checkpoint) -> None:
+        """Raises CheckpointMoved if the store is of another epoch than history: it may be an old primary.
 
-        Asked anew, whoever is the store by now tells this process if it has missed something.
+        The new connection and call make this process notice a fail-over that it missed.
         """
         if self._scripts.epoch != str(checkpoint.epoch):
             await self._scripts.drop_idle_connections()
             await read_side_data(self._scripts)
-            raise CheckpointMoved(f"history is of epoch {checkpoint.epoch}, the store of {self._scripts.epoch}")
+            raise CheckpointMoved(f"history is in epoch {checkpoint.epoch}, the store in {self._scripts.epoch}")
 
-    async def _work(self, connection: Connection, writer: Writer, checkpoint: Checkpoint, duty: Duty) -> None:
-        """While a full batch is being written the next is being read, and the store is told of the last.
+    async def _run(self, connection: Connection, writer: Writer, checkpoint: Checkpoint, duty: Duty) -> None:
+        """Reads the next batch and acknowledges the last one while a full batch is written.
 
-        After any other the stream is empty: what is read once history has that batch is more, and as early. A batch
-        that does not fill lingers for more.
+        After a batch that is not full the stream is empty: the next read begins only after the write, and gets more.
         """
         copied_at = 0.0
-        gathering = self._gathering(checkpoint.entry_id)
-        telling = asyncio.create_task(asyncio.sleep(0))
+        reading = self._read_next(checkpoint.entry_id)
+        confirming = asyncio.create_task(asyncio.sleep(0))
         try:
             while True:
-                gathered = await gathering
-                if gathered.is_full:
-                    gathering = self._gathering(gathered.entries[-1].entry_id)
-                if gathered.entries:
-                    batch = gathered.batch(checkpoint)
-                    await self._write(writer, batch, len(gathered.entries))
+                read = await reading
+                if read.is_full:
+                    reading = self._read_next(read.entries[-1].entry_id)
+                if read.entries:
+                    batch = read.to_write(checkpoint)
+                    await self._write(writer, batch, len(read.entries))
                     checkpoint = batch.after
-                    await telling
-                    telling = asyncio.create_task(self._tell(batch, gathered, writer))
-                if not gathered.is_full:
-                    gathering = self._gathering(checkpoint.entry_id)
-                    await telling
+                    await confirming
+                    confirming = asyncio.create_task(self._confirm(batch, read, writer))
+                if not read.is_full:
+                    reading = self._read_next(checkpoint.entry_id)
+                    await confirming
                 if asyncio.get_running_loop().time() - copied_at > COPY_SECONDS:
-                    await self._copy_belongings(connection)
+                    await self._copy_side_data(connection)
                     copied_at = asyncio.get_running_loop().time()
                 duty.succeeded()
         finally:
-            await cancel_and_wait(gathering, telling)
+            await cancel_and_wait(reading, confirming)
 
     async def _write(self, writer: Writer, batch: WriteBatch, entry_count: int) -> None:
-        """One that the database cancels is too large for it now: tried again as it is it would be cancelled again."""
+        """Shrinks the limit after a cancelled batch: a retry of the same size would be cancelled again."""
         try:
             await writer.write(batch)
         except BatchCancelled:
-            self._portion.cancelled(entry_count)
+            self._batch_limit.shrink(entry_count)
             raise
-        self._portion.taken()
+        self._batch_limit.grow()
 
-    def _gathering(self, after: str) -> asyncio.Task[ReadBatch]:
-        return asyncio.create_task(read_batch(self._feed, after, BLOCK_MS, self._linger, self._portion.most))
+    def _read_next(self, after: str) -> asyncio.Task[ReadBatch]:
+        return asyncio.create_task(
+            read_batch(self._consumer, after, BLOCK_MS, self._linger, self._batch_limit.max_entries)
+        )
 
-    async def _tell(self, batch: WriteBatch, gathered: ReadBatch, writer: Writer) -> None:
-        await self._acknowledge(gathered.entries, gathered.latest, writer)
+    async def _confirm(self, batch: WriteBatch, read: ReadBatch, writer: Writer) -> None:
+        await self._acknowledge(read.entries, read.latest, writer)
         self._on_batch(batch)
 
     async def _acknowledge(self, entries: Sequence[OutboxEntry], changes: Iterable[Change], writer: Writer) -> None:
-        """Tasks with parked events stay in the store, which is then the only one to know all of them."""
+        """Does not acknowledge tasks with parked events: only the store has all of their events."""
         self._kept.extend(entry.entry_id for entry in entries)
         first_kept = self._kept[0] if len(self._kept) == KEPT_ENTRIES else FIRST_ID
-        finished = finished_in(changes, writer.parked)
+        finished = finished_tasks(changes, writer.parked)
         while len(finished) > ACKNOWLEDGE_LIMIT:
             await self._queue.acknowledge(FIRST_ID, finished[:ACKNOWLEDGE_LIMIT])
             finished = finished[ACKNOWLEDGE_LIMIT:]
         await self._queue.acknowledge(first_kept, finished)
 
     async def _acknowledge_again(self, checkpoint: Checkpoint, writer: Writer) -> None:
-        """A replicator that died between commit and acknowledgement left finished tasks that no one would forget."""
+        """Repeats the last acknowledgements: without them, after a crash, finished tasks would not expire."""
         self._kept.clear()
-        entries = await self._feed.read_up_to(checkpoint.entry_id)
+        entries = await self._consumer.read_up_to(checkpoint.entry_id)
         changes = [change for entry in entries for change in changes_in(entry)]
         await self._acknowledge(entries, changes, writer)
 
-    async def _copy_belongings(self, connection: Connection) -> None:
+    async def _copy_side_data(self, connection: Connection) -> None:
         present = await read_side_data(self._scripts)
         for name, content in present.items():
             if self._copied.get(name) != content:
-                await connection.execute(statement("copy_belongings"), (self._partition, name, content))
+                await connection.execute(statement("copy_side_data"), (self._partition, name, content))
         self._copied = present

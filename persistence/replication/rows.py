@@ -1,14 +1,14 @@
-"""From changes to rows: what a batch adds to, changes in and removes from each table.
+"""Rows of a batch: what its changes add to, change in and remove from each table.
 
-A task whose whole life lies in one batch is one row of `tasks`, written once: that is why catching up is cheaper than
-keeping up. What is new goes in by COPY, which takes a seventh of what INSERT does, in its binary format.
+A task whose events are all in one batch is one row of `tasks`, written once. New rows are written by binary COPY, which
+takes a seventh of the time of INSERT (docs/history.md).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import LiteralString, NamedTuple
 
 from tideq.persistence.dead_letters.rows import DeadLetterRow, dead_letter
-from tideq.persistence.definitions import NOTHING, attributes_text, is_plain, unpack
+from tideq.persistence.definitions import NO_ATTRIBUTES, attributes_text, is_plain, unpack
 from tideq.persistence.replication.changes import (
     AGE_BUCKET,
     CREATED,
@@ -45,60 +45,60 @@ TASK_COLUMNS: LiteralString = (
     "task_id, epoch, version, state, reason, task_type, priority, worker_id, trace_id, attributes, idempotency, "
     "created_at, ended_at, parameters, record, result, error"
 )
-"""As the rows below are made: what many rows share lies together."""
+"""In the order of the row bytes below: fields that many rows share are adjacent, so that they are encoded once."""
 EVENT_START, TASK_START = row_start(EVENT_COLUMNS), row_start(TASK_COLUMNS)
-PLAIN = NULL + text_field(NOTHING)
-"""Neither a trace nor attributes."""
+PLAIN = NULL + text_field(NO_ATTRIBUTES)
+"""The fields of a task without trace and attributes."""
 BLOCK = 500
 LETTERS = ord("A")
-"""A record whose first byte lies below begins with the number of its format."""
+"""A record with a lower first byte begins with the number of its format."""
 PURGED = Reason.PURGED.encode()
-REVIVED = (Reason.RETRIED.encode(), Reason.REPLAYED.encode())
+REQUEUED = (Reason.RETRIED.encode(), Reason.REPLAYED.encode())
 SEPARATED = bytes.maketrans(b"\0", b"\x1f")
 COMPLETED = TaskState.COMPLETED.encode()
 DEAD = TaskState.DEAD_LETTER.encode()
 TERMINAL = {state.encode() for state in (TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELLED)} | {DEAD}
-BIRTH, DEATH, REVIVAL, PURGE = 1, 2, 4, 8
-"""What an event means beyond its row, as flags: it may mean several things."""
+CREATION, DEATH, REQUEUE, PURGE = 1, 2, 4, 8
+"""Flags: the effects of an event beyond its row. An event may have several."""
 
 RowKey = tuple[bytes, bytes, bytes, bytes, bytes]
-"""State, version, attempt, worker and reason: what most events of a batch share with many others."""
+"""State, version, attempt, worker and reason: most events of a batch share these with many others."""
 
 TaskRowKey = tuple[str, int, bytes, bytes, bytes, bytes, bytes]
-"""Type, epoch, state, version, reason, worker and age bucket: the same of a task."""
+"""Type, epoch, state, version, reason, worker and age bucket: most task rows of a batch share these."""
 
 
 class RowTemplate(NamedTuple):
-    """What events of one look have in common: their fields, and the sum of their effects."""
+    """The encoded fields and the effects that all events of one key share."""
 
     fields: bytes
     effects: int
 
 
 class MissingDefinition(ValueError):
-    """The store no longer has what a submission was about."""
+    """The store no longer has the definition of a new task."""
 
 
 class Rows:
-    """What one batch comes to. Fill with `add`, then read."""
+    """The rows of one batch. Fill with `add` or `add_snapshot`, then read."""
 
     def __init__(self) -> None:
         self.events: dict[bytes, bytes] = {}
-        """Rows of `task_events` by their task: in the order of their ids they go into an index faster."""
+        """Rows of `task_events`, grouped by task: the index takes rows in the order of ids faster."""
         self.latest: dict[bytes, Change] = {}
         self.errors: dict[bytes, list[bytes]] = {}
-        self.born: set[bytes] = set()
+        self.created: set[bytes] = set()
         self.purged: dict[bytes, Change] = {}
-        self.revived: set[bytes] = set()
+        self.requeued: set[bytes] = set()
         self.deaths: list[Change] = []
         self._ids: dict[bytes, bytes] = {}
-        self._kinds: dict[RowKey, RowTemplate] = {}
+        self._templates: dict[RowKey, RowTemplate] = {}
         self._shared: dict[TaskRowKey, bytes] = {}
         self._instants: dict[bytes, bytes] = {}
 
     def add(self, changes: Iterable[Change]) -> "Rows":
-        """Under a microsecond an event, which is why it is one loop without calls of ours."""
-        kinds, ids, events, latest = self._kinds, self._ids, self.events, self.latest
+        """Costs under a microsecond an event. Keep it one loop without method calls."""
+        templates, ids, events, latest = self._templates, self._ids, self.events, self.latest
         entry_id, moment = "", b""
         for change in changes:
             if change.entry_id is not entry_id:
@@ -107,8 +107,8 @@ class Rows:
             if packed[0] < LETTERS:
                 packed = without_number(packed)
             state, version, _, _, _, _, attempt, _, worker, reason, _ = packed.split(b"\0", REASON + 1)
-            look = (state, version, attempt, worker, reason)
-            fields, effects = kinds.get(look) or self._template_for(look)
+            key = (state, version, attempt, worker, reason)
+            fields, effects = templates.get(key) or self._template_for(key)
             if effects:
                 self._take_effect(effects, change)
                 if effects == PURGE:
@@ -120,7 +120,7 @@ class Rows:
         return self
 
     def add_snapshot(self, changes: Iterable[Change]) -> "Rows":
-        """Tasks as they are, without the events that led there."""
+        """Adds the state of tasks without their events."""
         for change in changes:
             self.latest[change.task_id] = change
             self._id_of(change.task_id)
@@ -128,20 +128,20 @@ class Rows:
                 self.deaths.append(change)
         return self
 
-    def _template_for(self, look: RowKey) -> RowTemplate:
-        state, version, attempt, worker, reason = look
+    def _template_for(self, key: RowKey) -> RowTemplate:
+        state, version, attempt, worker, reason = key
         number, texts = integer_field(int(version)), text_field(state) + text_field(reason or SUBMITTED)
         fields = number + texts + integer_field(int(attempt)) + (text_field(worker) if worker else NULL)
-        self._kinds[look] = kind = RowTemplate(fields, _effects(state, version, reason))
-        return kind
+        self._templates[key] = template = RowTemplate(fields, _effects(state, version, reason))
+        return template
 
     def _take_effect(self, effects: int, change: Change) -> None:
-        if effects & BIRTH:
-            self.born.add(change.task_id)
+        if effects & CREATION:
+            self.created.add(change.task_id)
         if effects & DEATH:
             self.deaths.append(change)
-        if effects & REVIVAL:
-            self.revived.add(change.task_id)
+        if effects & REQUEUE:
+            self.requeued.add(change.task_id)
         if effects & PURGE:
             self._purge(change.task_id, change)
 
@@ -155,10 +155,10 @@ class Rows:
         return raw_id
 
     def _purge(self, task_id: bytes, change: Change) -> None:
-        """Whatever came before is gone with it; the same id may be submitted anew."""
+        """Drops all earlier changes of the task; a later change may submit the same id again."""
         self.purged[task_id] = change
-        self.born.discard(task_id)
-        self.revived.discard(task_id)
+        self.created.discard(task_id)
+        self.requeued.discard(task_id)
         self.events.pop(task_id, None)
         self.latest.pop(task_id, None)
         self.errors.pop(task_id, None)
@@ -168,28 +168,28 @@ class Rows:
         return b"".join(self.events.values())
 
     def new_task_rows(self, definitions: Mapping[bytes, bytes]) -> Iterator[bytes]:
-        """In blocks: PostgreSQL has work while the next is being made."""
+        """Yields blocks, so that PostgreSQL works while the next block is made."""
         new = self._new()
         for start in range(0, len(new), BLOCK):
             block = new[start : start + BLOCK]
             yield b"".join([self._task_row(task_id, _definition(definitions, task_id)) for task_id in block])
 
     def task_rows(self, definitions: Mapping[bytes, bytes]) -> bytes:
-        """Of these tasks, whether new or not."""
+        """Returns the rows of these tasks, new or not."""
         return b"".join([self._task_row(task_id, each) for task_id, each in definitions.items()])
 
     def changed_task_lines(self) -> bytes:
         return b"".join([self._changed_task_line(task_id) for task_id in self.changed()])
 
     def _new(self) -> list[bytes]:
-        """As they came, which is nearly the order of their ids: in any other their rows take half as long again."""
-        return [task_id for task_id in self.latest if task_id in self.born]
+        """In order of arrival, nearly that of their ids: in another order writing the rows takes half as long again."""
+        return [task_id for task_id in self.latest if task_id in self.created]
 
     def changed(self) -> list[bytes]:
-        return [task_id for task_id in self.latest if task_id not in self.born]
+        return [task_id for task_id in self.latest if task_id not in self.created]
 
     def new_term_lines(self, definitions: Mapping[bytes, bytes]) -> bytes:
-        """Terms of new tasks, of which history has none yet."""
+        """Returns the terms of new tasks, of which history has none yet."""
         found: dict[str, list[bytes]] = {}
         for task_id in self._new():
             if is_plain(definitions[task_id]) and task_id not in self.errors:
@@ -200,17 +200,17 @@ class Rows:
         return b"".join([_term_lines(term, found[term]) for term in sorted(found)])
 
     def later_terms(self) -> list[tuple[str, str]]:
-        """Terms of known tasks: words of their errors, some of which history may have.
+        """Returns the error terms of changed tasks, of which history may have some.
 
-        Each once, in an order in which two writers cannot lock each other out.
+        Each occurs once; the sorted order keeps two writers from a deadlock.
         """
-        known = [task_id for task_id in self.errors if task_id not in self.born]
-        return sorted({(term, task_id.decode()) for task_id in known for term in self._error_terms(task_id)})
+        changed = [task_id for task_id in self.errors if task_id not in self.created]
+        return sorted({(term, task_id.decode()) for task_id in changed for term in self._error_terms(task_id)})
 
-    def known_terms(self, definitions: Mapping[bytes, bytes]) -> list[tuple[str, str]]:
-        """Terms that definitions give, in the order of `later_terms`."""
-        known = [(task_id.decode(), unpack(definitions[task_id])) for task_id in self.latest]
-        return sorted({(term, task_id) for task_id, definition in known for term in definition_terms(definition)})
+    def snapshot_terms(self, definitions: Mapping[bytes, bytes]) -> list[tuple[str, str]]:
+        """Returns the terms of the tasks' definitions, in the order of `later_terms`."""
+        tasks = [(task_id.decode(), unpack(definitions[task_id])) for task_id in self.latest]
+        return sorted({(term, task_id) for task_id, definition in tasks for term in definition_terms(definition)})
 
     def _error_terms(self, task_id: bytes) -> list[str]:
         errors = map(read_error, self.errors.get(task_id, ()))
@@ -227,8 +227,8 @@ class Rows:
         change, definition = self.latest[task_id], unpack(packed_definition)
         packed, body, parameters = change.packed, change.body, definition.parameters
         fields, errors = change.fields, self.errors.get(task_id)
-        state, ended, key = fields[STATE], fields[ENDED], fields[IDEMPOTENCY]
-        look = (
+        state, ended, idempotency = fields[STATE], fields[ENDED], fields[IDEMPOTENCY]
+        key = (
             definition.task_type,
             change.epoch,
             state,
@@ -241,9 +241,9 @@ class Rows:
             (
                 TASK_START,
                 self._ids[task_id],
-                self._shared.get(look) or self._share(look),
+                self._shared.get(key) or self._share(key),
                 PLAIN if is_plain(packed_definition) else _attributes(definition, packed_definition),
-                text_field(key) if key else NULL,
+                text_field(idempotency) if idempotency else NULL,
                 self._instants.get(fields[CREATED]) or self._instant(fields[CREATED]),
                 (self._instants.get(ended) or self._instant(ended)) if ended else NULL,
                 length(len(parameters)),
@@ -255,21 +255,21 @@ class Rows:
             )
         )
 
-    def _share(self, look: TaskRowKey) -> bytes:
-        task_type, epoch, state, version, reason, worker, age_bucket = look
+    def _share(self, key: TaskRowKey) -> bytes:
+        task_type, epoch, state, version, reason, worker, age_bucket = key
         texts = (state, reason or SUBMITTED, task_type.encode(), priority_of(age_bucket))
         numbers = integer_field(epoch) + integer_field(int(version))
         fields = numbers + b"".join(map(text_field, texts)) + (text_field(worker) if worker else NULL)
-        self._shared[look] = fields
+        self._shared[key] = fields
         return fields
 
     def _instant(self, text: bytes) -> bytes:
-        """Neighbours share instants: finding one takes a sixth of making it."""
+        """Cached because neighbours share instants: a look-up takes a sixth of the encoding."""
         self._instants[text] = field = instant_field(int(text))
         return field
 
     def _changed_task_line(self, task_id: bytes) -> bytes:
-        """A line of `staged`, as text."""
+        """Returns a line of `staged` in COPY's text format."""
         change = self.latest[task_id]
         fields, errors = change.fields, self.errors.get(task_id)
         return b"\t".join(
@@ -289,21 +289,21 @@ class Rows:
         )
 
 
-def finished_in(changes: Iterable[Change], but_not: Collection[bytes]) -> list[tuple[str, int]]:
-    """Tasks that ended, with the version they ended in."""
+def finished_tasks(changes: Iterable[Change], but_not: Collection[bytes]) -> list[tuple[str, int]]:
+    """Returns the tasks that ended, with the version they ended in, except purged ones and those in `but_not`."""
     latest, finished = {change.task_id: change for change in changes}, list[tuple[str, int]]()
     for task_id, change in latest.items():
-        version = 0 if task_id in but_not else change.known_version
-        if version and change.state in TERMINAL and (PURGED not in change.packed or change.known_reason != PURGED):
-            finished.append((change.task_name, version))
+        version = 0 if task_id in but_not else change.readable_version
+        if version and change.state in TERMINAL and (PURGED not in change.packed or change.readable_reason != PURGED):
+            finished.append((change.printable_id, version))
     return finished
 
 
 def _effects(state: bytes, version: bytes, reason: bytes) -> int:
     if reason == PURGED:
         return PURGE
-    is_first, is_dead, is_revived = version == FIRST_VERSION, state == DEAD, reason in REVIVED
-    return BIRTH * is_first + DEATH * is_dead + REVIVAL * is_revived
+    is_first, is_dead, is_requeued = version == FIRST_VERSION, state == DEAD, reason in REQUEUED
+    return CREATION * is_first + DEATH * is_dead + REQUEUE * is_requeued
 
 
 def _definition(definitions: Mapping[bytes, bytes], task_id: bytes) -> bytes:

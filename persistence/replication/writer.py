@@ -1,7 +1,7 @@
-"""Writing batches: rows and checkpoint in one transaction, whatever it takes to get past an event that will not go in.
+"""Writes batches: rows and checkpoint in one transaction. Events that PostgreSQL refuses are parked.
 
-A batch that PostgreSQL refuses is halved until the event it refuses is alone. If history has it already it is passed
-over, else it is parked, as are all that follow of the same task, because a history with a hole in it would lie.
+A refused batch is halved until the refused event is alone. The event is skipped if history has it already, else it is
+parked, with all later events of the task: the history of a task must not have gaps.
 """
 
 import struct
@@ -23,7 +23,7 @@ from tideq.persistence.tombstones import PurgedTask, Tombstone, add_tombstones, 
 from tideq.queue_core.errors import HistoryUnavailable
 from tideq.queue_core.task_id import is_task_id
 
-REFUSALS = (
+EVENT_ERRORS = (
     psycopg.DataError,
     psycopg.IntegrityError,
     psycopg.errors.ProgramLimitExceeded,
@@ -33,10 +33,10 @@ REFUSALS = (
     struct.error,
     LookupError,
 )
-"""What is the event's fault, and would happen again. Everything else is the database's, and is tried again."""
+"""Errors caused by the event itself: the event is parked. Any other error is retried."""
 BY_KEY = "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off"
-"""Staged rows meet their tasks by primary key: the planner knows nothing of what is staged, and any other plan would
-read every task there is. Whatever it chooses is kept as long as the connection, however the tables grow."""
+"""Forces joins of staged rows with tasks by primary key: the planner has no statistics of staged rows, and another plan
+would read all tasks. The connection keeps its plan however the tables grow."""
 MAX_STAGED = 20_000
 COPY_TASKS: LiteralString = f"COPY tasks ({TASK_COLUMNS}) FROM STDIN (FORMAT binary)"
 COPY_EVENTS: LiteralString = f"COPY task_events ({EVENT_COLUMNS}) FROM STDIN (FORMAT binary)"
@@ -46,7 +46,7 @@ log = structlog.get_logger(__name__)
 
 
 class BatchCancelled(HistoryUnavailable):
-    """The database gave it up: a smaller one may fit into its time."""
+    """The database cancelled the batch at its time limit: a smaller one may succeed."""
 
 
 class WriteBatch(NamedTuple):
@@ -55,12 +55,10 @@ class WriteBatch(NamedTuple):
     before: Checkpoint
     after: Checkpoint
     rows: Rows | None = None
-    """What the changes come to, where somebody had the time to find out."""
+    """The rows of the changes, if they are made already."""
 
 
 class Writer:
-    """One connection's worth of writing."""
-
     def __init__(
         self, connection: Connection, checkpoints: Checkpoints, partition: int, find_definitions: FindDefinitions
     ) -> None:
@@ -70,7 +68,7 @@ class Writer:
         self._find_definitions = find_definitions
         self.parked: set[bytes] = set()
         self._staged_count = 0
-        """Rows that the staging table has had since it was last truncated."""
+        """Rows staged since the staging table was last truncated."""
 
     async def prepare(self) -> None:
         await self._connection.execute(statement("stage"))
@@ -90,7 +88,7 @@ class Writer:
         async with self._connection.transaction():
             await self._checkpoints.move(self._connection, batch.before, batch.after)
             batch = await self._without_purged(batch)
-            behind = await self._behind(batch.changes) if self.parked else []
+            behind = await self._after_parked(batch.changes) if self.parked else []
             for change in behind:
                 await self._park(change, batch.definitions, "an earlier event of this task is parked")
             if behind:
@@ -100,34 +98,34 @@ class Writer:
                 await self._write_or_halve(batch.changes, batch.definitions, batch.rows)
 
     async def _without_purged(self, batch: WriteBatch) -> WriteBatch:
-        """An entry of an older epoch may tell what an old primary did with a task after it was purged elsewhere.
+        """Drops changes that an old primary made after the task was purged elsewhere: these are of an older epoch.
 
-        Entries are in the order of their epochs, so the first speaks for all.
+        Entries are in the order of their epochs, so the check of the first is enough.
         """
         if not batch.changes or batch.changes[0].epoch == batch.before.epoch:
             return batch
         purged = await self._purged(batch.changes)
-        kept = [each for each in batch.changes if each.task_id not in purged or each.known_reason == PURGED]
+        kept = [each for each in batch.changes if each.task_id not in purged or each.readable_reason == PURGED]
         return batch if len(kept) == len(batch.changes) else batch._replace(changes=kept, rows=None)
 
     async def _purged(self, changes: Iterable[Change]) -> set[bytes]:
-        """Tasks that these changes tell of a purged life of."""
-        by_id = {change.task_name: change for change in changes}
-        known = await purged_tasks(self._connection, [task_id for task_id in by_id if is_task_id(task_id)])
-        return {by_id[each].task_id for each, life in known.items() if _is_of(by_id[each], life)}
+        """Returns the tasks whose changes belong to a life of the task that was purged."""
+        by_id = {change.printable_id: change for change in changes}
+        purged = await purged_tasks(self._connection, [task_id for task_id in by_id if is_task_id(task_id)])
+        return {by_id[each].task_id for each, life in purged.items() if _is_same_life(by_id[each], life)}
 
     async def write_again(self, changes: Sequence[Change], definitions: Mapping[bytes, bytes]) -> None:
-        """Events of a task that were parked, in the transaction that took them out. What fails again is parked anew."""
+        """Writes parked events of a task, in the transaction that removed them. Refused events are parked again."""
         self.parked.difference_update(change.task_id for change in changes)
         await self._write_or_halve(changes, definitions)
 
-    async def _behind(self, changes: Sequence[Change]) -> list[Change]:
-        """Changes of tasks with parked events. What is remembered of those may have been resolved since."""
-        suspects = {change.task_id for change in changes} & self.parked
-        if suspects:
-            ids = [change.task_name for change in changes if change.task_id in suspects]
+    async def _after_parked(self, changes: Sequence[Change]) -> list[Change]:
+        """Returns the changes of tasks with parked events, and drops resolved tasks from `parked`."""
+        candidates = {change.task_id for change in changes} & self.parked
+        if candidates:
+            ids = [change.printable_id for change in changes if change.task_id in candidates]
             found = await self._connection.execute(statement("still_parked"), (self._partition, ids))
-            self.parked -= suspects - {task_id.encode() for (task_id,) in await found.fetchall()}
+            self.parked -= candidates - {task_id.encode() for (task_id,) in await found.fetchall()}
         return [change for change in changes if change.task_id in self.parked]
 
     async def _write_or_halve(
@@ -139,17 +137,17 @@ class Writer:
             async with self._connection.transaction():
                 await self._apply(rows or Rows().add(changes), definitions)
         except psycopg.errors.CheckViolation as error:
-            # There is no other check than a partition's: it was made just now, and the next try goes to it.
+            # Partition bounds are the only checks: the partition was made just now, and the retry will use it.
             raise HistoryUnavailable(str(error)) from error
         except psycopg.errors.QueryCanceled:
-            # A smaller batch is the reader's business; one entry of the stream can only be divided here.
+            # The reader makes smaller batches; a single stream entry can only be split here.
             if len(changes) == 1 or changes[0].entry_id != changes[-1].entry_id:
                 raise
             await self._write_halves(changes, definitions)
-        except REFUSALS as error:
+        except EVENT_ERRORS as error:
             if len(changes) > 1:
                 await self._write_halves(changes, definitions)
-            elif not await self._is_known(changes[0]):
+            elif not await self._has_event(changes[0]):
                 await self._park(changes[0], definitions, str(error))
 
     async def _write_halves(self, changes: Sequence[Change], definitions: Mapping[bytes, bytes]) -> None:
@@ -162,19 +160,19 @@ class Writer:
         await self._write_or_halve(later, definitions)
 
     async def backfill(self, changes: Sequence[Change], definitions: Mapping[bytes, bytes]) -> None:
-        """Tasks as they are, without the events that led there. Those that will not go in are told, and left out."""
+        """Writes the state of tasks without their events. Tasks that PostgreSQL refuses are logged and left out."""
         if not changes:
             return
         try:
             async with self._connection.transaction():
                 rows = Rows().add_snapshot(changes)
                 await self._change(rows)
-                await self._add_terms(rows.known_terms(definitions))
+                await self._add_terms(rows.snapshot_terms(definitions))
                 if rows.deaths:
-                    await self._bury(rows, definitions)
-        except REFUSALS as error:
+                    await self._add_dead_letters(rows, definitions)
+        except EVENT_ERRORS as error:
             if len(changes) == 1:
-                log.error("history cannot hold a task", task_id=changes[0].task_name, problem=str(error))
+                log.error("task not backfilled", task_id=changes[0].printable_id, problem=str(error))
                 return
             middle = len(changes) // 2
             await self.backfill(changes[:middle], definitions)
@@ -184,37 +182,37 @@ class Writer:
         if terms:
             await self._connection.execute(statement("add_terms"), _columns(terms))
 
-    async def _is_known(self, change: Change) -> bool:
-        """Whether history has this very event: a stream may be read anew, from before what a backup knew."""
-        if not is_task_id(change.task_name):
+    async def _has_event(self, change: Change) -> bool:
+        """Returns whether history has this event: after a restore from a backup the stream is read again."""
+        if not is_task_id(change.printable_id):
             return False
-        known = await self._connection.execute(
-            statement("is_known"), (change.task_name, change.epoch, change.known_version, change.now_ms)
+        found = await self._connection.execute(
+            statement("has_event"), (change.printable_id, change.epoch, change.readable_version, change.now_ms)
         )
-        row = await known.fetchone()
+        row = await found.fetchone()
         return bool(row and row[0])
 
     async def _park(self, change: Change, definitions: Mapping[bytes, bytes], problem: str) -> None:
         self.parked.add(change.task_id)
-        task_id, version = change.task_name, change.known_version
-        log.error("history parked an event", task_id=task_id, version=version, problem=problem)
-        place = (self._partition, change.epoch, change.entry_id, change.now_ms)
+        task_id, version = change.printable_id, change.readable_version
+        log.error("event parked", task_id=task_id, version=version, problem=problem)
+        position = (self._partition, change.epoch, change.entry_id, change.now_ms)
         values = (task_id, version, change.packed, change.body, definitions.get(change.task_id), problem)
-        await self._connection.execute(statement("park"), (*place, *values))
+        await self._connection.execute(statement("park"), (*position, *values))
 
     async def _apply(self, rows: Rows, definitions: Mapping[bytes, bytes]) -> None:
         await self._purge(rows)
-        if rows.born:
+        if rows.created:
             await self._copy_binary(COPY_TASKS, rows.new_task_rows(definitions))
         if rows.events:
             await self._copy_binary(COPY_EVENTS, [rows.event_rows()])
         await self._change(rows)
         await self._copy("COPY task_terms FROM STDIN", rows.new_term_lines(definitions))
         await self._add_terms(rows.later_terms())
-        if rows.revived:
-            await self._remove(rows.revived, "dead_letter_tasks")
+        if rows.requeued:
+            await self._remove(rows.requeued, "dead_letter_tasks")
         if rows.deaths:
-            await self._bury(rows, definitions)
+            await self._add_dead_letters(rows, definitions)
 
     async def _purge(self, rows: Rows) -> None:
         if rows.purged:
@@ -227,9 +225,9 @@ class Writer:
             await self._connection.execute(remove_from(table), (ids,))
 
     async def _change(self, rows: Rows) -> None:
-        """What is staged is deleted: truncating makes a new file and has the update planned anew, 4 ms a batch.
+        """Deletes staged rows instead of truncating, which costs 4 ms a batch for a new file and a new plan.
 
-        Nobody vacuums a temporary table, so now and then it is truncated all the same.
+        The table is truncated after MAX_STAGED rows: temporary tables are not vacuumed.
         """
         changed = rows.changed()
         if not changed:
@@ -244,9 +242,9 @@ class Writer:
         self._staged_count = 0 if is_large else self._staged_count
 
     async def _add_missing(self, rows: Rows) -> None:
-        """A task whose row was cleaned away while it was being revived is written anew, from what the store has of it.
+        """Writes tasks again, from the store, whose rows a clean-up removed while they were requeued.
 
-        One that the store does not have either was purged; the event of that is on its way.
+        A task that the store does not have either was purged; its purge event follows.
         """
         found = await self._connection.execute(statement("staged_without_task"))
         missing = {task_id.encode() for (task_id,) in await found.fetchall()}
@@ -256,7 +254,7 @@ class Writer:
         if definitions:
             await self._copy_binary(COPY_TASKS, [rows.task_rows(definitions)])
 
-    async def _bury(self, rows: Rows, definitions: Mapping[bytes, bytes]) -> None:
+    async def _add_dead_letters(self, rows: Rows, definitions: Mapping[bytes, bytes]) -> None:
         types = {death.task_id: unpack(definitions[death.task_id]).task_type for death in rows.deaths}
         deaths = rows.dead_letters(types)
         dead = {letter.task_id: letter for letter in deaths if rows.is_dead(letter.task_id)}
@@ -277,8 +275,8 @@ class Writer:
             await sink.write(END)
 
 
-def _is_of(change: Change, life: PurgedTask) -> bool:
-    created_ms = change.known_created_ms
+def _is_same_life(change: Change, life: PurgedTask) -> bool:
+    created_ms = change.readable_created_ms
     return created_ms is not None and created_ms <= life.created_ms
 
 

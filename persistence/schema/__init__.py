@@ -1,1 +1,1 @@
-"""What the tables are and how they change: migrations, and partitions made and dropped."""
+"""The schema: migrations, and table partitions that are made and dropped."""

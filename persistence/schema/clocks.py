@@ -1,6 +1,6 @@
-"""The clocks of PostgreSQL, of the store's servers and of this process, which should agree.
+"""The clocks of PostgreSQL, of the store's servers and of this process.
 
-History's partitions go by PostgreSQL's alone. That the others agree with it is asked for before anything is dropped.
+Partitions use only PostgreSQL's clock. Nothing is dropped while the clocks differ by more than an hour.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,11 +14,11 @@ from tideq.queue_core.store.clock import server_now_ms
 MAX_DIFFERENCE_MS = 3_600_000
 
 StoreInstants = Callable[[], Awaitable[Sequence[int]]]
-"""What the clocks of the store's servers say, in Unix milliseconds."""
+"""Returns the clocks of the store's servers in Unix milliseconds."""
 
 
 class ClocksDiffer(HistoryUnavailable):
-    """One of the clocks is wrong, and what is old cannot be told."""
+    """A clock is wrong, so the age of partitions is uncertain."""
 
 
 class Clocks(NamedTuple):
@@ -28,25 +28,25 @@ class Clocks(NamedTuple):
 
     @property
     def difference_ms(self) -> int:
-        """Between the two that are furthest apart."""
+        """The largest difference between two clocks."""
         instants = (self.database_ms, self.process_ms, *self.store_ms)
         return max(instants) - min(instants)
 
     def check(self) -> None:
         if self.difference_ms > MAX_DIFFERENCE_MS:
-            store = "".join(f", the store's {self._told(each)}" for each in self.store_ms)
+            store = "".join(f", the store's {self._offset_text(each)}" for each in self.store_ms)
             raise ClocksDiffer(
                 "clocks differ by more than an hour, so nothing old is dropped: "
-                f"this machine's is {self._told(self.process_ms)}{store}"
+                f"this machine's is {self._offset_text(self.process_ms)}{store}"
             )
 
-    def _told(self, instant_ms: int) -> str:
+    def _offset_text(self, instant_ms: int) -> str:
         seconds = (instant_ms - self.database_ms) / 1000
         return f"{abs(seconds):.0f} s {'behind' if seconds < 0 else 'ahead of'} PostgreSQL's"
 
 
 async def store_instants(client: Any, engine: Engine) -> list[int]:
-    """Of the servers that have the engine's partitions. The client must get through to what is not trusted yet."""
+    """Returns the clocks of the servers of all partitions. Needs an unguarded client."""
     return [await server_now_ms(client, part.keys) for part in engine.parts]
 
 

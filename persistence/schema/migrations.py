@@ -1,7 +1,7 @@
-"""Numbered SQL files, each applied once, in order, by one process at a time.
+"""Migrations: numbered SQL files, each applied once, in order, by one process at a time.
 
-A file that was applied is never edited: its digest is kept and compared. A change is a new file, and `schema.sql` shows
-what all of them add up to.
+An applied file is never edited: its digest is stored and compared. A change is a new file, and `schema.sql` shows the
+sum of all.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from tideq.queue_core.errors import HistoryUnavailable
 from tideq.queue_core.log_once import LogOnce
 
 LOCK = 7_305_001
-"""Of PostgreSQL's advisory locks, which share one space of numbers with the application's."""
+"""An advisory lock of PostgreSQL; applications in the same database use the same number space."""
 RETRY_SECONDS = 0.5
-TELL_AGAIN_SECONDS = 300.0
+LOG_AGAIN_SECONDS = 300.0
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +35,7 @@ class Migration(NamedTuple):
 
 
 class MigrationError(RuntimeError):
-    """The database is not what the migrations made of it."""
+    """The database's migrations are not those of this version."""
 
 
 def shipped_migrations() -> list[Migration]:
@@ -50,10 +50,10 @@ def _migration(file: Any) -> Migration:
 
 
 async def migrate(database: Database, *, allow_newer: bool = False) -> list[Migration]:
-    """Bring the schema up to date; returns what was applied. Safe to run from many processes at once."""
+    """Returns the migrations that were applied. Raises MigrationError. Safe to run from many processes at once."""
     async with database.session(limits=MIGRATING) as connection:
         await connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", (LOCK, database.schema))
-        await _found(connection, database.schema)
+        await _create_schema(connection, database.schema)
         missing = _missing(await _applied(connection), allow_newer=allow_newer)
         for migration in missing:
             await _apply(connection, migration)
@@ -66,8 +66,8 @@ async def missing_migrations(database: Database, *, allow_newer: bool = False) -
 
 
 async def missing_when_migrated(database: Database, seconds: float, *, allow_newer: bool = False) -> list[Migration]:
-    """Wait for somebody else to migrate; what is still missing when the time is up."""
-    deadline, told = asyncio.get_running_loop().time() + seconds, LogOnce(TELL_AGAIN_SECONDS)
+    """Waits for another process to migrate; returns the migrations that are still missing after `seconds`."""
+    deadline, log_once = asyncio.get_running_loop().time() + seconds, LogOnce(LOG_AGAIN_SECONDS)
     while True:
         try:
             missing = await missing_migrations(database, allow_newer=allow_newer)
@@ -78,13 +78,13 @@ async def missing_when_migrated(database: Database, seconds: float, *, allow_new
         except HistoryUnavailable as error:
             if asyncio.get_running_loop().time() >= deadline:
                 raise
-            tell_waiting(error, told)
+            log_waiting(error, log_once)
         await asyncio.sleep(RETRY_SECONDS)
 
 
 async def migrate_when_reachable(database: Database, seconds: float, *, allow_newer: bool = False) -> list[Migration]:
-    """Wait for a database that is still starting; the last refusal is raised when the time is up."""
-    deadline, told = asyncio.get_running_loop().time() + seconds, LogOnce(TELL_AGAIN_SECONDS)
+    """Waits for a database that is still starting, then migrates it. Raises its last error after `seconds`."""
+    deadline, log_once = asyncio.get_running_loop().time() + seconds, LogOnce(LOG_AGAIN_SECONDS)
     while True:
         try:
             return await migrate(database, allow_newer=allow_newer)
@@ -93,16 +93,16 @@ async def migrate_when_reachable(database: Database, seconds: float, *, allow_ne
         except HistoryUnavailable as error:
             if asyncio.get_running_loop().time() >= deadline:
                 raise
-            tell_waiting(error, told)
+            log_waiting(error, log_once)
             await asyncio.sleep(RETRY_SECONDS)
 
 
-def tell_waiting(error: HistoryUnavailable, told: LogOnce) -> None:
-    if told.is_new(str(error)):
+def log_waiting(error: HistoryUnavailable, log_once: LogOnce) -> None:
+    if log_once.is_new(str(error)):
         log.warning("waiting for the database", error=str(error))
 
 
-async def _found(connection: Connection, schema: str) -> None:
+async def _create_schema(connection: Connection, schema: str) -> None:
     await connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
     await connection.execute(
         "CREATE TABLE IF NOT EXISTS migrations (number integer PRIMARY KEY, name text NOT NULL, digest text NOT NULL, "
@@ -119,14 +119,16 @@ async def _applied(connection: Connection) -> dict[int, str]:
 
 
 def _missing(applied: dict[int, str], *, allow_newer: bool) -> list[Migration]:
-    known = shipped_migrations()
-    for migration in known:
+    shipped = shipped_migrations()
+    for migration in shipped:
         if applied.get(migration.number, migration.digest) != migration.digest:
             raise MigrationError(f"migration {migration.number:04} {migration.name} was changed after it was applied")
-    newer = applied.keys() - {migration.number for migration in known}
+    newer = applied.keys() - {migration.number for migration in shipped}
     if newer and not allow_newer:
-        raise MigrationError(f"the database has migration {max(newer):04}, which this version does not know")
-    return [migration for migration in known if migration.number not in applied]
+        raise MigrationError(
+            f"the database has migration {max(newer):04}, which this version lacks: run a later version of tideq"
+        )
+    return [migration for migration in shipped if migration.number not in applied]
 
 
 async def _apply(connection: Connection, migration: Migration) -> None:

@@ -1,6 +1,6 @@
-"""Partitions: ranges of task ids, which are ranges of time. Made ahead, dropped whole when they are old.
+"""Table partitions: ranges of task ids, which are ranges of time. They are made ahead, and dropped when they are old.
 
-A partition that still holds a live task, or a dead letter inside its time, is not dropped.
+A partition with a live task, or with a dead letter within its TTL, is not dropped.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ TABLES = ("tasks", "task_events", "task_terms", "dead_letter_tasks")
 AHEAD = 2
 LOCK = 7_305_002
 MAX_SECONDS = 60.0
-"""For making or dropping one: a database that hangs is given up."""
+"""The limit for making or dropping a partition, in case the database hangs."""
 LOCKED_SHORTLY = "SET LOCAL lock_timeout = '200ms'; SET LOCAL enable_seqscan = off"
-"""Everybody waits behind it, and what is looked for while a lock is held is looked for by an index."""
+"""All sessions queue behind the lock request. Queries under the lock must use an index."""
 BUSY_WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Seconds from one try to the next, where somebody else has what must be locked."""
+"""Seconds between attempts, while other sessions have locks on the table."""
 
 log = structlog.get_logger(__name__)
 
 
 class Range(NamedTuple):
-    """Of instants, the end excluded."""
+    """A time range in Unix milliseconds, the end excluded."""
 
     start_ms: int
     end_ms: int
@@ -44,12 +44,12 @@ class Range(NamedTuple):
 
 
 def remove_from(table: str) -> sql.Composed:
-    """Takes an array of ids."""
+    """Returns a DELETE statement; its parameter is an array of ids."""
     return sql.SQL("DELETE FROM {} WHERE task_id = ANY (%s::uuid[])").format(sql.Identifier(table))
 
 
 def id_at(instant_ms: int) -> uuid.UUID:
-    """The lowest id of a millisecond."""
+    """Returns the lowest id of a millisecond."""
     return uuid.UUID(int=min(max(instant_ms, 0), 2**48 - 1) << 80)
 
 
@@ -58,15 +58,15 @@ def instant_of(task_id: uuid.UUID) -> int:
 
 
 class PartitionsBusy(HistoryUnavailable):
-    """Somebody reads or writes history for longer than others should wait behind."""
+    """Other sessions kept their locks on the tables through all attempts."""
 
 
 class Partitions:
-    """Made and dropped by PostgreSQL's clock, whatever that of this process says.
+    """Makes and drops partitions by PostgreSQL's clock, never by that of this process.
 
-    Both lock tables that everybody uses, and whoever waits for such a lock has everybody else wait behind. So a lock is
-    waited for shortly, then left to those who had it, and tried again a little later. `DETACH PARTITION CONCURRENTLY`
-    would not wait like that, but PostgreSQL has it only for tables without a default partition.
+    Both need locks that block every session of history, also while the request only waits. So each request waits for
+    0.2 s, and is repeated after a pause. `DETACH PARTITION CONCURRENTLY` would not block, but PostgreSQL supports it
+    only for tables without a default partition.
     """
 
     def __init__(
@@ -82,9 +82,9 @@ class Partitions:
         self._waits = waits
 
     async def make_ahead(self, now_ms: int | None = None) -> list[Range]:
-        """So that what is written now and for a while has its place; returns what was made.
+        """Returns the partitions that were made, for the present and the near future of the database's clock.
 
-        By the database's clock, unless rows of another time are wanted. What cannot be made does not keep the others.
+        A partition that cannot be made does not stop the others; its HistoryUnavailable is raised at the end.
         """
         made: list[Range] = []
         refused: HistoryUnavailable | None = None
@@ -98,7 +98,7 @@ class Partitions:
         return made
 
     async def prune(self, clocks: Clocks, dead_letter_ttl_ms: int) -> list[Range]:
-        """Drop what is older than history lasts; returns the ranges that went. Raises ClocksDiffer first."""
+        """Drops partitions older than the retention; returns their ranges. Raises ClocksDiffer and drops nothing."""
         clocks.check()
         dropped: list[Range] = []
         died_after_ms = clocks.database_ms - dead_letter_ttl_ms
@@ -106,11 +106,11 @@ class Partitions:
             if await self._locked(partial(_drop, old=each, died_after_ms=died_after_ms)):
                 dropped.append(each)
                 log.info("partition dropped", start_ms=each.start_ms, end_ms=each.end_ms)
-        await self._forget(max(self._settings.retention_ms, dead_letter_ttl_ms))
+        await self._delete_old(max(self._settings.retention_ms, dead_letter_ttl_ms))
         return dropped
 
-    async def _forget(self, pattern_ttl_ms: int) -> None:
-        """What lies in no partition and would only grow."""
+    async def _delete_old(self, pattern_ttl_ms: int) -> None:
+        """Deletes old rows of the tables that are not partitioned."""
         async with self._session() as connection:
             await connection.execute(statement("forget_tombstones"))
             await connection.execute(statement("forget_patterns"), (pattern_ttl_ms,))
@@ -131,7 +131,7 @@ class Partitions:
             return [each for each in old if not await _is_needed(connection, each, died_after_ms)]
 
     async def _locked(self, change: Callable[[Connection], Awaitable[bool]]) -> bool:
-        """One process at a time. Whatever cannot be locked at once is tried again, later and later."""
+        """Returns the result of `change`, run in a transaction by one process at a time. Raises PartitionsBusy."""
         for wait in (*self._waits, None):
             try:
                 async with self._session() as connection, connection.transaction():
@@ -142,7 +142,7 @@ class Partitions:
                     return await change(connection)
             except HistoryBusy as error:
                 if wait is None:
-                    raise PartitionsBusy(f"partitions wait until history is less busy: {error}") from error
+                    raise PartitionsBusy(f"partitions not changed, their tables stay locked: {error}") from error
                 await asyncio.sleep(wait)
         raise AssertionError("the last wait is none")
 
@@ -151,20 +151,20 @@ class Partitions:
 
 
 def missing_ranges(present: list[Range], now_ms: int, width_ms: int) -> list[Range]:
-    """For every instant from now on, for a while, that has no place, whatever lies in the future.
+    """Returns the ranges that are missing from now until AHEAD widths ahead.
 
-    Without overlaps, whatever width earlier ranges had, and without a gap behind one that ended just now.
+    New ranges never overlap with existing ones, of whatever width, and leave no gap after a range that ended lately.
     """
     ended = [each.end_ms for each in present if 0 <= now_ms - each.end_ms <= width_ms]
     at_ms = max(ended, default=now_ms - now_ms % width_ms)
     missing: list[Range] = []
     while at_ms <= now_ms + AHEAD * width_ms:
-        place = next((each for each in present if each.start_ms <= at_ms < each.end_ms), None)
-        if place is None:
+        covering = next((each for each in present if each.start_ms <= at_ms < each.end_ms), None)
+        if covering is None:
             next_ms = min((each.start_ms for each in present if each.start_ms > at_ms), default=at_ms + width_ms)
-            place = Range(at_ms, min(at_ms + width_ms, next_ms))
-            missing.append(place)
-        at_ms = place.end_ms
+            covering = Range(at_ms, min(at_ms + width_ms, next_ms))
+            missing.append(covering)
+        at_ms = covering.end_ms
     return missing
 
 
@@ -174,9 +174,9 @@ async def existing(connection: Connection) -> list[Range]:
 
 
 async def _make(connection: Connection, wanted: Range) -> bool:
-    """What the default partition holds of the range moves first: no partition may be added over it.
+    """Moves the range's rows out of the default partition first: PostgreSQL refuses a partition that overlaps them.
 
-    Whoever changes a row that moves must know of its new place before they look for it, so writers wait for the whole.
+    Writers wait until the whole is done: an update that began before would not find a moved row.
     """
     async with connection.transaction():
         if any(each.start_ms < wanted.end_ms and wanted.start_ms < each.end_ms for each in await existing(connection)):
@@ -201,9 +201,9 @@ async def _make(connection: Connection, wanted: Range) -> bool:
 
 
 async def _drop(connection: Connection, old: Range, died_after_ms: int) -> bool:
-    """Asked once more when nobody can write: a task of it may have been revived just now.
+    """Checks again under the lock that the partition is not needed: one of its tasks may have been requeued.
 
-    What ended in it is counted before everybody has to wait; only those wait so long who would write to it.
+    Its ended tasks are counted before the exclusive locks are taken: the count blocks only writers of this partition.
     """
     if old not in await existing(connection):
         return False

@@ -1,6 +1,6 @@
-"""The outbox as history reads it: in order, from where it left off, with what the submissions were about.
+"""Reads the outbox for history: entries in order after a given one, with definitions, records and results.
 
-Watching live is `outbox.py`'s business. Entries stay until `Queue.acknowledge` says that history has them.
+Entries stay in the stream until `Queue.acknowledge`. Live events are in `stream.py` and `live.py`.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -15,11 +15,11 @@ from tideq.queue_core.task_id import is_task_id
 
 FIRST_ID = "0-0"
 NO_STREAM = "no such key"
-"""What XINFO says of a stream that was never written to."""
+"""XINFO's error for a stream that was never written to."""
 READ_COUNT = 100
 SCAN_COUNT = 500
 INSTANT_LENGTH = 16
-"""No instant has as many digits."""
+"""More digits than any instant has."""
 
 
 class OutboxEntry(NamedTuple):
@@ -28,13 +28,13 @@ class OutboxEntry(NamedTuple):
 
 
 def written_ms(entry: OutboxEntry) -> int:
-    """By the store's clock; of an entry that does not say it, as the stream numbered it."""
-    told = entry.fields.get(b"now_ms", b"")
-    return int(told) if told.isdigit() and len(told) < INSTANT_LENGTH else entry_order(entry.entry_id)[0]
+    """Returns the queue's time at which the entry was written; without a valid one, the time in the entry id."""
+    written = entry.fields.get(b"now_ms", b"")
+    return int(written) if written.isdigit() and len(written) < INSTANT_LENGTH else entry_order(entry.entry_id)[0]
 
 
 class OutboxGap(NamedTuple):
-    """Entries that are gone. Those from this instant on, by the store's clock, are all there; None for not one."""
+    """Trimmed entries. All entries from `before_ms` on, by the queue's time, are still there; None if none is."""
 
     before_ms: int | None
 
@@ -46,56 +46,56 @@ class OutboxConsumer:
         self._client = client
         self._listener = listener
         self._stream = keys.key("outbox")
-        self._haste = keys.key("haste")
-        self._last_haste = FIRST_ID
+        self._flush_key = keys.key("haste")
+        self._last_flush = FIRST_ID
         self._definitions = keys.key("definitions")
         self._records = keys.key("records")
         self._results = keys.key("results")
 
     async def drop_idle_connections(self) -> None:
-        self._last_haste = FIRST_ID
+        self._last_flush = FIRST_ID
         await drop_idle_connections(self._listener)
 
     async def read(self, after: str, block_ms: int | None = None, count: int = READ_COUNT) -> list[OutboxEntry]:
-        """The next entries, waiting for the first if told to."""
+        """Returns the next entries; with `block_ms`, waits up to that long for the first."""
         with store_errors():
             reader = self._client if block_ms is None else self._listener
             answer = await reader.xread({self._stream: after}, count=count, block=block_ms)
         return [OutboxEntry(text(entry_id), fields) for _, entries in answer or () for entry_id, fields in entries]
 
     async def request_flush(self) -> None:
-        """Whoever lingers over this stream, or is about to, is told that somebody waits for what is in it."""
+        """Make a replicator that lingers over this stream, or is about to, write its batch at once."""
         with store_errors():
-            await self._client.xadd(self._haste, {b"": b""}, maxlen=1, approximate=False)
+            await self._client.xadd(self._flush_key, {b"": b""}, maxlen=1, approximate=False)
 
     async def flush_requested(self, wait_ms: int) -> bool:
-        """Whether anybody was in a hurry since the last time, or is before this much time is over."""
+        """Whether a flush was requested since the last call, or is within `wait_ms`."""
         with store_errors():
-            answer = await self._listener.xread({self._haste: self._last_haste}, block=wait_ms)
+            answer = await self._listener.xread({self._flush_key: self._last_flush}, block=wait_ms)
         for _, entries in answer or ():
-            self._last_haste = text(entries[-1][0])
+            self._last_flush = text(entries[-1][0])
         return bool(answer)
 
     async def read_up_to(self, last: str) -> list[OutboxEntry]:
-        """What is still there although history has it: the entries up to and including this one."""
+        """Returns the entries up to and including this one: those that history has and the stream still holds."""
         with store_errors():
             entries = await self._client.xrange(self._stream, max=last)
         return [OutboxEntry(text(entry_id), fields) for entry_id, fields in entries]
 
     async def definitions(self, task_ids: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Of those tasks that the store still has."""
+        """Returns the definitions of those tasks that the store still has."""
         found = await self._fields(self._definitions, task_ids)
         return {task_id: each for task_id, each in zip(task_ids, found, strict=True) if each is not None}
 
     async def absent(self, task_ids: Sequence[bytes]) -> set[bytes]:
-        """Those of these tasks that the store no longer knows."""
+        """Returns those of the tasks that the store no longer has."""
         found = await self._fields(self._records, task_ids)
         return {task_id for task_id, each in zip(task_ids, found, strict=True) if each is None}
 
-    async def known_ids(self, count: int = SCAN_COUNT) -> AsyncIterator[list[bytes]]:
-        """Every task the store has, live or finished lately, in pages of about `count`.
+    async def task_ids(self, count: int = SCAN_COUNT) -> AsyncIterator[list[bytes]]:
+        """Yields the ids of all tasks in the store, live or finished lately, in pages of about `count`.
 
-        A task that comes or goes meanwhile may be in a page or not; one may be in two pages.
+        Tasks added or removed during the scan may be missing; a task may appear in two pages.
         """
         cursor = None
         while cursor != 0:
@@ -110,7 +110,7 @@ class OutboxConsumer:
         return await self._fields(self._results, task_ids)
 
     async def gap_after(self, entry_id: str) -> OutboxGap | None:
-        """What was trimmed away behind this entry, before anybody could have read it."""
+        """Returns the gap of unread entries that were trimmed after this entry; None if there is none."""
         with store_errors():
             if not await self._client.exists(self._stream):
                 return None
@@ -131,7 +131,7 @@ class OutboxConsumer:
             return await self._client.hmget(key, fields) if fields else []
 
     async def last_id(self) -> str:
-        """The newest entry ever written, also where it has been trimmed away."""
+        """Returns the id of the newest entry ever written, even if it has been trimmed."""
         return await last_entry_id(self._client, self._stream)
 
 

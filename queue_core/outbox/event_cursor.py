@@ -1,6 +1,6 @@
-"""Where a listener is in the streams of all partitions, in one text that it can send back.
+"""The event cursor: a listener's positions in the streams of all partitions, as one text.
 
-With one partition this is its position in the one stream, written as ever.
+Clients store and send it back. With one partition, the text is the position in its stream.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,11 @@ def beginning(count: int) -> EventCursor:
 
 
 def parse_event_cursor(written: str, count: int) -> EventCursor | None:
-    """Of partitions that came since nothing was read yet; those only other processes know of are left to them."""
+    """Parse a cursor for `count` partitions; None if invalid.
+
+    Partitions missing in the text start at the beginning; positions beyond `count`, written by processes that already
+    use more partitions, are dropped.
+    """
     positions = [parse_position(part) for part in written.split(",")]
     found = [position for position in positions if position is not None]
     if len(found) < len(positions):

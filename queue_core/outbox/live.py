@@ -1,7 +1,7 @@
-"""One reader a process that passes transitions on as they happen, and rests while nobody listens.
+"""Delivers transitions to the listeners of a process as they happen; reads only while there are listeners.
 
-A listener that falls behind by more than its share is cut off, never buffered for; so is every listener when the reader
-itself fell behind what the stream keeps. Nobody misses anything unawares: a listener goes on from its last event.
+A listener that falls behind by more than its buffer is cut off, and so are all listeners if the reader falls behind the
+trimmed stream. A cut-off listener can resume from its last event, so no loss is silent.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from tideq.queue_core.outbox.event_cursor import EventCursor
 from tideq.queue_core.outbox.stream import BEGINNING, Event, OutboxStream, Position, end_of
 
 BLOCK_MS = 2_000
-"""Less than a command may take: the reader uses the same connections."""
+"""Less than the timeout of commands: the reader uses the same connections."""
 MAX_ENTRIES = 200
 
 log = structlog.get_logger(__name__)
@@ -31,7 +31,7 @@ class Subscription:
         self.wants = wants
         self._max_waiting = max_waiting
         self._waiting: deque[Event] = deque()
-        self._bell = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def offer(self, event: Event) -> None:
         if self.cut_off.is_set() or not self.wants(event):
@@ -40,24 +40,24 @@ class Subscription:
             self.end(fell_behind=True)
         else:
             self._waiting.append(event)
-            self._bell.set()
+            self._changed.set()
 
     def end(self, *, fell_behind: bool = False) -> None:
-        """What waits is dropped with it: the listener can read it again, and memory is what this is about."""
+        """Cut the listener off and drop its buffer, which bounds memory; it can read the events again."""
         self.fell_behind = fell_behind
         self._waiting.clear()
         self.cut_off.set()
-        self._bell.set()
+        self._changed.set()
 
     async def take(self, seconds: float) -> list[Event]:
-        """All that wait, at least one; none when the time is up or there will be none."""
+        """Returns all waiting events, at least one; none after `seconds` or once cut off."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._bell.wait()
+                await self._changed.wait()
         events = list(self._waiting)
         self._waiting.clear()
         if not self.cut_off.is_set():
-            self._bell.clear()
+            self._changed.clear()
         return events
 
 
@@ -67,13 +67,13 @@ class LiveEvents:
     def __init__(self, outbox: OutboxStream, duties: Duties | None = None) -> None:
         self._duties = duties or Duties()
         self.newest: Position = BEGINNING
-        """What every subscription was offered at least."""
+        """Every subscription was offered all events up to this position."""
         self._outbox = outbox
         self._subscriptions: set[Subscription] = set()
         self._is_closed = False
-        self._is_away = False
-        """Whether the last reading failed."""
-        self._wanted = asyncio.Event()
+        self._has_failed = False
+        """Whether the last read failed."""
+        self._read_requested = asyncio.Event()
         self._started = asyncio.Event()
         self._job: asyncio.Task[None] | None = None
 
@@ -87,30 +87,30 @@ class LiveEvents:
             await self._duties.stop(self._job)
 
     def close(self) -> None:
-        """Ends every subscription, also those that come too late."""
+        """End all subscriptions, also later ones."""
         self._is_closed = True
         for subscription in self._subscriptions:
             subscription.end()
 
-    async def reading(self) -> None:
-        """Returns once it is known where the stream begins for whoever has subscribed: nothing after that is missed."""
-        self._wanted.set()
+    async def wait_until_reading(self) -> None:
+        """Returns once the start position is read: present subscriptions miss no event after it."""
+        self._read_requested.set()
         await self._started.wait()
 
     @property
-    def places(self) -> EventCursor:
+    def cursor(self) -> EventCursor:
         return EventCursor((self.newest,))
 
     @contextlib.contextmanager
     def subscribe(self, wants: Callable[[Event], bool], max_waiting: int = 1_000) -> Generator[Subscription]:
-        with self.passing_on(Subscription(wants, max_waiting)) as subscription:
+        with self.forward_to(Subscription(wants, max_waiting)) as subscription:
             yield subscription
 
     @contextlib.contextmanager
-    def passing_on(self, subscription: Subscription) -> Generator[Subscription]:
-        """To a subscription that may hear others as well."""
+    def forward_to(self, subscription: Subscription) -> Generator[Subscription]:
+        """Deliver to a subscription that other streams may deliver to as well."""
         self._subscriptions.add(subscription)
-        self._wanted.set()
+        self._read_requested.set()
         if self._is_closed:
             subscription.end()
         try:
@@ -119,23 +119,23 @@ class LiveEvents:
             self._subscriptions.discard(subscription)
 
     async def _read_for_ever(self, duty: Duty) -> None:
-        """Begun anew after a failure it goes on from where it was, if the stream still has that."""
+        """Read until cancelled. After a failure, continues from the last position if the stream still has it."""
         while True:
             with duty.waiting():
-                await self._wanted.wait()
+                await self._read_requested.wait()
             if not self._started.is_set():
                 self.newest = await self._outbox.newest()
                 self._started.set()
-            was_away, self._is_away = self._is_away, True
+            was_away, self._has_failed = self._has_failed, True
             await self._read_once(may_have_missed=was_away)
-            self._is_away = False
+            self._has_failed = False
             duty.succeeded()
-            self._rest_unless_heard()
+            self._pause_without_subscribers()
 
-    def _rest_unless_heard(self) -> None:
-        """Reading what nobody hears took 5 % of a single submission here, and 12 % of it in the store."""
+    def _pause_without_subscribers(self) -> None:
+        """Stop reading without listeners: it cost 5 % of a single submission here, and 12 % in the store."""
         if not self._subscriptions:
-            self._wanted.clear()
+            self._read_requested.clear()
             self._started.clear()
 
     async def _read_once(self, *, may_have_missed: bool) -> None:
@@ -145,18 +145,18 @@ class LiveEvents:
             return
         if self._subscriptions:
             if may_have_missed or len(entries) == MAX_ENTRIES:
-                await self._cut_off_if_missed(since)
-            self._pass_on(await self._outbox.parse(entries))
+                await self._end_if_trimmed(since)
+            self._deliver(await self._outbox.parse(entries))
         self.newest = end_of(entries[-1][0])
 
-    async def _cut_off_if_missed(self, since: Position) -> None:
-        """Behind by a whole reading, or away: entries may have been trimmed before they were read."""
+    async def _end_if_trimmed(self, since: Position) -> None:
+        """End all subscriptions if entries after `since` may have been trimmed before they were read."""
         if since != BEGINNING and not await self._outbox.holds(since):
-            log.warning("outbox reader fell behind what the stream keeps")
+            log.warning("live events skipped: entries were trimmed before they were read")
             for subscription in self._subscriptions:
                 subscription.end(fell_behind=True)
 
-    def _pass_on(self, events: list[Event]) -> None:
+    def _deliver(self, events: list[Event]) -> None:
         for event in events:
             for subscription in self._subscriptions:
                 subscription.offer(event)

@@ -1,7 +1,7 @@
-"""The outbox as the monitors read it to tell what happened: every transition at most once, however many read.
+"""The monitors' shared cursor in the outbox: each transition is published at most once, by one of the monitors.
 
-The journal's place is kept in the store and moves from where it was or not at all, so a stretch of the stream is one
-reader's. Who dies between moving on and telling has told less, never twice. What was trimmed unread is gone.
+The position lies in the store and moves by compare-and-set, so that each slice of the stream belongs to one monitor. A
+monitor that dies after moving the cursor and before publishing loses its slice. Entries trimmed unread are lost too.
 """
 
 import functools
@@ -27,31 +27,31 @@ log = structlog.get_logger(__name__)
 class StreamSlice(NamedTuple):
     entries: list[OutboxEntry]
     has_gap: bool
-    """Entries between the place and these were trimmed before anyone read them."""
+    """Whether entries before these were trimmed before they were read."""
 
 
 class Hidden(NamedTuple):
-    """A row of `follow.lua`: until when a task is hidden, or empty to ask for it."""
+    """A row of `advance_monitor.lua`: until when a task is hidden; empty to read it."""
 
     task_id: bytes
     until_ms: bytes
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False):
-    """Where a task comes from: the trace it came with, and who submitted it."""
+    """The trace and the client of a task's submission."""
 
     trace: TraceContext | None = None
     client_id: str = ""
 
 
 UNKNOWN = Origin()
-"""Of a task that the store no longer has."""
+"""Origin of a task that the store no longer has."""
 untraced = functools.lru_cache(maxsize=1_000)(functools.partial(Origin, None))
-"""What most tasks of a client share."""
+"""Shared by all tasks of a client without a trace."""
 
 
-class Defined(msgspec.Struct, array_like=True, gc=False):
-    """As much of a definition as says where the task comes from."""
+class OriginFields(msgspec.Struct, array_like=True, gc=False):
+    """The fields of a `Definition` up to `client_id`, decoded only as far as `Origin` needs them."""
 
     task_type: msgspec.Raw
     parameters: msgspec.Raw
@@ -65,7 +65,7 @@ class Defined(msgspec.Struct, array_like=True, gc=False):
         return Origin(self.trace, self.client_id) if self.trace else untraced(self.client_id)
 
 
-decode_defined = msgspec.msgpack.Decoder(Defined).decode
+decode_origin = msgspec.msgpack.Decoder(OriginFields).decode
 
 
 class MonitorCursor:
@@ -78,7 +78,7 @@ class MonitorCursor:
         self._lanes = LaneNames(client, keys)
 
     async def position(self) -> str:
-        """The last entry that was told; empty where nobody has begun."""
+        """Returns the last published entry; empty if no monitor has started yet."""
         with store_errors():
             return text(await self._client.hget(self._journal, "position") or b"")
 
@@ -86,7 +86,10 @@ class MonitorCursor:
         return await last_entry_id(self._client, self._stream)
 
     async def read(self, position: str) -> StreamSlice:
-        """From the place on. Its own entry comes first as long as it is kept: so a gap is noticed without asking."""
+        """Returns the entries after `position`.
+
+        The entry at `position` is read too: if it is missing, entries were trimmed. This needs no second command.
+        """
         with store_errors():
             found = await self._client.xrange(self._stream, position, count=READ_COUNT + 1)
         entries = [OutboxEntry(text(entry_id), fields) for entry_id, fields in found]
@@ -95,20 +98,20 @@ class MonitorCursor:
         return StreamSlice(entries, has_gap=bool(entries) and position != FIRST_ID)
 
     async def move(self, expected: str, position: str, hidden: Sequence[Hidden] = ()) -> list[int | None] | None:
-        """What was asked about hidden tasks, row by row; None where another reader has moved on from there."""
+        """Move the cursor; returns the answers to `hidden` row by row, or None if another monitor has moved it."""
         rows = [value for row in hidden for value in row]
-        reply = await self._scripts.call("follow", rows, expected=expected, position=position)
-        is_ours, _, *told = accepted(reply)
-        return [int(until) if until else None for until in told] if number(is_ours) else None
+        reply = await self._scripts.call("advance_monitor", rows, expected=expected, position=position)
+        has_moved, _, *until_ms = accepted(reply)
+        return [int(until) if until else None for until in until_ms] if number(has_moved) else None
 
     async def task_types(self) -> LaneNames:
-        """By lane, as of now."""
+        """Returns the task types by lane, refreshed."""
         with store_errors():
             await self._lanes.refresh()
         return self._lanes
 
     async def origins(self, task_ids: Sequence[bytes]) -> list[Origin]:
-        """Of a task that the store no longer has, or whose definition cannot be read, nothing is known."""
+        """Returns the origins; `UNKNOWN` for a task that the store no longer has or cannot decode."""
         if not task_ids:
             return []
         with store_errors():
@@ -118,7 +121,7 @@ class MonitorCursor:
 
 def _origin(task_id: bytes, definition: bytes | None) -> Origin:
     try:
-        return decode_defined(definition).origin if definition else UNKNOWN
+        return decode_origin(definition).origin if definition else UNKNOWN
     except msgspec.DecodeError as error:
-        log.error("origin not read", task_id=task_id.decode(errors="replace"), problem=str(error))
+        log.error("task origin unreadable", task_id=task_id.decode(errors="replace"), problem=str(error))
         return UNKNOWN

@@ -1,7 +1,7 @@
-"""The outbox as watchers read it: transitions as events, each with its position in the stream.
+"""Reads the outbox as events: one for each transition, with its position in the stream.
 
-For those who look on: what they miss they can read again as long as the stream has it. Replication to history reads
-the stream by itself (`feed.py`) and acknowledges.
+For listeners: missed events can be read again as long as the stream has them. Replication to history reads the stream
+by itself (`consumer.py`) and acknowledges it.
 """
 
 import re
@@ -14,23 +14,23 @@ import structlog
 from tideq.queue_core.polls.lane_names import LaneNames
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.scripts.record import Record, parse_record
-from tideq.queue_core.scripts.replies import shown, text
+from tideq.queue_core.scripts.replies import lossy_text, text
 from tideq.queue_core.store.connect import store_errors
 
 PAGE_ENTRIES = 20
 ID_LENGTH = 36
-"""By which events are told from what else an entry has, as later versions may add to it."""
+"""Length of a task id. Fields of an entry with names of other lengths are not events; later versions may add some."""
 WHOLE_ENTRY = 1_000_000
-"""As a number within an entry, past all of them: none holds as many."""
+"""An event number greater than that of any event in an entry."""
 
 log = structlog.get_logger(__name__)
 POSITION = re.compile(r"(\d{1,15})-(\d{1,15})-(\d{1,7})", re.ASCII)
 
 
 class Position(NamedTuple):
-    """A place in the stream: an entry may hold many events, so its id alone does not say up to which one.
+    """A place in the stream: an entry id, and the number of an event in the entry, which may hold many.
 
-    Clients send it back to go on from there: to change its form, take the old one for a release.
+    Clients store and send it back: when its form changes, accept the old form for one release.
     """
 
     milliseconds: int
@@ -54,7 +54,7 @@ def parse_position(written: str) -> Position | None:
 
 
 def end_of(entry_id: str) -> Position:
-    """The place after all events of an entry."""
+    """Returns the position after all events of an entry."""
     milliseconds, _, sequence = entry_id.partition("-")
     return Position(int(milliseconds), int(sequence), WHOLE_ENTRY)
 
@@ -76,7 +76,7 @@ def parse_entry(
     partition: int = 0,
     on_skipped: Callable[[], None] = lambda: None,
 ) -> Iterator[Event]:
-    """The events of one stream entry, in the order they happened. One that cannot be read is left out and logged."""
+    """Yields the events of one stream entry in order; an unreadable event is skipped and logged."""
     try:
         now_ms, epoch, place = int(fields[b"now_ms"]), text(fields[b"epoch"]), end_of(entry_id)
     except (KeyError, ValueError) as error:
@@ -89,7 +89,7 @@ def parse_entry(
             record, task_id = parse_record(fields[name]), text(name)
             counted = record.number("version"), record.number("attempt"), record.instant("ended_ms")
         except ValueError as error:
-            log.error("event skipped", entry_id=entry_id, task_id=shown(name), problem=str(error))
+            log.error("event skipped", entry_id=entry_id, task_id=lossy_text(name), problem=str(error))
             on_skipped()
             continue
         task_type = lanes.task_type(record.text("lane"), counted[-1] or now_ms)
@@ -99,19 +99,19 @@ def parse_entry(
 class EventPage(NamedTuple):
     events: list[Event]
     end: Position
-    """Where the next page begins; where this one began if nothing follows."""
+    """Start of the next page; equal to the start of this page if it is empty."""
 
 
 Entries = list[tuple[str, Mapping[bytes, bytes]]]
 
 
 class OutboxStream:
-    """The stream of one partition, to be looked into at any place."""
+    """The stream of one partition, readable from any position."""
 
     def __init__(self, client: Any, keys: Keys, partition: int = 0) -> None:
         self.partition = partition
         self.skipped_count = 0
-        """Events that could not be read, and were passed on to nobody."""
+        """Unreadable events, which no listener received."""
         self._client = client
         self._stream = keys.key("outbox")
         self._lanes = LaneNames(client, keys)
@@ -122,12 +122,12 @@ class OutboxStream:
         return end_of(text(entries[0][0])) if entries else BEGINNING
 
     async def holds(self, position: Position) -> bool:
-        """Whether all that came after this place is still there: the stream only ever loses its oldest entries."""
+        """Whether the stream still has all entries after this position; only its oldest entries are ever trimmed."""
         with store_errors():
             return bool(await self._client.xrange(self._stream, position.entry_id, position.entry_id))
 
     async def page_after(self, position: Position) -> EventPage | None:
-        """The next few events, beginning within an entry where that is the place; None where the place is gone."""
+        """Returns the next events; None if the entry at this position has been trimmed."""
         with store_errors():
             entries = _texts(await self._client.xrange(self._stream, position.entry_id, count=PAGE_ENTRIES))
         if not entries or entries[0][0] != position.entry_id:
@@ -136,7 +136,7 @@ class OutboxStream:
         return EventPage(events, end_of(entries[-1][0]))
 
     async def first_page(self) -> EventPage | None:
-        """From the first entry there ever was; None where the stream no longer has it."""
+        """Returns the first events ever written; None if they have been trimmed."""
         with store_errors():
             entries = _texts(await self._client.xrange(self._stream, count=PAGE_ENTRIES))
         if not entries:
@@ -148,7 +148,7 @@ class OutboxStream:
         return EventPage(await self.parse(entries), end_of(entries[-1][0]))
 
     async def read_after(self, position: Position, count: int, block_ms: int) -> Entries:
-        """The next entries as they are, waiting for the first."""
+        """Returns the next entries unparsed; waits up to `block_ms` for the first."""
         with store_errors():
             answer = await self._client.xread({self._stream: position.entry_id}, count=count, block=block_ms)
         return [entry for _, entries in answer or () for entry in _texts(entries)]

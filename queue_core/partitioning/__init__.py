@@ -1,1 +1,1 @@
-"""One queue over several partitions: the same verbs as one partition has, over all of them."""
+"""A queue over several partitions, with the same operations as a single partition."""

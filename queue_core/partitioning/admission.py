@@ -1,11 +1,11 @@
-"""Whether the queue takes what is submitted: depth limits and clients' rates over all partitions.
+"""Admission of submissions: depth limits and clients' rates over all partitions.
 
-A client's bucket lies in the partition its name belongs to. Depth is looked at where it may be near a limit: at half of
-it, or after as many submissions of this process as a 64th of it, or a second. What was seen is kept by the ledger, for
-when a partition is away, whichever process asks then. Near a limit each submission reserves its
-place with the ledger, which knows of all others that are under way. So a limit is passed by at most a 64th of it for
-each process whose look was from the second before the queue filled up, and by nothing from then on. What is refused is
-still answered where it is known already, so the script is asked all the same.
+A client's rate is kept in the partition that its name belongs to. The depth is read from the partitions only where it
+may be near a limit: at half of it, after this process has submitted a 64th of it, or after a second. The ledger stores
+what was read of a partition, for when it is away. Near a limit each submission reserves its place with the ledger,
+which counts all others that are under way. So each process can pass a limit by at most a 64th of it, and only with a
+reading of the second before the queue filled up. A refused submission is still sent to its partition, which answers the
+tasks that exist already.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from tideq.queue_core.errors import QueueFull, Refused, StoreUnavailable, Unavai
 from tideq.queue_core.partitioning.ledger import Grant, Ledger, Uses
 from tideq.queue_core.partitioning.partition_health import PartitionHealth
 from tideq.queue_core.polls.poll import Use
-from tideq.queue_core.queue import Admission, Queue
+from tideq.queue_core.queue import AdmissionMode, Queue
 from tideq.queue_core.settings import Admission as Limits
 from tideq.queue_core.task import NewTask, RateLimitState
 
@@ -27,18 +27,18 @@ QUEUED = "#queued"
 """The ledger's name for the depth: no task type can have it."""
 RETRY_AFTER_MS = 5_000
 FAR, SHARE = 2, 64
-VIEW_SECONDS = 1.0
-MAX_LOOKS = 4
+READING_TTL_SECONDS = 1.0
+MAX_READINGS = 4
 
 
 class Stage(NamedTuple):
     name: str
     limit: int
-    """The depth from which on it refuses."""
+    """Submissions that would make the queue deeper than this are refused."""
 
 
-class Room(NamedTuple):
-    """What a submission near a depth limit has reserved."""
+class Reservation(NamedTuple):
+    """The place that a submission near a depth limit has reserved."""
 
     grant: Grant
     uses: Uses
@@ -51,21 +51,21 @@ class DepthReading(NamedTuple):
 
 
 class AdmissionEntry:
-    """One submission on its way in."""
+    """A submission that is under way."""
 
     def __init__(self, count: int, client_id: str) -> None:
         self.count = count
         self.client_id = client_id
         self.refusal: Refused | None = None
         self.bucket: RateLimitState | None = None
-        self.room: Room | None = None
-        self.is_let_in = False
+        self.reservation: Reservation | None = None
+        self.is_admitted = False
 
     @property
-    def word(self) -> Admission:
+    def mode(self) -> AdmissionMode:
         if self.refusal is not None:
-            return "known"
-        return "counted" if self.room else ""
+            return "existing"
+        return "counted" if self.reservation else ""
 
 
 class Admissions:
@@ -81,34 +81,34 @@ class Admissions:
         self._ledger = ledger
         self._limits = limits
         self._urgency_of = urgency_of
-        self._depth = Depth(parts, health, ledger)
+        self._depth = DepthGate(parts, health, ledger)
 
     async def enter(self, tasks: Sequence[NewTask]) -> AdmissionEntry:
-        """To be left again, unless nobody knows what became of it."""
+        """The caller ends every entry with `leave`, or with `abandon` if the outcome of its write is unknown."""
         limits, client_id = self._limits, tasks[0].client_id
         entry = AdmissionEntry(len(tasks), client_id)
         try:
             if limits.client_rate_per_second:
                 entry.bucket = await self._spend(client_id, entry.count)
             if client_id not in limits.listed_clients:
-                entry.room = await self._depth.reserve(entry.count, self._stages_for(tasks))
-                entry.is_let_in = True
+                entry.reservation = await self._depth.reserve(entry.count, self._stages_for(tasks))
+                entry.is_admitted = True
         except Refused as refusal:
             entry.refusal = refusal
         return entry
 
     def abandon(self, entry: AdmissionEntry) -> None:
-        """Nobody knows what became of it: what it holds runs out by itself, or is spent."""
-        if entry.is_let_in:
+        """Ends an entry with an unknown outcome: its reservation expires, its client's rate stays spent."""
+        if entry.is_admitted:
             self._depth.settle(entry.count)
 
     async def leave(
         self, entry: AdmissionEntry, new_count: int = 0, partition: int = 0, counted: int | None = None
     ) -> RateLimitState | None:
-        """What of it was new, and where it was written; returns the client's bucket as it is then."""
-        if entry.room is not None:
+        """Returns what the entry did not use; the result is the client's rate after that."""
+        if entry.reservation is not None:
             takes = {} if counted is None else {QUEUED: {partition: counted}}
-            await self._ledger.redeem(entry.room.grant, entry.room.uses, {QUEUED: new_count}, takes)
+            await self._ledger.settle(entry.reservation.grant, entry.reservation.uses, {QUEUED: new_count}, takes)
         self.abandon(entry)
         if entry.bucket is not None and new_count < entry.count:
             entry.bucket = await self._spend(entry.client_id, new_count - entry.count)
@@ -120,81 +120,83 @@ class Admissions:
         return await self._parts[home].spend(client_id, count, limits.client_rate_per_second, limits.client_burst)
 
     def _stages_for(self, tasks: Sequence[NewTask]) -> list[Stage]:
-        """Those that bind the least urgent of them, in the order in which they are named in a refusal."""
+        """The stages that bind the least urgent task, in the order in which a refusal names them."""
         urgency = max(self._urgency_of(priority) for priority in {task.priority for task in tasks})
         limits = self._limits
         stages = ("max", limits.max_depth), ("high_only", limits.high_only_depth), ("soft", limits.soft_depth)
         return [Stage(*stage) for stage in stages[: urgency + 1]]
 
 
-class Depth:
+class DepthGate:
     def __init__(self, parts: Sequence[Queue], health: PartitionHealth, ledger: Ledger) -> None:
         self._parts = parts
         self._health = health
         self._ledger = ledger
         self._queued: dict[int, int] = {}
-        """By partition as this process saw it last: all that is known while the ledger is away."""
+        """By partition, as this process read it last: the only source while the ledger is away."""
         self._total = 0
-        self._seen_at = -VIEW_SECONDS
+        self._read_at = -READING_TTL_SECONDS
         self._since = 0
-        """What this process has let in that the last look may not have seen."""
+        """Tasks that this process has admitted and that the last reading may not include."""
         self._under_way = 0
-        self._looking: asyncio.Task[None] | None = None
+        self._refreshing: asyncio.Task[None] | None = None
 
-    async def reserve(self, count: int, stages: Sequence[Stage]) -> Room | None:
-        """Nothing where the depth is far from its limits. Raises `QueueFull`."""
+    async def reserve(self, count: int, stages: Sequence[Stage]) -> Reservation | None:
+        """Returns `None` where the depth is far from its limits. Raises `QueueFull`."""
         least = min(stage.limit for stage in stages)
         if not self._is_far(count, least):
-            await self._look_together()
+            await self._refresh_together()
         if self._is_far(count, least):
             self._since += count
             self._under_way += count
             return None
-        room = await self._reserve_near(count, stages)
+        reservation = await self._reserve_near(count, stages)
         self._since += count
         self._under_way += count
-        return room
+        return reservation
 
     def settle(self, count: int) -> None:
         self._under_way -= count
 
     def _is_far(self, count: int, limit: int) -> bool:
         since = self._since + count
-        is_fresh = time.monotonic() - self._seen_at < VIEW_SECONDS
+        is_fresh = time.monotonic() - self._read_at < READING_TTL_SECONDS
         return is_fresh and since <= limit // SHARE and self._total + since <= limit // FAR
 
-    async def _look_together(self) -> None:
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.ensure_future(self._measure())
-        await asyncio.shield(self._looking)
+    async def _refresh_together(self) -> None:
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.ensure_future(self._refresh())
+        await asyncio.shield(self._refreshing)
 
-    async def _measure(self) -> None:
-        look = await self._look(0)
-        if look.now_ms is not None:
+    async def _refresh(self) -> None:
+        reading = await self._read(0)
+        if reading.now_ms is not None:
             with contextlib.suppress(Unavailable):
-                self._total = (await self._ledger.look(look.uses, look.now_ms))[QUEUED].running
+                self._total = (await self._ledger.read(reading.uses, reading.now_ms))[QUEUED].running
 
-    async def _look(self, limit: int) -> DepthReading:
+    async def _read(self, limit: int) -> DepthReading:
         began, under_way = time.monotonic(), self._under_way
-        told = await self._health.call_some(lambda each: self._parts[each].depth())
-        self._queued.update({partition: queued for partition, (_, queued, _) in told.items()})
-        self._seen_at, self._since, self._total = began, under_way, sum(self._queued.values())
-        uses = {each: [Use(QUEUED, "-", str(limit), queued, taken, 0)] for each, (_, queued, taken) in told.items()}
-        return DepthReading(told[0][0] if 0 in told else None, uses)
+        depths = await self._health.call_some(lambda each: self._parts[each].depth())
+        self._queued.update({partition: queued for partition, (_, queued, _) in depths.items()})
+        self._read_at, self._since, self._total = began, under_way, sum(self._queued.values())
+        uses = {each: [Use(QUEUED, "-", str(limit), queued, taken, 0)] for each, (_, queued, taken) in depths.items()}
+        return DepthReading(depths[0][0] if 0 in depths else None, uses)
 
-    async def _reserve_near(self, count: int, stages: Sequence[Stage]) -> Room:
+    async def _reserve_near(self, count: int, stages: Sequence[Stage]) -> Reservation:
         least, depth = min(stages, key=lambda stage: stage.limit), 0
-        for _ in range(MAX_LOOKS):
-            look = await self._look(least.limit)
-            if look.now_ms is None:
-                raise StoreUnavailable("the queue is near a depth limit, and partition 0, which keeps it, is away")
-            grant = await self._ledger.grant(look.uses, {QUEUED: count}, look.now_ms, is_whole=True)
+        for _ in range(MAX_READINGS):
+            reading = await self._read(least.limit)
+            if reading.now_ms is None:
+                raise StoreUnavailable(
+                    "the queue is near a depth limit, and partition 0, which keeps the limits, does not answer"
+                )
+            grant = await self._ledger.grant(reading.uses, {QUEUED: count}, reading.now_ms, is_whole=True)
             permit = grant.permits[QUEUED]
             self._total = max(self._total, permit.running)
             if permit.granted:
-                return Room(grant, look.uses)
+                return Reservation(grant, reading.uses)
             depth = permit.running
-            if not permit.is_doubtful:
+            if not permit.is_uncertain:
                 break
         exceeded = next((stage for stage in stages if depth + count > stage.limit), least)
         raise QueueFull(exceeded.name, depth, exceeded.limit, RETRY_AFTER_MS)

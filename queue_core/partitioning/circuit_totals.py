@@ -1,14 +1,14 @@
-"""Circuits of a queue with several partitions: a worker's results count wherever they fell.
+"""Circuits of a queue with several partitions: a worker's results count in whichever partition they occurred.
 
-Every partition counts its own and tells a claim how its circuits stand; the claim adds up, and writes what it decides
-to all partitions. So a circuit opens with the worker's next claim. Two claims of one worker at the same instant may
-both be given what is left of its trials: see docs/scale.md.
+Every partition counts its own results and returns them with a peek; the claim adds them up and writes its decision to
+all partitions. So a circuit opens with the worker's next claim. Limit: two claims of one worker at the same instant may
+both get the rest of its trials, see docs/scale.md.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tideq.queue_core.circuits import HeldBack
+from tideq.queue_core.circuits import CircuitState
 from tideq.queue_core.partitioning.partition_health import PartitionHealth
 from tideq.queue_core.polls.poll import CircuitResults, Peek
 from tideq.queue_core.queue import Queue
@@ -20,11 +20,11 @@ ResultsByPartition = Mapping[int, CircuitResults]
 
 class CircuitVerdict(NamedTuple):
     left: dict[str, int]
-    """How many tasks a worker may be given now, of each type that is held back."""
-    held_back: tuple[HeldBack, ...]
+    """How many tasks of each type with an open circuit, or one on trial, the worker may get now."""
+    circuits: tuple[CircuitState, ...]
 
     def shares(self, counts: Mapping[str, int] | None = None) -> str:
-        """As `may_take.lua` takes it: so many of each type, or all that are left."""
+        """As `claim_allowance.lua` takes it: so many tasks of each type, or all that are left."""
         chosen = self.left if counts is None else {scope: counts.get(scope, 0) for scope in self.left}
         return " ".join(f"{scope} share {count}" for scope, count in chosen.items())
 
@@ -48,15 +48,15 @@ class CircuitTotals:
         """Costs nothing where no circuit is open and nothing failed lately."""
         by_type: dict[str, dict[int, CircuitResults]] = {}
         for partition, peek in peeks.items():
-            for standing in peek.standings:
-                by_type.setdefault(standing.task_type, {})[partition] = standing
+            for results in peek.circuit_results:
+                by_type.setdefault(results.task_type, {})[partition] = results
         if not by_type:
             return CLOSED
         now_ms = max(peek.now_ms for peek in peeks.values())
         decisions = [*self._closed(by_type), *await self._broken(worker_id, by_type, now_ms)]
         open_until = {each.task_type: each.until_ms for each in decisions if each.kind == "open"}
-        for task_type, standings in by_type.items():
-            if ends := [each.amount for each in standings.values() if each.kind == "open"]:
+        for task_type, results in by_type.items():
+            if ends := [each.amount for each in results.values() if each.kind == "open"]:
                 open_until[task_type] = max(ends)
                 if len(ends) < len(peeks):
                     decisions.append(Decision(task_type, "open", max(ends)))
@@ -64,55 +64,61 @@ class CircuitTotals:
             await self._write(worker_id, decisions)
         closed = {each.task_type for each in decisions if each.kind == "closed"}
         on_trial = self._trials_left({each: by_type[each] for each in by_type.keys() - open_until.keys() - closed})
-        held_back = [*(HeldBack(*each) for each in open_until.items()), *(HeldBack(each, None) for each in on_trial)]
+        circuits = [
+            *(CircuitState(*each) for each in open_until.items()),
+            *(CircuitState(each, None) for each in on_trial),
+        ]
         return CircuitVerdict(
-            dict.fromkeys(open_until, 0) | on_trial, tuple(sorted(held_back, key=lambda each: each.task_type))
+            dict.fromkeys(open_until, 0) | on_trial, tuple(sorted(circuits, key=lambda each: each.task_type))
         )
 
     def _closed(self, by_type: Mapping[str, ResultsByPartition]) -> list[Decision]:
-        """Those whose trials ended well."""
+        """Circuits whose trials ended well."""
         return [
             Decision(task_type, "closed")
-            for task_type, standings in by_type.items()
-            if not any(each.kind == "open" for each in standings.values())
-            and sum(each.amount for each in _on_trial(standings)) >= self._settings.trials
+            for task_type, results in by_type.items()
+            if not any(each.kind == "open" for each in results.values())
+            and sum(each.amount for each in _on_trial(results)) >= self._settings.trials
         ]
 
     def _trials_left(self, by_type: Mapping[str, ResultsByPartition]) -> dict[str, int]:
         left: dict[str, int] = {}
-        for task_type, standings in by_type.items():
-            if trials := _on_trial(standings):
+        for task_type, results in by_type.items():
+            if trials := _on_trial(results):
                 left[task_type] = max(self._settings.trials - sum(each.amount + each.held for each in trials), 0)
         return left
 
     async def _broken(self, worker_id: str, by_type: Mapping[str, ResultsByPartition], now_ms: int) -> list[Decision]:
-        """Closed circuits that are to open. Partitions without a failure are asked only where the others would do."""
+        """Closed circuits that must open.
+
+        Partitions without a failure are read only where the results of the others would open the circuit.
+        """
         found: list[Decision] = []
-        for task_type, standings in by_type.items():
-            if any(each.kind != "failing" for each in standings.values()):
+        for task_type, results in by_type.items():
+            if any(each.kind != "failing" for each in results.values()):
                 continue
-            good, bad = sum(each.good for each in standings.values()), sum(each.bad for each in standings.values())
+            good, bad = sum(each.good for each in results.values()), sum(each.bad for each in results.values())
             if self._is_broken(good, bad):
-                others = [each for each in self._health.up if each not in standings]
+                others = [each for each in self._health.up if each not in results]
                 counts = await self._results(others, worker_id, task_type)
                 if self._is_broken(good + sum(each[0] for each in counts), bad + sum(each[1] for each in counts)):
                     found.append(Decision(task_type, "open", now_ms + self._settings.open_ms))
         return found
 
     async def _results(self, partitions: Sequence[int], worker_id: str, task_type: str) -> list[tuple[int, int]]:
-        told = await self._health.call(partitions, lambda each: self._parts[each].results(worker_id, [task_type]))
-        return [each[0] for each in told.values() if not isinstance(each, Exception)]
+        answers = await self._health.call(partitions, lambda each: self._parts[each].results(worker_id, [task_type]))
+        return [each[0] for each in answers.values() if not isinstance(each, Exception)]
 
     def _is_broken(self, good: int, bad: int) -> bool:
         return bad >= self._settings.failures and bad > good
 
     async def _write(self, worker_id: str, decisions: Sequence[Decision]) -> None:
-        """One that is away or does not know the worker learns it from the next claim that finds it so."""
+        """A partition that is away or has no such worker gets the decision with a later claim that finds it missing."""
         first = min(self._health.up, default=0)
         await self._health.call(
             self._health.up, lambda each: self._parts[each].set_circuits(worker_id, decisions, counts=each == first)
         )
 
 
-def _on_trial(standings: ResultsByPartition) -> list[CircuitResults]:
-    return [each for each in standings.values() if each.kind == "trial"]
+def _on_trial(results: ResultsByPartition) -> list[CircuitResults]:
+    return [each for each in results.values() if each.kind == "trial"]

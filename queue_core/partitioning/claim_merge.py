@@ -1,10 +1,10 @@
-"""A claim over several partitions: look at their heads, merge by rank, take from each what is its share.
+"""A claim over several partitions: peek at their heads, merge them by rank, claim each partition's share.
 
-Up to eight partitions the order is exact as long as nobody else claims in between; who is overtaken by another worker
-looks again, so tasks are never taken out of turn, only fewer than wanted. Of more than eight partitions a claim looks
-at eight picked at random, and at all of them now and then, where those eight have too little, and where a worker was
-not heard of elsewhere for long. Where limits are in force, or its worker failed lately, it looks at all, since what
-happened in each counts, and takes what the ledger permits and circuits leave.
+Up to eight partitions the order is exact as long as no other worker claims in between. A claim that another worker
+overtook peeks again, so tasks are never taken out of order, only fewer than wanted. Of more than eight partitions a
+claim peeks at eight random ones. All are read where these have too few tasks, with one claim in sixteen, and where the
+worker has not been seen elsewhere for long. All are also read where limits are in force or the worker failed lately,
+because the counts of every partition matter; then the claim takes what the ledger permits and the circuits leave.
 """
 
 import contextlib
@@ -15,22 +15,22 @@ from typing import NamedTuple
 
 import msgspec
 
-from tideq.queue_core.circuits import HeldBack
+from tideq.queue_core.circuits import CircuitState
 from tideq.queue_core.controls import WHOLE_QUEUE
 from tideq.queue_core.errors import Unavailable
 from tideq.queue_core.partitioning.circuit_totals import CLOSED, CircuitTotals, CircuitVerdict
-from tideq.queue_core.partitioning.heads import Found, Share, best_of, depth_for, scopes_of, shares, within
-from tideq.queue_core.partitioning.ledger import PERMIT_MS, Grant, Ledger, Uses, written
+from tideq.queue_core.partitioning.head_merge import MergedHeads, Share, best_of, depth_for, scopes_of, shares, within
+from tideq.queue_core.partitioning.ledger import PERMIT_MS, Grant, Ledger, Uses, counts_text
 from tideq.queue_core.partitioning.partition_health import PartitionHealth
+from tideq.queue_core.partitioning.partition_sampler import PartitionSampler
 from tideq.queue_core.partitioning.partitioned_fleet import most_urgent
-from tideq.queue_core.partitioning.sampling import PartitionSampler
 from tideq.queue_core.partitioning.worker_sync import WorkerSync
 from tideq.queue_core.polls.poll import Peek, Poll
 from tideq.queue_core.queue import MAX_CLAIM_BYTES, Queue
 from tideq.queue_core.task import Claim, ClaimedTask, Stop
 
 MAX_ROUNDS = 4
-"""Looks of one claim: another worker may be faster, and a partition may have more than it told of."""
+"""Peeks of one claim: another worker may be faster, and a partition may have more tasks than its peek returned."""
 NUMBER_BITS = 32
 NO_LIMITS = Grant("", {})
 
@@ -40,8 +40,8 @@ class Taken(NamedTuple):
     is_repeat: bool
     now_ms: int
     refills_in_ms: int | None = None
-    """When a limit may let out more, where it held something back."""
-    held_back: tuple[HeldBack, ...] = ()
+    """When a limit may let out more, where a limit held tasks back."""
+    circuits: tuple[CircuitState, ...] = ()
 
 
 class ClaimMerger:
@@ -49,22 +49,22 @@ class ClaimMerger:
         self,
         parts: Sequence[Queue],
         health: PartitionHealth,
-        membership: WorkerSync,
-        sampling: PartitionSampler,
+        worker_sync: WorkerSync,
+        sampler: PartitionSampler,
         ledger: Ledger,
         circuits: CircuitTotals,
     ) -> None:
         self._parts = parts
         self._health = health
-        self._membership = membership
-        self._sampling = sampling
+        self._worker_sync = worker_sync
+        self._sampler = sampler
         self._ledger = ledger
         self._circuits = circuits
 
     async def claim(self, poll: Poll, wanted: int) -> Claim:
-        peeks = await self._look(poll, wanted)
+        peeks = await self._peek_first(poll, wanted)
         if _status(peeks) != "active":
-            # A partition that was away when the worker, or somebody about it, said so does not know it yet.
+            # A partition that was away when the worker's status changed still has the old one.
             peeks = {each: msgspec.structs.replace(peek, heads=()) for each, peek in peeks.items()}
         answer = next_answer(peeks.values())
         if any(peek.live_count for peek in peeks.values()):
@@ -73,13 +73,13 @@ class ClaimMerger:
             taken = await self._take(poll, peeks, wanted, answer)
         return _claim(taken, peeks, answer)
 
-    async def _look(self, poll: Poll, wanted: int) -> dict[int, Peek]:
-        """A poll that may be repeated looks everywhere: what it was given before may lie anywhere."""
+    async def _peek_first(self, poll: Poll, wanted: int) -> dict[int, Peek]:
+        """A poll with an id peeks at all partitions: its earlier tasks may lie in any of them."""
         every = sorted([*self._health.up, *self._health.retryable()])
-        chosen = every if poll.poll_id else self._sampling.choose(every, poll.worker_id)
+        chosen = every if poll.poll_id else self._sampler.choose(every, poll.worker_id)
         peeks = await self._peek(poll, wanted, chosen or range(len(self._parts)))
         has_too_few = sum(len(peek.heads) for peek in peeks.values()) < wanted
-        counts_everywhere = any(peek.uses or peek.standings or peek.is_suspect for peek in peeks.values())
+        counts_everywhere = any(peek.uses or peek.circuit_results or peek.is_suspect for peek in peeks.values())
         if (has_too_few or counts_everywhere) and len(chosen) < len(every):
             peeks |= await self._peek(poll, wanted, [each for each in every if each not in chosen])
         return peeks
@@ -87,9 +87,9 @@ class ClaimMerger:
     async def _peek(self, poll: Poll, wanted: int, partitions: Sequence[int], left: str = "") -> dict[int, Peek]:
         depth = depth_for(wanted, len(self._parts))
         answers = await self._health.call(partitions, lambda each: self._parts[each].peek(poll, depth, left))
-        peeks = {each: told for each, told in answers.items() if isinstance(told, Peek)}
-        failures = {each: told for each, told in answers.items() if isinstance(told, Exception)}
-        joined = await self._membership.register_missing(poll.worker_id, failures, has_friends=bool(peeks))
+        peeks = {each: answer for each, answer in answers.items() if isinstance(answer, Peek)}
+        failures = {each: answer for each, answer in answers.items() if isinstance(answer, Exception)}
+        joined = await self._worker_sync.register_missing(poll.worker_id, failures, is_elsewhere=bool(peeks))
         if joined:
             peeks |= await self._peek(poll, wanted, joined)
         return peeks
@@ -107,27 +107,27 @@ class ClaimMerger:
             grant = await self._grant(uses, best, peeks) if uses else NO_LIMITS
             allowed = within(best, {scope: permit.granted for scope, permit in grant.permits.items()})
             chosen = shares(allowed)
-            got = await self._claim_shares(poll, peeks, chosen, answer, grant, verdict, room) if chosen else []
-            if len(got) == len(chosen):
-                await self._redeem(grant, uses, chosen, got)
-            fresh_tasks = [task for claim in got for task in claim.tasks]
+            claims = await self._claim_shares(poll, peeks, chosen, answer, grant, verdict, room) if chosen else []
+            if len(claims) == len(chosen):
+                await self._settle(grant, uses, chosen, claims)
+            fresh_tasks = [task for claim in claims for task in claim.tasks]
             tasks += fresh_tasks
             room -= sum(len(task.definition.parameters) for task in fresh_tasks)
-            is_repeat = any(claim.is_repeat for claim in got)
-            now_ms = max((claim.now_ms for claim in got), default=now_ms)
+            is_repeat = any(claim.is_repeat for claim in claims)
+            now_ms = max((claim.now_ms for claim in claims), default=now_ms)
             is_short = len(fresh_tasks) < sum(share.wanted for share in chosen)
             has_more = any(len(found) >= depth for found in heads.values())
             is_cut = len(allowed) < len(found)
             if len(tasks) >= wanted or room <= 0 or is_repeat or not (is_short or has_more or is_cut):
                 break
-            looking = msgspec.structs.replace(poll, circuit_shares=verdict.shares())
-            fresh = await self._peek(looking, wanted, list(peeks), grant.left)
+            limited_poll = msgspec.structs.replace(poll, circuit_shares=verdict.shares())
+            fresh = await self._peek(limited_poll, wanted, list(peeks), grant.left)
             peeks.clear()
             peeks.update(fresh)
-        return Taken(tasks, is_repeat, now_ms, grant.refills_in_ms, verdict.held_back)
+        return Taken(tasks, is_repeat, now_ms, grant.refills_in_ms, verdict.circuits)
 
-    async def _grant(self, uses: Uses, best: Found, peeks: Mapping[int, Peek]) -> Grant:
-        """Without a look at partition 0 the ledger is away too."""
+    async def _grant(self, uses: Uses, best: MergedHeads, peeks: Mapping[int, Peek]) -> Grant:
+        """Without a peek at partition 0 the ledger, which lies there, is away too."""
         return await self._ledger.grant(uses, scopes_of(best), peeks[0].now_ms if 0 in peeks else 0)
 
     async def _claim_shares(
@@ -144,41 +144,44 @@ class ClaimMerger:
 
         async def take(partition: int) -> Claim:
             share = by_partition[partition]
-            permits = written({scope: share.counts.get(scope, 0) for scope in grant.permits})
+            permits = counts_text({scope: share.counts.get(scope, 0) for scope in grant.permits})
             not_after = peeks[partition].now_ms + PERMIT_MS
-            own = msgspec.structs.replace(_own(poll, partition), circuit_shares=verdict.shares(share.counts))
+            own = msgspec.structs.replace(_poll_for(poll, partition), circuit_shares=verdict.shares(share.counts))
             bounds = (share.wanted, share.max_rank, answer, permits, not_after, room // len(chosen))
             return await self._parts[partition].claim_for(own, *bounds)
 
         return await self._claims(list(by_partition), take)
 
-    async def _redeem(self, grant: Grant, uses: Uses, chosen: Sequence[Share], got: Sequence[Claim]) -> None:
-        """Of a grant that cannot be redeemed now, its time will run out."""
+    async def _settle(self, grant: Grant, uses: Uses, chosen: Sequence[Share], claims: Sequence[Claim]) -> None:
+        """A grant that cannot be settled now expires."""
         used: Counter[str] = Counter()
         taken: dict[str, dict[int, int]] = {}
-        for share, claim in zip(chosen, got, strict=True):
+        for share, claim in zip(chosen, claims, strict=True):
             used.update(task.definition.task_type for task in claim.tasks)
             used[WHOLE_QUEUE] += len(claim.tasks)
             for scope, count in claim.taken:
                 taken.setdefault(scope, {})[share.partition] = count
         with contextlib.suppress(Unavailable):
-            await self._ledger.redeem(grant, uses, used, taken)
+            await self._ledger.settle(grant, uses, used, taken)
 
     async def _repeat(self, poll: Poll, peeks: Mapping[int, Peek], answer: int) -> Taken:
-        """What the last answer to this poll handed out, wherever it came from."""
+        """The tasks of this poll's last answer, in whichever partitions they lie."""
 
-        async def again(partition: int) -> Claim:
+        async def repeat(partition: int) -> Claim:
             return await self._parts[partition].claim_for(
-                _own(poll, partition), peeks[partition].live_count, -1, answer
+                _poll_for(poll, partition), peeks[partition].live_count, -1, answer
             )
 
-        got = await self._claims([each for each, peek in peeks.items() if peek.live_count], again)
-        tasks, now_ms = [task for claim in got for task in claim.tasks], max(claim.now_ms for claim in got)
+        claims = await self._claims([each for each, peek in peeks.items() if peek.live_count], repeat)
+        tasks, now_ms = [task for claim in claims for task in claim.tasks], max(claim.now_ms for claim in claims)
         verdict = await self._circuits.verdict(poll.worker_id, peeks)
-        return Taken(tasks, True, now_ms, held_back=verdict.held_back)
+        return Taken(tasks, True, now_ms, circuits=verdict.circuits)
 
     async def _claims(self, partitions: Sequence[int], call: Callable[[int], Awaitable[Claim]]) -> list[Claim]:
-        """What one could not give is left there; tasks it gave without saying so come back when their time is up."""
+        """The claims of the partitions that answer; raises where none does.
+
+        Tasks that a partition assigned without its answer arriving return when their assignment lapses.
+        """
         answers = await self._health.call(partitions, call)
         failures = [each for each in answers.values() if isinstance(each, Exception)]
         for error in failures:
@@ -190,19 +193,19 @@ class ClaimMerger:
 
 
 def _uses(peeks: Mapping[int, Peek]) -> Uses:
-    """Of all partitions that answer, where any limit is in force."""
+    """The uses of all partitions that answer, or nothing where no limit is in force."""
     return (
         {partition: peek.uses for partition, peek in peeks.items()} if any(peek.uses for peek in peeks.values()) else {}
     )
 
 
-def _own(poll: Poll, partition: int) -> Poll:
-    """Tasks of one claim are numbered in each partition: without a token of its own two would have the same lease."""
+def _poll_for(poll: Poll, partition: int) -> Poll:
+    """The poll with a token of its own: each partition numbers its tasks, so a shared token would repeat leases."""
     return msgspec.structs.replace(poll, token=f"{poll.token}{partition:02x}")
 
 
 def next_answer(peeks: Iterable[Peek]) -> int:
-    """Above all before it, and no other claim's: of two polls under one id none may withdraw the other's tasks."""
+    """A number above all earlier answers, and random: of two polls under one id none may undo the other's claim."""
     last = max((peek.answer for peek in peeks), default=0) >> NUMBER_BITS
     return (last + 1 << NUMBER_BITS) + secrets.randbits(NUMBER_BITS)
 
@@ -214,7 +217,7 @@ def _status(peeks: Mapping[int, Peek]) -> str:
 def _claim(taken: Taken, peeks: Mapping[int, Peek], answer: int) -> Claim:
     now_ms = max(taken.now_ms, *(peek.now_ms for peek in peeks.values()))
     instants = [peek.retry_at_ms for peek in peeks.values()]
-    instants += [each.until_ms for each in taken.held_back]
+    instants += [each.until_ms for each in taken.circuits]
     instants.append(None if taken.refills_in_ms is None else now_ms + taken.refills_in_ms)
     stops: dict[Stop, None] = dict.fromkeys(stop for peek in peeks.values() for stop in peek.stops)
     return Claim(
@@ -226,6 +229,6 @@ def _claim(taken: Taken, peeks: Mapping[int, Peek], answer: int) -> Claim:
         worker_status=_status(peeks),
         should_drain=any(peek.should_drain for peek in peeks.values()),
         profile=next(iter(peeks.values())).profile,
-        held_back=taken.held_back,
+        circuits=taken.circuits,
         is_repeat=taken.is_repeat,
     )

@@ -1,5 +1,8 @@
-"""Which partitions answer. One that did not is left alone for a moment, so that it costs one caller its patience and
-not every one; then somebody tries it again."""
+"""Which partitions answer.
+
+A partition that did not answer is skipped for a moment, so that it delays one caller and not every one; then one caller
+tries it again.
+"""
 
 import asyncio
 import time
@@ -8,7 +11,7 @@ from typing import TypeVar
 
 from tideq.queue_core.errors import StoreUnavailable, Unavailable
 
-REST_SECONDS = 1.0
+RETRY_SECONDS = 1.0
 
 T = TypeVar("T")
 
@@ -21,39 +24,39 @@ class PartitionHealth:
 
     @property
     def up(self) -> list[int]:
-        """Those that answered when they were last asked."""
+        """The partitions that answered their last call."""
         return [partition for partition in range(self._count) if partition not in self._away_until]
 
     def is_up(self, partition: int) -> bool:
         return partition not in self._away_until
 
     def retryable(self) -> list[int]:
-        """Those that did not, and may be tried again; whoever asks is the one to try."""
+        """The partitions that did not answer and may be tried again. Only this caller gets them, so it must try."""
         now = self._clock()
         found = [partition for partition, until in self._away_until.items() if until <= now]
         for partition in found:
-            self._away_until[partition] = now + REST_SECONDS
+            self._away_until[partition] = now + RETRY_SECONDS
         return found
 
-    def note(self, partition: int, error: BaseException | None = None) -> None:
+    def record(self, partition: int, error: BaseException | None = None) -> None:
         if isinstance(error, Unavailable):
-            self._away_until[partition] = self._clock() + REST_SECONDS
+            self._away_until[partition] = self._clock() + RETRY_SECONDS
         elif partition in self._away_until:
             del self._away_until[partition]
 
     async def call(self, partitions: Sequence[int], call: Callable[[int], Awaitable[T]]) -> dict[int, T | Exception]:
-        """All at once; of each what it told or what went wrong."""
-        told = await asyncio.gather(*map(call, partitions), return_exceptions=True)
+        """Calls all at once; returns the result or the error of each."""
+        results = await asyncio.gather(*map(call, partitions), return_exceptions=True)
         answers: dict[int, T | Exception] = {}
-        for partition, each in zip(partitions, told, strict=True):
+        for partition, each in zip(partitions, results, strict=True):
             if isinstance(each, BaseException) and not isinstance(each, Exception):
                 raise each
-            self.note(partition, each if isinstance(each, Exception) else None)
+            self.record(partition, each if isinstance(each, Exception) else None)
             answers[partition] = each
         return answers
 
     async def call_some(self, call: Callable[[int], Awaitable[T]]) -> dict[int, T]:
-        """All that can be had of those that are well or rested; if there is none, why."""
+        """The results of all partitions that answer; raises the first error where none does."""
         partitions = sorted([*self.up, *self.retryable()]) or list(range(self._count))
         answers = await self.call(partitions, call)
         failures = [each for each in answers.values() if isinstance(each, Exception)]
@@ -66,5 +69,5 @@ class PartitionHealth:
 
 
 def is_untouched(error: Unavailable) -> bool:
-    """Whether it is certain that nothing was written: then the same may be tried elsewhere."""
+    """Whether it is certain that nothing was written: then the same call may go to another partition."""
     return not isinstance(error, StoreUnavailable) or error.is_untouched

@@ -1,4 +1,4 @@
-"""What each partition is told of the settings of the whole queue."""
+"""The settings of one partition, from those of the whole queue."""
 
 import math
 
@@ -10,7 +10,7 @@ UNLIMITED = 2**53
 
 
 def settings_of(settings: QueueSettings, partition: int) -> QueueSettings:
-    """The outbox is divided, rounded up. Depths and clients' rates are the whole queue's: see `admission.py`."""
+    """Divides the outbox, rounded up. Depth limits and clients' rates apply to the whole queue: see `admission.py`."""
     admission, count = settings.admission, settings.partition_count
     divided = msgspec.structs.replace(
         admission,

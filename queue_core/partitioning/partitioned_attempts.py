@@ -1,7 +1,7 @@
-"""What a lease holder says, each to the partition its task is in.
+"""Calls of lease holders, each row sent to the partition of its task.
 
-Of more partitions than a claim looks at, the worker's home is told as well that one of its tasks failed: its next
-claim, through whichever process, looks at all of them then.
+With more partitions than a claim peeks at, the worker's home partition also records that one of its tasks failed: the
+worker's next claim, through whichever process, then peeks at all partitions.
 """
 
 import asyncio
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from tideq.queue_core.attempts import Attempts, Failure, counts_against_worker
 from tideq.queue_core.errors import TaskNotFound, Unavailable
 from tideq.queue_core.partitioning.partition_health import PartitionHealth
+from tideq.queue_core.partitioning.partition_sampler import MAX_PEEKS, home_of
 from tideq.queue_core.partitioning.routing import Routing, by_task_id
-from tideq.queue_core.partitioning.sampling import MAX_LOOKS, home_of
 from tideq.queue_core.queue import Queue
 from tideq.queue_core.scripts.replies import Outcome
 from tideq.queue_core.scripts.runner import Scripts
@@ -35,36 +35,36 @@ class PartitionedAttempts(Attempts):
         super().__init__(scripts, settings)
         self._parts = parts
         self._queues = queues
-        self._counts_failures = len(parts) > MAX_LOOKS and settings.circuit.mode != "off"
+        self._marks_suspects = len(parts) > MAX_PEEKS and settings.circuit.mode != "off"
         self._routing = routing
         self._health = health
 
     async def fail(self, worker_id: str, failures: Sequence[Failure]) -> list[Outcome]:
-        if not self._counts_failures or not any(counts_against_worker(failure) for failure in failures):
+        if not self._marks_suspects or not any(counts_against_worker(failure) for failure in failures):
             return await super().fail(worker_id, failures)
-        outcomes, _ = await asyncio.gather(super().fail(worker_id, failures), self._suspect(worker_id))
+        outcomes, _ = await asyncio.gather(super().fail(worker_id, failures), self._mark_suspect(worker_id))
         return outcomes
 
-    async def _suspect(self, worker_id: str) -> None:
-        """A home that is away makes the circuit open later: claims come upon the failures by chance."""
+    async def _mark_suspect(self, worker_id: str) -> None:
+        """Limit: while the home is away the circuit opens later, once a claim peeks at the failures by chance."""
         home = home_of(worker_id, len(self._queues))
         with contextlib.suppress(Unavailable):
             await self._queues[home].mark_suspect(worker_id)
 
-    async def say(self, verb: str, worker_id: str, rows: Sequence[Row]) -> list[Outcome]:
-        """A partition that is away costs its own rows only: the others are told what became of theirs."""
+    async def call(self, verb: str, worker_id: str, rows: Sequence[Row]) -> list[Outcome]:
+        """A partition that is away fails its own rows only. Raises `Unavailable` if all rows are its own."""
         check_batch(rows)
 
-        async def say_there(part: Attempts, some: list[Row]) -> list[Outcome]:
+        async def call_part(part: Attempts, some: list[Row]) -> list[Outcome]:
             try:
                 return await part.call(verb, worker_id, some)
             except Unavailable as error:
-                self._health.note(self._parts.index(part), error)
+                self._health.record(self._parts.index(part), error)
                 if len(some) == len(rows):
                     raise
                 return [Outcome(str(row[0]), error=error) for row in some]
 
-        return await by_task_id(self._routing, self._parts, rows, lambda row: str(row[0]), say_there, is_missing)
+        return await by_task_id(self._routing, self._parts, rows, lambda row: str(row[0]), call_part, is_missing)
 
 
 def is_missing(outcome: Outcome) -> bool:

@@ -1,4 +1,4 @@
-"""Asking the partitions which tasks they have, for those who clean up after them."""
+"""Finds out which tasks the partitions still have, for the clean-up of history."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from tideq.queue_core.scripts.keys import Keys
 
 
 class PartitionedConsumer(OutboxConsumer):
-    """Reading entries is each partition's own: see `parts`."""
+    """`parts` read the entries, one of each partition."""
 
     def __init__(self, client: Any, keys: Sequence[Keys], routing: Routing) -> None:
         super().__init__(client, client, keys[0])

@@ -1,7 +1,7 @@
-"""Pauses and limits over several partitions. A pause is in force in all of them; a limit is kept by the ledger.
+"""Pauses and limits over several partitions. A pause is in force in each of them; the ledger enforces a limit.
 
-Each partition keeps the limit as it was set, which tells the ledger of it. Beside it lies the partition's share, which
-only processes of earlier versions obey: they run beside newer ones while a service is upgraded.
+Each partition stores the limit as it was set and passes it to the ledger. Beside it lies the partition's share, which
+only processes of earlier versions obey: they run beside newer ones during an upgrade.
 """
 
 import asyncio
@@ -26,33 +26,33 @@ class PartitionedControls(Controls):
         )
 
     async def align(self) -> None:
-        """What most partitions have that have anything, all have.
+        """Writes to all partitions the rules that most of the partitions with any rules have.
 
-        A partition that is new knows nothing, and one that lost its store neither, which may be any of them.
+        A new partition has no rules, and neither has one that lost its store, which may be any of them.
         """
-        kept = await asyncio.gather(*(part.rules() for part in self._parts))
-        known = [each for each in kept if each]
-        for scope in sorted({field.partition(":")[2] for each in kept for field in each}):
-            votes = Counter(_words(whole(_rules_of(each, scope))) for each in known)
+        stored = await asyncio.gather(*(part.rules() for part in self._parts))
+        nonempty = [each for each in stored if each]
+        for scope in sorted({field.partition(":")[2] for each in stored for field in each}):
+            votes = Counter(_items(whole(_rules_of(each, scope))) for each in nonempty)
             wanted = dict(max(votes, key=lambda each: (votes[each], any(rule for _, rule in each))))
             for number, part in enumerate(self._parts):
                 rules = divided(wanted, number, len(self._parts))
                 if any(
-                    kept[number].get(f"{kind}:{scope}", "") != rule for kind, rule in rules.items() if kind != "max"
+                    stored[number].get(f"{kind}:{scope}", "") != rule for kind, rule in rules.items() if kind != "max"
                 ):
                     await part.set_rules(scope, rules)
 
 
-def _rules_of(kept: Rules, scope: str) -> dict[str, str]:
-    return {kind: kept.get(f"{kind}:{scope}", "") for kind in ("pause", *LIMITS, *map(_whole, LIMITS))}
+def _rules_of(stored: Rules, scope: str) -> dict[str, str]:
+    return {kind: stored.get(f"{kind}:{scope}", "") for kind in ("pause", *LIMITS, *map(_whole, LIMITS))}
 
 
-def _words(rules: Rules) -> tuple[tuple[str, str], ...]:
+def _items(rules: Rules) -> tuple[tuple[str, str], ...]:
     return tuple(rules.items())
 
 
 def divided(rules: Rules, number: int, count: int) -> dict[str, str]:
-    """The rules of one scope as one partition keeps them. The whole names the number it was divided by."""
+    """The rules of one scope as one partition stores them. The whole limit names the number it was divided by."""
     shares = dict(rules)
     for kind in LIMITS:
         if kind in rules:
@@ -62,9 +62,9 @@ def divided(rules: Rules, number: int, count: int) -> dict[str, str]:
 
 
 def whole(rules: Rules) -> dict[str, str]:
-    """The rules of one scope as they were set. What was never divided is whole."""
-    kept = {kind: rules.get(_whole(kind), "").partition("/")[0] or rules.get(kind, "") for kind in LIMITS}
-    return {"pause": rules.get("pause", ""), **kept}
+    """The rules of one scope as they were set. A limit that was never divided is whole."""
+    limits = {kind: rules.get(_whole(kind), "").partition("/")[0] or rules.get(kind, "") for kind in LIMITS}
+    return {"pause": rules.get("pause", ""), **limits}
 
 
 def _share(kind: str, rule: str, number: int, count: int) -> str:

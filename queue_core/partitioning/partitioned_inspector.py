@@ -1,6 +1,6 @@
-"""Looking at a queue with several partitions: sums, and a task's place among all of them.
+"""Statistics of a queue with several partitions: sums, and a task's place among all of them.
 
-What a partition cannot tell because it is away is missing from the sums; that it is away is told elsewhere.
+Limit: the counts of a partition that is away are missing from the sums; the readiness checks report such a partition.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ ABOUT_WORKERS = ("workers_lost", "health_probe_failures", "probe_failed", "unhea
 
 
 class PartitionedInspector(Inspector):
-    """A snapshot speaks of one partition: take it of each."""
+    """Limit: `snapshot` reads one partition; take it of each."""
 
     def __init__(
         self,
@@ -47,12 +47,14 @@ class PartitionedInspector(Inspector):
         return merged_stats(list((await self._health.call_some(lambda each: self._parts[each].stats())).values()))
 
     async def backlog(self, task_types: Sequence[str] = (), capabilities: Sequence[str] = ()) -> Backlog:
-        told = await self._health.call_some(lambda each: self._parts[each].backlog(task_types, capabilities))
-        return Backlog(sum(each.ready for each in told.values()), sum(each.held for each in told.values()))
+        parts = (
+            await self._health.call_some(lambda each: self._parts[each].backlog(task_types, capabilities))
+        ).values()
+        return Backlog(sum(each.ready for each in parts), sum(each.held for each in parts))
 
     async def unreadable(self, limit: int = 1_000) -> list[str]:
-        told = await self._health.call_some(lambda each: self._parts[each].unreadable(limit))
-        return [task_id for ids in told.values() for task_id in ids][:limit]
+        answers = await self._health.call_some(lambda each: self._parts[each].unreadable(limit))
+        return [task_id for ids in answers.values() for task_id in ids][:limit]
 
     async def explain(self, task_id: str) -> Explanation:
         home, found = await self._find(task_id)
@@ -60,8 +62,10 @@ class PartitionedInspector(Inspector):
         if found.lane_position is None or found.global_position is None:
             return found
         others = [each for each in self._health.up if each != home]
-        told = await self._health.call(others, lambda each: self._parts[each].ahead(task_id, found.rank, found.lane))
-        ahead = [each for each in told.values() if not isinstance(each, Exception)]
+        answers = await self._health.call(
+            others, lambda each: self._parts[each].count_ahead(task_id, found.rank, found.lane)
+        )
+        ahead = [each for each in answers.values() if not isinstance(each, Exception)]
         return msgspec.structs.replace(
             found,
             lane_position=found.lane_position + sum(in_lane for in_lane, _ in ahead),
@@ -69,29 +73,29 @@ class PartitionedInspector(Inspector):
         )
 
     async def _with_trials(self, home: int, found: Explanation) -> Explanation:
-        """Trials are counted where their tasks lie, and three are for all partitions together."""
-        on_trial = [each.worker_id for each in found.servers if each.trials_left is not None]
+        """Trials are counted in the partitions of their tasks, and limited over all partitions together."""
+        on_trial = [each.worker_id for each in found.serving_workers if each.trials_left is not None]
         if not on_trial:
             return found
         task_type, others = task_type_of(found.lane), [each for each in self._health.up if each != home]
-        told = await self._health.call(others, lambda each: self._parts[each].trials(task_type, on_trial))
-        standings = [
-            dict(zip(on_trial, each, strict=True)) for each in told.values() if not isinstance(each, Exception)
+        answers = await self._health.call(others, lambda each: self._parts[each].trials(task_type, on_trial))
+        trials = [
+            dict(zip(on_trial, each, strict=True)) for each in answers.values() if not isinstance(each, Exception)
         ]
         return msgspec.structs.replace(
             found,
-            servers=tuple(
-                _with_standings(each, [at.get(each.worker_id) for at in standings]) for each in found.servers
+            serving_workers=tuple(
+                _with_trials(each, [at.get(each.worker_id) for at in trials]) for each in found.serving_workers
             ),
         )
 
     async def _with_limits(self, found: Explanation) -> Explanation:
-        """What the whole queue's limits let out now; pauses were told by the task's own partition."""
+        """Adds what the whole queue's limits let out now; the task's own partition has added its pauses."""
         if found.queue_control.limits == NO_LIMITS and found.type_control.limits == NO_LIMITS:
             return found
-        told = await self._health.call_some(lambda each: self._queues[each].usage())
-        uses = {partition: each for partition, (_, each) in told.items()}
-        permits = await self._ledger.look(uses, told[0][0] if 0 in told else 0)
+        usages = await self._health.call_some(lambda each: self._queues[each].usage())
+        uses = {partition: each for partition, (_, each) in usages.items()}
+        permits = await self._ledger.read(uses, usages[0][0] if 0 in usages else 0)
         own = [permits[each.scope] for each in (found.queue_control, found.type_control) if each.scope in permits]
         queue_left = _least(found.queue_left, permits.get(found.queue_control.scope))
         type_left = _least(found.type_left, permits.get(found.type_control.scope))
@@ -108,33 +112,32 @@ class PartitionedInspector(Inspector):
         )
 
     async def _find(self, task_id: str) -> tuple[int, Explanation]:
-        for place in (self._routing.of_id(task_id), *self._routing.elsewhere(task_id)):
+        for partition in (self._routing.of_id(task_id), *self._routing.elsewhere(task_id)):
             try:
-                return place, await self._parts[place].explain(task_id)
+                return partition, await self._parts[partition].explain(task_id)
             except TaskNotFound:
                 continue
         raise TaskNotFound(task_id)
 
 
-def _with_standings(server: ServingWorker, standings: Sequence[tuple[int | None, int] | None]) -> ServingWorker:
-    """With how its trials stand in the other partitions."""
-    if server.trials_left is None:
-        return server
-    ends = [end for end, _ in filter(None, standings) if end is not None]
-    given = sum(count for _, count in filter(None, standings))
+def _with_trials(worker: ServingWorker, trials: Sequence[tuple[int | None, int] | None]) -> ServingWorker:
+    """Includes the worker's trials in the other partitions."""
+    if worker.trials_left is None:
+        return worker
+    ends = [end for end, _ in filter(None, trials) if end is not None]
+    used = sum(count for _, count in filter(None, trials))
     return msgspec.structs.replace(
-        server, shut_until_ms=max(ends, default=None), trials_left=max(server.trials_left - given, 0)
+        worker, open_until_ms=max(ends, default=None), trials_left=max(worker.trials_left - used, 0)
     )
 
 
 def _least(left: int | None, permit: Permit | None) -> int | None:
-    """What a pause leaves, and what a limit leaves."""
-    known = [each for each in (left, permit.left if permit else None) if each is not None]
-    return min(known, default=None)
+    """The smaller of what a pause leaves and what a limit leaves."""
+    return min((each for each in (left, permit.left if permit else None) if each is not None), default=None)
 
 
 def merged_stats(parts: Sequence[Stats]) -> Stats:
-    """Workers belong to all partitions: they are counted once, and what they hold is added up."""
+    """Workers are registered in all partitions: they are counted once, and the tasks they hold are added up."""
     first = parts[0]
     return Stats(
         now_ms=max(part.now_ms for part in parts),
@@ -142,7 +145,7 @@ def merged_stats(parts: Sequence[Stats]) -> Stats:
         by_state=added([part.by_state for part in parts]),
         by_type=added([part.by_type for part in parts]),
         by_priority=added([part.by_priority for part in parts]),
-        recent=_happened([part.recent for part in parts]),
+        recent=_added_events([part.recent for part in parts]),
         workers=_merged_workers([part.workers for part in parts]),
         controls=first.controls,
         dead_letter_count=sum(part.dead_letter_count for part in parts),
@@ -150,7 +153,7 @@ def merged_stats(parts: Sequence[Stats]) -> Stats:
         due_count=sum(part.due_count for part in parts),
         ready_count=sum(part.ready_count for part in parts),
         ages=added([part.ages for part in parts]),
-        totals=_happened([part.totals for part in parts]),
+        totals=_added_events([part.totals for part in parts]),
         clock_ahead_ms=max((part.clock_ahead_ms for part in parts), key=abs),
         unreadable_count=sum(part.unreadable_count for part in parts),
         counted=added([part.counted for part in parts]),
@@ -165,10 +168,10 @@ def added(counts: Sequence[Mapping[K, int]]) -> dict[K, int]:
     return dict(totals)
 
 
-def _happened(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """What is found about a worker, every partition finds."""
-    found = {kind: max(each.get(kind, 0) for each in counts) for kind in ABOUT_WORKERS}
-    return added(counts) | {kind: count for kind, count in found.items() if count}
+def _added_events(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """An event of a worker is counted in every partition."""
+    of_workers = {kind: max(each.get(kind, 0) for each in counts) for kind in ABOUT_WORKERS}
+    return added(counts) | {kind: count for kind, count in of_workers.items() if count}
 
 
 def _merged_workers(parts: Sequence[WorkerCounts]) -> WorkerCounts:

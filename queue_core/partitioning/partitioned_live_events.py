@@ -1,4 +1,4 @@
-"""One reader for the streams of all partitions: a subscription hears them all, each in its own order."""
+"""Live events of all partitions in one subscription. Limit: the order is that of each partition, not of all."""
 
 import asyncio
 import contextlib
@@ -26,11 +26,11 @@ class PartitionedLiveEvents(LiveEvents):
         for reader in self._readers:
             reader.close()
 
-    async def reading(self) -> None:
-        await asyncio.gather(*(reader.reading() for reader in self._readers))
+    async def wait_until_reading(self) -> None:
+        await asyncio.gather(*(reader.wait_until_reading() for reader in self._readers))
 
     @property
-    def places(self) -> EventCursor:
+    def cursor(self) -> EventCursor:
         return joined([reader.newest for reader in self._readers])
 
     @contextlib.contextmanager
@@ -38,7 +38,7 @@ class PartitionedLiveEvents(LiveEvents):
         subscription = Subscription(wants, max_waiting)
         with contextlib.ExitStack() as stack:
             for reader in self._readers:
-                stack.enter_context(reader.passing_on(subscription))
+                stack.enter_context(reader.forward_to(subscription))
             yield subscription
 
 

@@ -1,4 +1,4 @@
-"""The picture of a queue with several partitions: lanes of the same signature are one lane, drawn from all of them."""
+"""The picture of a queue with several partitions: lanes of the same signature are merged into one."""
 
 import heapq
 from collections.abc import Callable, Sequence
@@ -29,32 +29,32 @@ class PartitionedPictures(QueuePictures):
     async def picture(self) -> QueuePicture:
         return merged_picture(list((await self._health.call_some(lambda each: self._parts[each].picture())).values()))
 
-    async def tallies(self, since_ms: int) -> tuple[int, list[Outcomes]]:
-        told = list((await self._health.call_some(lambda each: self._parts[each].outcomes(since_ms))).values())
+    async def outcomes(self, since_ms: int) -> tuple[int, list[Outcomes]]:
+        answers = list((await self._health.call_some(lambda each: self._parts[each].outcomes(since_ms))).values())
         by_instant: dict[int, list[Outcomes]] = {}
-        for tally in (tally for _, tallies in told for tally in tallies):
-            by_instant.setdefault(tally.at_ms, []).append(tally)
-        return max(now_ms for now_ms, _ in told), [_added(by_instant[at]) for at in sorted(by_instant)]
+        for outcomes in (each for _, all_outcomes in answers for each in all_outcomes):
+            by_instant.setdefault(outcomes.at_ms, []).append(outcomes)
+        return max(now_ms for now_ms, _ in answers), [_added(by_instant[at]) for at in sorted(by_instant)]
 
 
-def _added(tallies: Sequence[Outcomes]) -> Outcomes:
+def _added(outcomes: Sequence[Outcomes]) -> Outcomes:
     return Outcomes(
-        at_ms=tallies[0].at_ms,
-        completed=sum(each.completed for each in tallies),
-        failed=sum(each.failed for each in tallies),
-        duration_ms=sum(each.duration_ms for each in tallies),
+        at_ms=outcomes[0].at_ms,
+        completed=sum(each.completed for each in outcomes),
+        failed=sum(each.failed for each in outcomes),
+        duration_ms=sum(each.duration_ms for each in outcomes),
     )
 
 
 def merged_picture(pictures: Sequence[QueuePicture]) -> QueuePicture:
-    """Lanes have numbers of their own in each partition: here they are numbered anew, by signature."""
+    """Each partition has its own lane numbers, so lanes are numbered again, by signature."""
     signatures = sorted({name for picture in pictures for name in picture.lane_names.values()})
     numbers = {signature: number for number, signature in enumerate(signatures)}
     by_lane: dict[int, list[LaneSlice]] = {}
     for picture in pictures:
-        for lane, stretch in picture.lanes.items():
-            by_lane.setdefault(numbers[picture.lane_names[lane]], []).append(_renumbered(stretch, picture, numbers))
-    lanes = {lane: _merged(stretches, MAX_READY, _by_rank) for lane, stretches in by_lane.items()}
+        for lane, part in picture.lanes.items():
+            by_lane.setdefault(numbers[picture.lane_names[lane]], []).append(_renumbered(part, picture, numbers))
+    lanes = {lane: _merged(parts, MAX_READY, _by_rank) for lane, parts in by_lane.items()}
     first = sorted(lanes, key=lambda lane: [task.rank for task in lanes[lane].first[:1]] or [float("inf")])
     zones = zip(*([_renumbered(zone, picture, numbers) for zone in picture.zones] for picture in pictures), strict=True)
     return QueuePicture(
@@ -67,20 +67,18 @@ def merged_picture(pictures: Sequence[QueuePicture]) -> QueuePicture:
     )
 
 
-def _renumbered(stretch: LaneSlice, picture: QueuePicture, numbers: dict[str, int]) -> LaneSlice:
-    return LaneSlice(
-        stretch.count, tuple(_moved(task, numbers[picture.lane_names[task.lane]]) for task in stretch.first)
-    )
+def _renumbered(part: LaneSlice, picture: QueuePicture, numbers: dict[str, int]) -> LaneSlice:
+    return LaneSlice(part.count, tuple(_in_lane(task, numbers[picture.lane_names[task.lane]]) for task in part.first))
 
 
-def _moved(task: PicturedTask, lane: int) -> PicturedTask:
+def _in_lane(task: PicturedTask, lane: int) -> PicturedTask:
     score = task.score if task.score > 0 else ready_score(lane, task.rank)
     return msgspec.structs.replace(task, lane=lane, score=score)
 
 
-def _merged(stretches: Sequence[LaneSlice], most: int, key: Callable[[PicturedTask], tuple[int, str]]) -> LaneSlice:
-    first = list(heapq.merge(*(stretch.first for stretch in stretches), key=key))[:most]
-    return LaneSlice(sum(stretch.count for stretch in stretches), tuple(first))
+def _merged(parts: Sequence[LaneSlice], most: int, key: Callable[[PicturedTask], tuple[int, str]]) -> LaneSlice:
+    first = list(heapq.merge(*(part.first for part in parts), key=key))[:most]
+    return LaneSlice(sum(part.count for part in parts), tuple(first))
 
 
 def _by_rank(task: PicturedTask) -> tuple[int, str]:

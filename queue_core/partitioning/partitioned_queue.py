@@ -1,6 +1,6 @@
-"""The queue's verbs over several partitions: submissions are placed, claims merged, everything else goes by the id.
+"""The queue's operations over several partitions: routes submissions, merges claims, sends the rest by task id.
 
-A task's place in its lane is reckoned from its own partition, which has an even share of all; `explain` counts.
+Limit: a task's position in its lane is estimated from its own partition, which has an even share; `explain` counts it.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class PartitionedQueue(Queue):
         parts: Sequence[Queue],
         routing: Routing,
         health: PartitionHealth,
-        claiming: ClaimMerger,
+        claims: ClaimMerger,
         controls: PartitionedControls,
         ledger: Ledger,
         scripts: Scripts,
@@ -47,10 +47,10 @@ class PartitionedQueue(Queue):
         self._routing = routing
         self._health = health
         urgency_of = self._submissions.urgency_of
-        self._placing = SubmitRouter(
+        self._router = SubmitRouter(
             parts, routing, health, Admissions(parts, health, ledger, settings.admission, urgency_of)
         )
-        self._claiming = claiming
+        self._claims = claims
         self._controls = controls
 
     async def open(self, epoch: str | None = None) -> str:
@@ -65,9 +65,9 @@ class PartitionedQueue(Queue):
         """All or none."""
         check_batch(tasks)
         if any(task.client_id != tasks[0].client_id for task in tasks):
-            raise InvalidTask("client_id", "one submission speaks for one client")
-        answers = await self._placing.submit(tasks, wants_position=wants_position)
-        return [_placed(answer, self._routing.count) for answer in answers]
+            raise InvalidTask("client_id", "the tasks of one submission must have the same client_id")
+        answers = await self._router.submit(tasks, wants_position=wants_position)
+        return [_estimated(answer, self._routing.count) for answer in answers]
 
     async def claim(
         self,
@@ -79,43 +79,43 @@ class PartitionedQueue(Queue):
         capabilities: Sequence[str] | None = None,
         starts: bool = False,
     ) -> Claim:
-        """Starts nothing: what a partition gave without being heard would not come back when its assignment lapses."""
+        """Ignores `starts`: an executing task whose answer is lost would not return when its assignment lapses."""
         poll = make_poll(worker_id, wanted, poll_id, assignment_ms, capabilities)
-        return await self._claiming.claim(poll, wanted)
+        return await self._claims.claim(poll, wanted)
 
-    async def withdraw(self, worker_id: str, poll_id: str, answer: int, *, starts: bool = False) -> int:
+    async def undo_claim(self, worker_id: str, poll_id: str, answer: int, *, starts: bool = False) -> int:
         if answer == 0:
             return 0
-        told = await self._health.call_some(lambda each: self._parts[each].undo_claim(worker_id, poll_id, answer))
-        return sum(told.values())
+        released = await self._health.call_some(lambda each: self._parts[each].undo_claim(worker_id, poll_id, answer))
+        return sum(released.values())
 
     async def cancel_many(self, task_ids: Sequence[str]) -> list[Outcome]:
         check_batch(task_ids)
-        return await self._seek(task_ids, lambda part, some: part.cancel_many(some))
+        return await self._by_task_id(task_ids, lambda part, some: part.cancel_many(some))
 
     async def purge_many(self, task_ids: Sequence[str]) -> list[Outcome]:
         check_batch(task_ids)
-        outcomes = await self._seek(task_ids, lambda part, some: part.purge_many(some))
+        outcomes = await self._by_task_id(task_ids, lambda part, some: part.purge_many(some))
         keys = [(outcome.task_id, outcome.details[0]) for outcome in outcomes if outcome.details]
         await self._forget_keys([Removed(task_id, f"{name} ") for task_id, name in keys])
         return outcomes
 
     async def forget_many(self, removed: Sequence[Removed]) -> None:
-        """A key of an id that was put elsewhere once is forgotten there as well. The first place counts for all."""
+        """Also deletes keys in the partitions that earlier numbers chose. Only the first one corrects its counts."""
         check_batch(removed)
         keys = [Removed(row.task_id, row.idempotency) for row in removed]
         await self._forget([(row, self._routing.of_id(row.task_id)) for row in removed])
-        await self._forget([(key, place) for key in keys for place in self._routing.elsewhere(key.task_id)])
+        await self._forget([(key, partition) for key in keys for partition in self._routing.elsewhere(key.task_id)])
         await self._forget_keys([key for key in keys if key.idempotency])
 
     async def _forget_keys(self, rows: Sequence[Removed]) -> None:
-        """Ids and idempotency: a key may point here from the partition it belongs to."""
+        """A key lies in the partition of its name, which may be another one than the task's."""
         await self._forget(
             [
-                (row, place)
+                (row, partition)
                 for row in rows
-                for place in self._routing.of_key(row.idempotency.partition(" ")[0])
-                if place != self._routing.of_id(row.task_id)
+                for partition in self._routing.of_key(row.idempotency.partition(" ")[0])
+                if partition != self._routing.of_id(row.task_id)
             ]
         )
 
@@ -127,7 +127,7 @@ class PartitionedQueue(Queue):
             await part.forget_many(some)
             return [None] * len(some)
 
-        await by_partition(self._parts, [place for _, place in rows], [row for row, _ in rows], forget)
+        await by_partition(self._parts, [partition for _, partition in rows], [row for row, _ in rows], forget)
 
     async def sweep(self, limit: int = SWEEP_LIMIT) -> int:
         return sum((await self._health.call_some(lambda each: self._parts[each].sweep(limit))).values())
@@ -138,31 +138,28 @@ class PartitionedQueue(Queue):
         async def read(part: Queue, some: list[str]) -> list[Task | None]:
             return await part.read_many(some)
 
-        def is_unknown(task: Task | None) -> bool:
+        def is_absent(task: Task | None) -> bool:
             return task is None
 
-        found = await by_task_id(self._routing, self._parts, task_ids, str, read, is_unknown)
-        return [each and _placed(each, self._routing.count) for each in found]
+        found = await by_task_id(self._routing, self._parts, task_ids, str, read, is_absent)
+        return [each and _estimated(each, self._routing.count) for each in found]
 
-    async def revive(self, verb: str, reason: Reason, task_id: str, **options: Any) -> int:
-        for place in self._places(task_id):
-            present = (await self._parts[place].read_many([task_id]))[0]
+    async def requeue(self, verb: str, reason: Reason, task_id: str, **options: Any) -> int:
+        for partition in (self._routing.of_id(task_id), *self._routing.elsewhere(task_id)):
+            present = (await self._parts[partition].read_many([task_id]))[0]
             if present is not None:
-                return await self._parts[place].requeue(verb, reason, task_id, **options)
+                return await self._parts[partition].requeue(verb, reason, task_id, **options)
         if options.get("kept") is None:
             raise TaskNotFound(task_id)
         return await self._parts[self._routing.of_id(task_id)].requeue(verb, reason, task_id, **options)
 
-    def _places(self, task_id: str) -> list[int]:
-        return [self._routing.of_id(task_id), *self._routing.elsewhere(task_id)]
-
-    async def _seek(
+    async def _by_task_id(
         self, task_ids: Sequence[str], call: Callable[[Queue, list[str]], Awaitable[list[Outcome]]]
     ) -> list[Outcome]:
         return await by_task_id(self._routing, self._parts, task_ids, str, call, is_missing)
 
 
-def _placed(told: T, count: int) -> T:
-    if told.lane_position:
-        return msgspec.structs.replace(told, lane_position=told.lane_position * count)
-    return told
+def _estimated(answer: T, count: int) -> T:
+    if answer.lane_position:
+        return msgspec.structs.replace(answer, lane_position=answer.lane_position * count)
+    return answer

@@ -1,4 +1,4 @@
-"""Durability over several partitions: each is on a server of its own, perhaps."""
+"""Durability over several partitions, each of which may be on a server of its own."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ class PartitionedReplicaWait(ReplicaWait):
         self._routing = routing
 
     async def check(self, level: Durability) -> None:
-        """Where a task will go is not known yet: all must be able to."""
+        """Checks all partitions, because the task's partition is not chosen yet."""
         for part in self._parts:
             await part.check(level)
 
-    async def reach(self, level: Durability, timeout_ms: int, task_ids: Sequence[str]) -> bool:
-        """Each task is looked for wherever it may lie."""
-        by_place: dict[int, list[str]] = {}
+    async def wait_for_copies(self, level: Durability, timeout_ms: int, task_ids: Sequence[str]) -> bool:
+        """Waits in every partition in which a task may lie."""
+        by_partition: dict[int, list[str]] = {}
         for task_id in task_ids:
-            for place in (self._routing.of_id(task_id), *self._routing.elsewhere(task_id)):
-                by_place.setdefault(place, []).append(task_id)
-        waits = (self._parts[place].safe_ones(level, timeout_ms, ids) for place, ids in by_place.items())
+            for partition in (self._routing.of_id(task_id), *self._routing.elsewhere(task_id)):
+                by_partition.setdefault(partition, []).append(task_id)
+        waits = (self._parts[each].safe_tasks(level, timeout_ms, ids) for each, ids in by_partition.items())
         return set(task_ids) <= set[str]().union(*await asyncio.gather(*waits))
 
 

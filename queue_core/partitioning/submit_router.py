@@ -1,8 +1,8 @@
-"""Submissions to several partitions: which one takes what. Each is written by one script to one partition: all or none.
+"""Chooses the partition of each submission, which one script writes there: all tasks or none.
 
-Tasks without a key or a chosen id go to one partition that is well. Ids that submitters chose say where they lie. A
-key's tasks go where the key belongs, and a batch whose keys belong to several partitions goes where the first of them
-does: the others point there (`pointing.py`).
+Tasks without a key or a chosen id go to any partition that answers. A chosen id decides its partition. Tasks with a key
+go to the key's partition. A batch whose keys belong to several partitions goes to the partition of the first key, and
+the other keys point there (`key_reservation.py`).
 """
 
 import random
@@ -16,19 +16,19 @@ from tideq.queue_core.partitioning.admission import AdmissionEntry, Admissions
 from tideq.queue_core.partitioning.key_reservation import KeyReservation
 from tideq.queue_core.partitioning.partition_health import PartitionHealth, is_untouched
 from tideq.queue_core.partitioning.routing import Routing
-from tideq.queue_core.queue import Admission, Queue, Written
+from tideq.queue_core.queue import AdmissionMode, Queue, Written
 from tideq.queue_core.submission import idempotency_name, share_one_key
 from tideq.queue_core.task import NewTask, Submitted
 
 
 class Home(NamedTuple):
-    """Where a key or a chosen id belongs."""
+    """The partition that a key or a chosen id belongs to."""
 
     row: int
-    places: list[int]
-    """Then where else an earlier number of partitions may have put it."""
-    marks: tuple[str, str]
-    """As `known` takes them: the key's name, or the id."""
+    partitions: list[int]
+    """Its partition, then those that earlier numbers of partitions may have chosen."""
+    lookup: tuple[str, str]
+    """As `find_existing` takes it: the key's name and the id, one of them empty."""
 
 
 class Placed(NamedTuple):
@@ -44,31 +44,31 @@ class SubmitRouter:
         self._routing = routing
         self._health = health
         self._admissions = admissions
-        self._pointing = KeyReservation(parts)
+        self._key_reservation = KeyReservation(parts)
         self._turn = random.randrange(routing.count)
 
     async def submit(self, tasks: Sequence[NewTask], *, wants_position: bool) -> list[Submitted]:
         entry = await self._admissions.enter(tasks)
         try:
-            partition, written = await self._place(tasks, entry.word, wants_position=wants_position)
+            partition, written = await self._place(tasks, entry.mode, wants_position=wants_position)
         except NothingNew:
             await self._admissions.leave(entry)
-            raise entry.refusal or StoreUnavailable("a partition took nothing new") from None
+            raise entry.refusal or StoreUnavailable("a partition accepted no new task") from None
         except BaseException as error:
-            await self._give_up(entry, error)
+            await self._leave_failed(entry, error)
             raise
         answers = written.submitted
         new_count = sum(answer.is_new for answer in answers)
         bucket = await self._admissions.leave(entry, new_count, partition, written.counted)
         return [msgspec.structs.replace(answer, bucket=bucket) for answer in answers] if bucket else answers
 
-    async def _give_up(self, entry: AdmissionEntry, error: BaseException) -> None:
+    async def _leave_failed(self, entry: AdmissionEntry, error: BaseException) -> None:
         if isinstance(error, QueueError) and (not isinstance(error, Unavailable) or is_untouched(error)):
             await self._admissions.leave(entry)
         else:
             self._admissions.abandon(entry)
 
-    async def _place(self, tasks: Sequence[NewTask], admission: Admission, *, wants_position: bool) -> Placed:
+    async def _place(self, tasks: Sequence[NewTask], admission: AdmissionMode, *, wants_position: bool) -> Placed:
         keys, ids = await self._homes(tasks)
         partition = self._partition_of(tasks, keys, ids)
         if partition is None:
@@ -76,15 +76,17 @@ class SubmitRouter:
         if all(home == partition for home in keys.values()):
             call = self._call(partition, tasks, admission, wants_position=wants_position)
         else:
-            call = self._point(partition, tasks, keys, admission, wants_position=wants_position)
+            call = self._submit_reserving_keys(partition, tasks, keys, admission, wants_position=wants_position)
         try:
-            return Placed(partition, await self._pointing.settling(partition, call))
+            return Placed(partition, await self._key_reservation.retry_while_pending(partition, call))
         except Unavailable as error:
-            self._health.note(partition, error)
+            self._health.record(partition, error)
             raise
 
-    async def _submit_anywhere(self, tasks: Sequence[NewTask], admission: Admission, *, wants_position: bool) -> Placed:
-        """What is certain to have changed nothing is tried elsewhere; anything else the submitter must decide."""
+    async def _submit_anywhere(
+        self, tasks: Sequence[NewTask], admission: AdmissionMode, *, wants_position: bool
+    ) -> Placed:
+        """Tries another partition only after a call that certainly wrote nothing; other errors go to the caller."""
         refusal: QueueError = StoreUnavailable("no partition answers", is_untouched=True)
         for partition in await self._candidates():
             try:
@@ -92,7 +94,7 @@ class SubmitRouter:
             except Overloaded as error:
                 refusal = error
             except Unavailable as error:
-                self._health.note(partition, error)
+                self._health.record(partition, error)
                 refusal = error
                 if not is_untouched(error):
                     raise
@@ -101,18 +103,18 @@ class SubmitRouter:
         raise refusal
 
     async def _candidates(self) -> list[int]:
-        """Those that are well, in turn. One that was away is asked a question before it is trusted again."""
-        if rested := self._health.retryable():
-            await self._health.call(rested, lambda each: self._parts[each].find_existing([]))
+        """The partitions that answer, in turn. A partition that was away must answer an empty query first."""
+        if retryable := self._health.retryable():
+            await self._health.call(retryable, lambda each: self._parts[each].find_existing([]))
         chosen = self._health.up
         self._turn += 1
         first = self._turn % max(len(chosen), 1)
         return chosen[first:] + chosen[:first]
 
     def _call(
-        self, partition: int, tasks: Sequence[NewTask], admission: Admission, *, wants_position: bool
+        self, partition: int, tasks: Sequence[NewTask], admission: AdmissionMode, *, wants_position: bool
     ) -> Callable[[], Awaitable[Written]]:
-        """One alone may share its call with others that come at the same moment."""
+        """A single task may share its call with others that arrive at the same moment."""
         part = self._parts[partition]
 
         async def submit() -> Written:
@@ -122,37 +124,37 @@ class SubmitRouter:
 
         return submit
 
-    def _point(
+    def _submit_reserving_keys(
         self,
         partition: int,
         tasks: Sequence[NewTask],
         keys: dict[int, int],
-        admission: Admission,
+        admission: AdmissionMode,
         *,
         wants_position: bool,
     ) -> Callable[[], Awaitable[Written]]:
         async def submit() -> Written:
-            return await self._pointing.submit(
+            return await self._key_reservation.submit(
                 partition, tasks, keys, wants_position=wants_position, admission=admission
             )
 
         return submit
 
     async def _homes(self, tasks: Sequence[NewTask]) -> tuple[dict[int, int], dict[int, int]]:
-        """By rows, where the tasks' keys are and where their chosen ids lie. Of one key for all the last row tells."""
+        """The partitions of the tasks' keys and of their chosen ids, by row. The last row stands for a shared key."""
         if share_one_key(tasks):
-            (place,) = await self._places([self._key_home(len(tasks) - 1, tasks[-1])])
-            return dict.fromkeys(range(len(tasks)), place), {}
+            (partition,) = await self._partitions([self._key_home(len(tasks) - 1, tasks[-1])])
+            return dict.fromkeys(range(len(tasks)), partition), {}
         keys = [self._key_home(row, task) for row, task in enumerate(tasks) if task.idempotency_key is not None]
         ids = [
             Home(row, self._routing.of_chosen_id(task.task_id), ("", task.task_id))
             for row, task in enumerate(tasks)
             if task.task_id is not None
         ]
-        key_places, id_places = await self._places(keys), await self._places(ids)
+        key_partitions, id_partitions = await self._partitions(keys), await self._partitions(ids)
         return (
-            {home.row: place for home, place in zip(keys, key_places, strict=True)},
-            {home.row: place for home, place in zip(ids, id_places, strict=True)},
+            {home.row: partition for home, partition in zip(keys, key_partitions, strict=True)},
+            {home.row: partition for home, partition in zip(ids, id_partitions, strict=True)},
         )
 
     def _key_home(self, row: int, task: NewTask) -> Home:
@@ -160,9 +162,9 @@ class SubmitRouter:
         return Home(row, self._routing.of_key(_home_name(task)), (name, ""))
 
     def _partition_of(self, tasks: Sequence[NewTask], keys: dict[int, int], ids: dict[int, int]) -> int | None:
-        """Where all of them can lie, None for anywhere. A key of the whole batch and chosen ids leave no choice."""
+        """The partition of the whole batch, None for any. A key of the whole batch and chosen ids leave no choice."""
         batch_homes = (home for row, home in keys.items() if tasks[row].batch_size)
-        partition = next((place for places in (batch_homes, ids.values()) for place in places), None)
+        partition = next((each for homes in (batch_homes, ids.values()) for each in homes), None)
         for row, home in ids.items():
             if home != partition:
                 error = InvalidTask(
@@ -172,21 +174,21 @@ class SubmitRouter:
                 raise error
         return next(iter(keys.values()), None) if partition is None else partition
 
-    async def _places(self, homes: Sequence[Home]) -> list[int]:
-        """Where it is known already, else where it belongs."""
-        places = [home.places[0] for home in homes]
-        asked: dict[int, list[int]] = {}
+    async def _partitions(self, homes: Sequence[Home]) -> list[int]:
+        """Of each home the partition in which it exists already, else its own."""
+        partitions = [home.partitions[0] for home in homes]
+        lookups: dict[int, list[int]] = {}
         for at, home in enumerate(homes):
-            for partition in home.places[1:]:
-                asked.setdefault(partition, []).append(at)
-        for partition, numbers in asked.items():
-            known = await self._parts[partition].find_existing([homes[at].marks for at in numbers])
-            for at, is_known in zip(numbers, known, strict=True):
-                places[at] = partition if is_known else places[at]
-        return places
+            for partition in home.partitions[1:]:
+                lookups.setdefault(partition, []).append(at)
+        for partition, numbers in lookups.items():
+            existing = await self._parts[partition].find_existing([homes[at].lookup for at in numbers])
+            for at, is_existing in zip(numbers, existing, strict=True):
+                partitions[at] = partition if is_existing else partitions[at]
+        return partitions
 
 
 def _home_name(task: NewTask) -> str:
-    """Of a batch that shares a key, its tasks have that key and their places: what they share decides."""
+    """The tasks of a batch with one key have that key and their index; the shared part decides."""
     key = task.idempotency_key or ""
     return idempotency_name(task.client_id, key.rpartition("/")[0] if task.batch_size else key)

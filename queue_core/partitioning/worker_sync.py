@@ -1,13 +1,13 @@
-"""A worker belongs to all partitions: one that does not know it, because it is new or had given it up, is told again.
+"""Registers a worker in partitions where it is missing: new ones, or ones that declared it dead.
 
-What such a partition took back from the worker stays taken back: its lease there is void, as any other's.
+Tasks that such a partition took back from the worker stay taken back: their leases there are void.
 """
 
 import contextlib
 from collections.abc import Mapping, Sequence
 
 from tideq.queue_core.errors import Unavailable, UnknownWorker, WorkerExists
-from tideq.queue_core.fleet import Fleet, Word
+from tideq.queue_core.fleet import Fleet, ReportedState
 from tideq.queue_core.partitioning.partition_health import PartitionHealth
 
 
@@ -17,34 +17,41 @@ class WorkerSync:
         self._health = health
 
     async def register_missing(
-        self, worker_id: str, failures: Mapping[int, Exception], *, has_friends: bool
+        self, worker_id: str, failures: Mapping[int, Exception], *, is_elsewhere: bool
     ) -> list[int]:
-        """Which of the partitions that failed know the worker now. Raises where there is nothing left to go by."""
+        """Returns the failed partitions in which the worker is registered now.
+
+        Raises the error of a partition where no other one has the worker (`is_elsewhere`).
+        """
         for error in failures.values():
             if not isinstance(error, Unavailable | UnknownWorker):
                 raise error
-        strangers = [each for each, error in failures.items() if isinstance(error, UnknownWorker)]
-        if not has_friends and failures:
-            raise failures[strangers[0]] if strangers else next(iter(failures.values()))
-        return await self._introduce(worker_id, strangers) if strangers else []
+        missing = [each for each, error in failures.items() if isinstance(error, UnknownWorker)]
+        if not is_elsewhere and failures:
+            raise failures[missing[0]] if missing else next(iter(failures.values()))
+        return await self._register(worker_id, missing) if missing else []
 
-    async def _introduce(self, worker_id: str, strangers: Sequence[int]) -> list[int]:
-        """Not a worker on its way out: it may be leaving one partition after the other just now."""
-        others = [each for each in self._health.up if each not in strangers]
-        told = await self._health.call(others, lambda each: self._parts[each].get(worker_id))
-        known = [each for each in told.values() if not isinstance(each, Exception) and each.verdict != "dead"]
-        if not known or any(each.verdict == "draining" for each in known):
+    async def _register(self, worker_id: str, missing: Sequence[int]) -> list[int]:
+        """A draining worker is not registered: it may be leaving one partition after the other just now."""
+        others = [each for each in self._health.up if each not in missing]
+        answers = await self._health.call(others, lambda each: self._parts[each].get(worker_id))
+        members = [
+            each for each in answers.values() if not isinstance(each, Exception) and each.service_state != "dead"
+        ]
+        if not members or any(each.service_state == "draining" for each in members):
             return []
-        is_healthy = all(each.verdict == "active" for each in known)
-        words = {each.word for each in known}
-        word: Word | None = "draining" if "draining" in words else "unhealthy" if "unhealthy" in words else None
+        is_healthy = all(each.service_state == "active" for each in members)
+        reported = {each.reported_state for each in members}
+        state: ReportedState | None = (
+            "draining" if "draining" in reported else "unhealthy" if "unhealthy" in reported else None
+        )
         joined: list[int] = []
-        for partition in strangers:
+        for partition in missing:
             with contextlib.suppress(WorkerExists):
-                await self._parts[partition].register(known[0].worker)
+                await self._parts[partition].register(members[0].worker)
             if not is_healthy:
                 await self._parts[partition].set_health(worker_id, is_healthy=False)
-            if word:
-                await self._parts[partition].heartbeat(worker_id, word=word)
+            if state:
+                await self._parts[partition].heartbeat(worker_id, reported_state=state)
             joined.append(partition)
         return joined

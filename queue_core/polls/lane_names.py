@@ -1,7 +1,7 @@
-"""Which task type a lane stands for: read anew only when a lane was opened.
+"""The task type of a lane at an instant, cached until a lane is opened.
 
-A lane that was empty for an hour may be given to another type. So what a lane stood for is a question of when: types
-that it no longer stands for are kept with the instant at which they ended.
+A lane that was empty for an hour may be given to another signature. So the store keeps the earlier signatures of a
+lane, with the instant at which each ended.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ class LaneNames:
         self._version: bytes | None = None
         self._task_types: dict[str, str] = {}
         self._earlier: dict[str, list[tuple[int, str]]] = {}
-        """Of lanes that stood for others: until when, and for which type, in order."""
+        """Earlier types of lanes with their ends, in order."""
 
     async def refresh(self) -> None:
         with store_errors():
@@ -34,7 +34,7 @@ class LaneNames:
         self._version = version
 
     def task_type(self, lane: str, at_ms: int) -> str:
-        """What the lane stood for at this instant."""
+        """Returns the task type of the lane at this instant; empty if unknown."""
         for until_ms, task_type in self._earlier.get(lane, ()):
             if at_ms < until_ms:
                 return task_type
@@ -42,7 +42,7 @@ class LaneNames:
 
 
 def _earlier(retired: Sequence[str]) -> dict[str, list[tuple[int, str]]]:
-    """From `<lane> <instant> <signature>`, the earliest first."""
+    """Parse `<lane> <instant> <signature>`, earliest first."""
     earlier: dict[str, list[tuple[int, str]]] = {}
     for each in retired:
         lane, until_ms, signature = each.split(" ", 2)

@@ -1,4 +1,4 @@
-"""A poll and what it sees: who asks for work, and what one partition would give."""
+"""A poll for tasks, and a partition's answer to a peek."""
 
 import secrets
 from collections.abc import Sequence
@@ -19,49 +19,49 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     assignment_ms: int | None = None
     capabilities: str = AS_DECLARED
     starts: bool = False
-    """Tasks are executing when they are handed out."""
+    """Whether claimed tasks are returned as already executing."""
     circuit_shares: str = ""
-    """What the worker's circuits leave, where that was decided over several partitions."""
+    """Tasks that the worker's circuits allow, decided over several partitions; empty for one."""
     token: str = msgspec.field(default_factory=lambda: secrets.token_hex(16))
-    """What the leases of one claim share, in one partition."""
+    """Part of all leases of one claim in one partition."""
 
 
 class Head(NamedTuple):
-    """A ready task; they go in this order."""
+    """A ready task. Sorts in the order of claims."""
 
     rank: int
     task_id: str
     task_type: str = ""
-    """Told where pauses, limits or circuits are in force."""
+    """Set only if pauses, limits or circuits apply."""
 
 
 class Use(NamedTuple):
-    """How much of one limit one partition has in use, as `usage.lua` tells it."""
+    """One partition's use of one limit, in the form of `limit_usage.lua`."""
 
     scope: str
     rate: str
     most: str
-    """These two as they were set for the whole queue; '-' for none."""
+    """Rate and maximum, as set for the whole queue; '-' for none."""
     running: int
     taken: int
     refunded: int
 
 
 class CircuitResults(NamedTuple):
-    """How one partition has one of the worker's circuits, as `standing.lua` tells it."""
+    """One partition's state of one of the worker's circuits, in the form of `circuit_results.lua`."""
 
     task_type: str
     kind: str
-    """`open`, `trial`, or `failing` where a task of the type failed lately."""
+    """`open`, `trial`, or `failing` if a task of the type failed lately."""
     amount: int
-    """Until when it is open; how many trials ended well."""
+    """When an open circuit goes on trial; the successful trials of one on trial."""
     held: int
     good: int
     bad: int
 
 
 class Peek(msgspec.Struct, frozen=True, kw_only=True):
-    """What one partition would give, the best first, and all that a claim says besides."""
+    """The tasks that one partition would give, lowest rank first, and the other values of a claim."""
 
     now_ms: int
     retry_at_ms: int | None
@@ -70,14 +70,14 @@ class Peek(msgspec.Struct, frozen=True, kw_only=True):
     profile: str
     stops: tuple[Stop, ...]
     answer: int
-    """The number of the last answer to this poll id here, 0 for none."""
+    """Number of the last reply to this poll id here; 0 for none."""
     live_count: int
-    """How many tasks of that answer are still assigned under its lease."""
+    """Tasks of that reply that are still assigned under its lease."""
     heads: tuple[Head, ...]
     uses: tuple[Use, ...] = ()
-    standings: tuple[CircuitResults, ...] = ()
+    circuit_results: tuple[CircuitResults, ...] = ()
     is_suspect: bool = False
-    """Whether a task of the worker failed lately in a partition that may not be among those looked at."""
+    """Whether a task of the worker failed lately in a partition that this claim may not have peeked at."""
 
 
 def make_poll(
@@ -92,7 +92,7 @@ def make_poll(
     if not 1 <= wanted <= MAX_BATCH:
         raise InvalidRequest("available_capacity", f"{wanted} lies outside 1 … {MAX_BATCH}")
     if assignment_ms is not None and not 0 < assignment_ms < 2**42:
-        raise InvalidRequest("assignment_ms", "an assignment takes a positive time")
+        raise InvalidRequest("assignment_ms", "an assignment must have a positive time")
     present = AS_DECLARED if capabilities is None else ",".join(sorted(set(capabilities)))
     return Poll(worker_id=worker_id, poll_id=poll_id, assignment_ms=assignment_ms, capabilities=present, starts=starts)
 

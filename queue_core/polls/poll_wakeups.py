@@ -1,12 +1,11 @@
-"""Waiting for work without asking the store again and again.
+"""Wakes waiting polls when tasks become ready, without a claim per poll and second.
 
-One subscription a process hears what became ready and wakes as many waiting polls as that is work for. Notifications
-may be lost, so once a second, while somebody waits, one survey looks at the lanes for all of them; it also learns when
-the next hidden task or silent worker falls due, and one poll is woken then to recover it. A waiting poll holds no
-connection.
+One subscription a process receives notifications of ready tasks and wakes as many polls as there are tasks for.
+Notifications may be lost, so while polls wait, one scan a second reads the ready lanes for all of them. The scan also
+returns when the next hidden task or silent worker falls due; one poll is woken then to recover it. A waiting poll holds
+no connection.
 
-Several processes hear the same notification and each wakes its own pollers; those that come too late find nothing
-and go on waiting in their old place.
+All processes receive the same notification and each wakes its own polls. A poll that finds nothing keeps its place.
 """
 
 import asyncio
@@ -25,10 +24,10 @@ from tideq.queue_core.store.subscription import subscribed
 from tideq.queue_core.task import Claim, Stop
 
 SCAN_SECONDS = 1.0
-MIN_SURVEY_GAP_SECONDS, MAX_SURVEY_GAP_SECONDS = 0.01, 0.2
+MIN_SCAN_GAP_SECONDS, MAX_SCAN_GAP_SECONDS = 0.01, 0.2
 GAP_PER_SCAN = 20
-"""Surveys take a twentieth of the time: one of a queue with thousands of lanes takes milliseconds."""
-MAX_TOLD = 10_000
+"""Pause after a scan as a multiple of its duration: a scan of thousands of lanes takes milliseconds."""
+MAX_SENT_STOPS = 10_000
 
 
 class PollWakeups:
@@ -41,100 +40,100 @@ class PollWakeups:
         within_limits: Callable[[Mapping[int, ReadyScan]], Awaitable[Sequence[ReadyScan]]] | None = None,
         duties: Duties | None = None,
     ) -> None:
-        """`within_limits` takes from surveys of several partitions what limits that they share hold back."""
+        """`within_limits` removes from the scans of several partitions the tasks that shared limits block."""
         self._within_limits = within_limits
         self._duties = duties or Duties()
         self._sources = {source.channel: source for source in sources}
         self._open_listener = open_listener
-        self._room = WaitingPolls()
+        self._polls = WaitingPolls()
         self._due_timer: asyncio.TimerHandle | None = None
         self._due_at = 0.0
         self._jobs: list[asyncio.Task[None]] = []
         self._is_open = False
-        self._should_look = asyncio.Event()
-        self._told_stops: dict[str, frozenset[Stop]] = {}
+        self._scan_requested = asyncio.Event()
+        self._sent_stops: dict[str, frozenset[Stop]] = {}
         self._subscribed = asyncio.Event()
-        self._learning: set[asyncio.Task[None]] = set()
+        self._lookups: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> "PollWakeups":
         self._is_open = True
         self._jobs = [
             self._duties.start("wake-up subscription", self._listen),
-            self._duties.start("wake-up survey", self._scan_while_polls_wait),
+            self._duties.start("ready scan", self._scan_while_polls_wait),
         ]
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
         await self._duties.stop(*self._jobs)
-        await cancel_and_wait(*self._learning)
+        await cancel_and_wait(*self._lookups)
 
     def close(self) -> None:
-        """Answer every waiting poll with what it has: nothing new is claimed from here on."""
+        """Wake all polls, which then return without another claim."""
         self._is_open = False
-        self._room.wake_all()
+        self._polls.wake_all()
         if self._due_timer is not None:
             self._due_timer.cancel()
             self._due_timer = None
 
     @property
     def sleeping_count(self) -> int:
-        """Polls that have looked, found nothing and wait."""
-        return self._room.sleeping_count
+        """Polls that claimed nothing and wait."""
+        return self._polls.sleeping_count
 
-    async def listening(self) -> None:
-        """Returns once the subscription stands."""
+    async def wait_until_subscribed(self) -> None:
+        """Returns once the process is subscribed."""
         await self._subscribed.wait()
 
     async def poll(
         self,
-        waiter: WaitingPoll,
+        waiting: WaitingPoll,
         claim: Callable[[], Awaitable[Claim]],
-        hand_back: Callable[[Claim], Awaitable[object]],
+        undo_claim: Callable[[Claim], Awaitable[object]],
         wait_seconds: float,
     ) -> Claim:
-        """Claim as soon as there is something to claim; an empty claim when the time is up or the service closes.
+        """Returns the first claim with tasks, new stops or a drain; an empty one when the time is up or on `close`.
 
-        A caller that goes away while waiting has nothing claimed for it; what a claim in flight got is handed back.
+        After a cancellation nothing more is claimed, and the tasks of a running claim go to `undo_claim`.
         """
         deadline = asyncio.get_running_loop().time() + wait_seconds
-        self._room.enter(waiter)
+        self._polls.add(waiting)
         try:
             while True:
-                waiter.sleep_again()
-                got = await _claim_or_hand_back(claim, hand_back)
+                waiting.sleep_again()
+                got = await _claim_or_undo(claim, undo_claim)
                 left = deadline - asyncio.get_running_loop().time()
-                has_news = self._has_new_stops(waiter.worker_id, got.stops)
-                if got.tasks or has_news or got.should_drain or left <= 0 or not self._is_open:
+                has_new_stops = self._has_new_stops(waiting.worker_id, got.stops)
+                if got.tasks or has_new_stops or got.should_drain or left <= 0 or not self._is_open:
                     return got
-                waiter.profile, waiter.is_eligible = got.profile, got.worker_status == "active"
-                waiter.held_back = {each.task_type: each for each in got.held_back}
+                waiting.profile, waiting.is_eligible = got.profile, got.worker_status == "active"
+                waiting.circuits = {each.task_type: each for each in got.circuits}
                 self._schedule_wakeup(got.retry_at_ms, got.now_ms)
-                # Nobody else is woken for the end of this worker's circuits: it looks again by itself.
-                pause = min(left, _seconds_to_trial(got))
-                is_over = not await waiter.wait(pause) and pause == left
+                # No notification announces the end of this worker's circuits, so the poll wakes up by itself.
+                pause = min(left, _seconds_until_trial(got))
+                is_over = not await waiting.wait(pause) and pause == left
                 if is_over or not self._is_open:
                     return got
         finally:
-            self._room.leave(waiter)
-            if waiter.is_woken:
-                # It leaves with a wake-up that it had no use for and that others may have: one look finds them.
-                self._should_look.set()
+            self._polls.remove(waiting)
+            if waiting.is_woken:
+                # The unused wake-up may be for another poll: a scan passes it on.
+                self._scan_requested.set()
 
     def _has_new_stops(self, worker_id: str, stops: tuple[Stop, ...]) -> bool:
-        """What to stop is told with every answer for minutes, in case one is lost, but ends a wait only once.
+        """Whether a stop was not returned to this worker before; only new stops end a wait.
 
-        Otherwise no poll of a worker that was told to stop something would wait until those minutes are over.
+        Every claim repeats its worker's stops for minutes, in case a reply is lost; no poll would wait in that time.
         """
-        known = self._told_stops.pop(worker_id, frozenset())
-        if len(self._told_stops) >= MAX_TOLD:
-            self._told_stops.clear()
+        sent = self._sent_stops.pop(worker_id, frozenset())
+        if len(self._sent_stops) >= MAX_SENT_STOPS:
+            self._sent_stops.clear()
         if stops:
-            self._told_stops[worker_id] = frozenset(stops)
-        return not known.issuperset(stops)
+            self._sent_stops[worker_id] = frozenset(stops)
+        return not sent.issuperset(stops)
 
     async def _listen(self, duty: Duty) -> None:
-        """Ends with the subscription, by an error of the store."""
+        """Runs until the subscription ends with an error of the store."""
         listener = self._open_listener()
         try:
             async with subscribed(listener, self._sources, self._on_message) as ending:
@@ -148,104 +147,104 @@ class PollWakeups:
                 await listener.aclose()
 
     def _on_message(self, channel: str, message: str) -> None:
-        """`<lanes version> <lane>:<ready> … worker:<id> due:<milliseconds> look:1`, each part optional.
+        """Handle `<lanes version> <lane>:<ready> … worker:<id> due:<milliseconds> look:1`, each part optional.
 
-        A part that cannot be read is a later version's: whom it is for, a look finds.
+        A part of a later version that cannot be parsed causes a scan.
         """
         version, *parts = message.split(" ")
         for part in parts:
             subject, _, value = part.partition(":")
             if subject == "worker":
-                self._room.wake_worker(value)
+                self._polls.wake_worker(value)
             elif not value.isdecimal() or not (subject.isdecimal() or subject in ("due", "look")):
-                self._should_look.set()
+                self._scan_requested.set()
             elif subject == "due":
-                self._wake_one_in(int(value) / 1000)
+                self._wake_one_after(int(value) / 1000)
             elif subject == "look":
-                self._room.wake_looking()
-                self._should_look.set()
+                self._polls.wake_claiming()
+                self._scan_requested.set()
             elif (signature := self._sources[channel].cached_signature(version, subject)) is not None:
-                self._room.wake_for(signature, int(value))
+                self._polls.wake_for(signature, int(value))
             else:
-                self._beside(self._on_new_tasks(self._sources[channel], version, subject, int(value)))
+                self._run_in_background(self._on_new_tasks(self._sources[channel], version, subject, int(value)))
 
     async def _on_new_tasks(self, source: ReadyLanes, version: str, lane: str, ready_count: int) -> None:
-        """Of a lane whose name has to be asked for first."""
+        """Wake polls for a lane whose signature must first be read from the store."""
         try:
-            self._room.wake_for(await source.signature(version, lane), ready_count)
+            self._polls.wake_for(await source.signature(version, lane), ready_count)
         except QueueError:
-            self._should_look.set()
+            self._scan_requested.set()
 
-    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
-        """The loop itself does not keep what it runs."""
+    def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a task and keep a reference to it: the event loop keeps only a weak one."""
         job = asyncio.create_task(work)
-        self._learning.add(job)
-        job.add_done_callback(self._learning.discard)
+        self._lookups.add(job)
+        job.add_done_callback(self._lookups.discard)
 
     async def _scan_while_polls_wait(self, duty: Duty) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._should_look.wait(), SCAN_SECONDS)
-            self._should_look.clear()
+                await asyncio.wait_for(self._scan_requested.wait(), SCAN_SECONDS)
+            self._scan_requested.clear()
             began = time.perf_counter()
-            failure = await self._scan() if self._room.sleeping_count else None
+            failure = await self._scan() if self._polls.sleeping_count else None
             if failure is None:
                 duty.succeeded()
             else:
                 duty.failed(failure)
             gap = GAP_PER_SCAN * (time.perf_counter() - began)
-            await asyncio.sleep(min(max(gap, MIN_SURVEY_GAP_SECONDS), MAX_SURVEY_GAP_SECONDS))
+            await asyncio.sleep(min(max(gap, MIN_SCAN_GAP_SECONDS), MAX_SCAN_GAP_SECONDS))
 
     async def _scan(self) -> QueueError | None:
-        """One partition that cannot be looked at is no reason not to look at the others: returns why, of the first."""
-        most = max(len(self._room), 1)
-        told = await asyncio.gather(*(each.scan(most) for each in self._sources.values()), return_exceptions=True)
-        surveys = {number: each for number, each in enumerate(told) if isinstance(each, ReadyScan)}
-        for survey in await self._within_limits(surveys) if self._within_limits else surveys.values():
-            for signature, count in survey.ready:
-                self._room.wake_for(signature, count)
-            self._schedule_wakeup(survey.next_at_ms, survey.now_ms)
-        failures = [each for each in told if isinstance(each, BaseException)]
-        known = [each for each in failures if isinstance(each, QueueError)]
-        if len(failures) == len(told) or len(known) < len(failures):
+        """Scan all partitions, also if some fail; returns the first failure. Raises it if all failed."""
+        most = max(len(self._polls), 1)
+        results = await asyncio.gather(*(each.scan(most) for each in self._sources.values()), return_exceptions=True)
+        scans = {number: each for number, each in enumerate(results) if isinstance(each, ReadyScan)}
+        for scan in await self._within_limits(scans) if self._within_limits else scans.values():
+            for signature, count in scan.ready:
+                self._polls.wake_for(signature, count)
+            self._schedule_wakeup(scan.next_at_ms, scan.now_ms)
+        failures = [each for each in results if isinstance(each, BaseException)]
+        queue_errors = [each for each in failures if isinstance(each, QueueError)]
+        if len(failures) == len(results) or len(queue_errors) < len(failures):
             raise failures[0]
-        return known[0] if known else None
+        return queue_errors[0] if queue_errors else None
 
     def _schedule_wakeup(self, due_ms: int | None, now_ms: int) -> None:
         if due_ms is not None:
-            self._wake_one_in(max(due_ms - now_ms, 0) / 1000)
+            self._wake_one_after(max(due_ms - now_ms, 0) / 1000)
 
-    def _wake_one_in(self, seconds: float) -> None:
+    def _wake_one_after(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
         at = loop.time() + seconds
         if self._due_timer is not None:
             if self._due_at <= at:
                 return
             self._due_timer.cancel()
-        # The time is kept here: what uvloop returns for a time that is now knows none.
+        # The due time is kept separately: uvloop's handle for a time that has come has no `when`.
         self._due_timer, self._due_at = loop.call_at(at, self._wake_due), at
 
     def _wake_due(self) -> None:
-        """One poll suffices for what falls due: its claim recovers it and tells the others about the rest.
+        """Wake one poll, whose claim recovers the due tasks and notifies other polls of the rest.
 
-        A limit that refills or a pause that ends is told by nobody: a look finds whom it concerns, and what comes next.
+        Refilled limits and ended pauses cause no notification, so a scan follows, which also finds the next due time.
         """
-        # Not to be told by the clock: uvloop may call up to a millisecond before the time.
+        # No comparison with the clock here: uvloop may call up to a millisecond early.
         self._due_timer = None
-        self._room.wake_one()
-        self._should_look.set()
+        self._polls.wake_one()
+        self._scan_requested.set()
 
 
-def _seconds_to_trial(got: Claim) -> float:
-    ends = [each.until_ms for each in got.held_back if each.until_ms is not None]
+def _seconds_until_trial(got: Claim) -> float:
+    ends = [each.until_ms for each in got.circuits if each.until_ms is not None]
     return max(min(ends) - got.now_ms, 1) / 1000 if ends else float("inf")
 
 
-async def _claim_or_hand_back(
+async def _claim_or_undo(
     claim: Callable[[], Awaitable[Claim]],
-    hand_back: Callable[[Claim], Awaitable[object]],
+    undo_claim: Callable[[Claim], Awaitable[object]],
 ) -> Claim:
-    """A claim must not be torn down half-way: the store may have answered what nobody would then hear."""
+    """Claim; if cancelled, wait for the reply and undo the claim: tasks of a dropped reply would be stranded."""
     running = asyncio.ensure_future(claim())
     try:
         return await asyncio.shield(running)
@@ -253,5 +252,5 @@ async def _claim_or_hand_back(
         with contextlib.suppress(QueueError):
             got = await running
             if got.tasks:
-                await hand_back(got)
+                await undo_claim(got)
         raise

@@ -1,4 +1,4 @@
-"""What one partition tells those who wait: its channel, and a look at what is ready in its lanes."""
+"""One partition's wake-up channel, and a scan of its lanes with ready tasks."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,9 +15,9 @@ class ReadyScan(NamedTuple):
     next_at_ms: int | None
     """When the next hidden task or silent worker falls due."""
     ready: Sequence[tuple[str, int]]
-    """Lane signatures, and how many tasks each has."""
+    """Lane signatures, each with its number of ready tasks."""
     uses: tuple[Use, ...] = ()
-    """Of one of several partitions: how much of each limit is in use there."""
+    """For one of several partitions: its use of each limit."""
 
 
 class ReadyLanes:
@@ -30,7 +30,7 @@ class ReadyLanes:
         self._lane_names: dict[str, str] = {}
 
     async def scan(self, most: int) -> ReadyScan:
-        now, version, next_at, ready, uses = accepted(await self._scripts.call("survey", most=most))
+        now, version, next_at, ready, uses = accepted(await self._scripts.call("scan_ready", most=most))
         found: list[tuple[str, int]] = []
         for part in ready:
             lane, _, count = text(part).partition(":")
@@ -38,7 +38,7 @@ class ReadyLanes:
         return ReadyScan(number(now), instant(next_at), found, tuple(parse_use(text(use)) for use in uses))
 
     def cached_signature(self, version: str, lane: str) -> str | None:
-        """What needs no asking."""
+        """Returns the lane's signature if it is cached for this version of the lanes."""
         return self._lane_names.get(lane) if version == self._lanes_version else None
 
     async def signature(self, version: str, lane: str) -> str:

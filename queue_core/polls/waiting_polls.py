@@ -1,116 +1,116 @@
-"""Who waits for work in this process, and whom to wake for what. Pure: it knows no store and no clock.
+"""The waiting polls of this process, and which of them to wake. Pure: uses no store and no clock.
 
-A waiter stays in the room for its whole poll, so one that was woken and found nothing keeps its place in line.
+A poll stays registered until it returns, so one that was woken and found nothing keeps its place in the order.
 """
 
 import asyncio
 from collections.abc import Iterator
 
-from tideq.queue_core.circuits import ALL_TYPES, HeldBack
+from tideq.queue_core.circuits import ALL_TYPES, CircuitState
 from tideq.queue_core.lanes import serves, task_type_of
 
 
 class WaitingPoll:
-    """One poll. Its profile may be empty until its first claim has told what the worker serves."""
+    """One poll. Its profile may be empty until the first claim has returned it."""
 
     def __init__(self, worker_id: str, profile: str, wanted: int) -> None:
         self.worker_id = worker_id
         self.profile = profile
         self.wanted = wanted
         self.is_eligible = True
-        """Whether its worker is given new work at all: an unhealthy one waits, but must not use up a wake-up."""
-        self.held_back: dict[str, HeldBack] = {}
-        """By task type, or `*` for all: its worker gets nothing of one that is open."""
+        """Whether the worker may get tasks: an unhealthy worker's poll waits, but must not use up a wake-up."""
+        self.circuits: dict[str, CircuitState] = {}
+        """The worker's circuits by task type, or `*` for all types."""
         self.is_asleep = False
-        self._bell = asyncio.Event()
+        self._woken = asyncio.Event()
 
     @property
     def is_woken(self) -> bool:
-        return self._bell.is_set()
+        return self._woken.is_set()
 
     def is_blocked(self, signature: str) -> bool:
         circuit = self._circuit(signature)
         return circuit is not None and circuit.is_open
 
     def is_on_trial(self, signature: str) -> bool:
-        """It may have all the trials it is allowed in hand: others are to be woken as well."""
+        """A worker on trial may have no trial left, so other polls must be woken as well."""
         circuit = self._circuit(signature)
         return circuit is not None and not circuit.is_open
 
     def wake(self) -> None:
-        self._bell.set()
+        self._woken.set()
 
     def sleep_again(self) -> None:
-        """To be called before looking for work: what arrives from now on is not missed."""
-        self._bell.clear()
+        """To be called before a claim: a wake-up during the claim is not lost."""
+        self._woken.clear()
 
     async def wait(self, seconds: float) -> bool:
-        """Until woken or the time is up, whichever comes first; says whether it was woken."""
-        self.is_asleep = not self._bell.is_set()
+        """Wait until woken or the time is up; returns whether it was woken."""
+        self.is_asleep = not self._woken.is_set()
         try:
             async with asyncio.timeout(seconds):
-                await self._bell.wait()
+                await self._woken.wait()
         except TimeoutError:
             return False
         finally:
             self.is_asleep = False
         return True
 
-    def _circuit(self, signature: str) -> HeldBack | None:
-        return self.held_back.get(ALL_TYPES) or self.held_back.get(task_type_of(signature))
+    def _circuit(self, signature: str) -> CircuitState | None:
+        return self.circuits.get(ALL_TYPES) or self.circuits.get(task_type_of(signature))
 
 
 class WaitingPolls:
     def __init__(self) -> None:
-        self._waiters: dict[WaitingPoll, None] = {}
+        self._polls: dict[WaitingPoll, None] = {}
 
     def __len__(self) -> int:
-        return len(self._waiters)
+        return len(self._polls)
 
     @property
     def sleeping_count(self) -> int:
-        return sum(waiter.is_asleep for waiter in self._waiters)
+        return sum(poll.is_asleep for poll in self._polls)
 
-    def enter(self, waiter: WaitingPoll) -> None:
-        self._waiters[waiter] = None
+    def add(self, poll: WaitingPoll) -> None:
+        self._polls[poll] = None
 
-    def leave(self, waiter: WaitingPoll) -> None:
-        self._waiters.pop(waiter, None)
+    def remove(self, poll: WaitingPoll) -> None:
+        self._polls.pop(poll, None)
 
     def wake_for(self, signature: str, ready_count: int) -> int:
-        """Wake as many sleepers, first come first served, as it takes to carry off what is ready."""
+        """Wake polls in the order of arrival until they want as many tasks as are ready; returns how many."""
         woken = 0
-        for waiter in self._sleepers():
+        for poll in self._unwoken():
             if ready_count <= 0:
                 break
-            if not waiter.profile:
-                # Its first claim is under way and may have looked too early: whatever it serves, it looks once more.
-                waiter.wake()
-            elif waiter.is_eligible and serves(waiter.profile, signature) and not waiter.is_blocked(signature):
-                waiter.wake()
-                ready_count -= 0 if waiter.is_on_trial(signature) else waiter.wanted
+            if not poll.profile:
+                # The first claim is running and may have been too early: whatever the worker serves, it claims again.
+                poll.wake()
+            elif poll.is_eligible and serves(poll.profile, signature) and not poll.is_blocked(signature):
+                poll.wake()
+                ready_count -= 0 if poll.is_on_trial(signature) else poll.wanted
                 woken += 1
         return woken
 
     def wake_one(self) -> None:
-        for waiter in self._sleepers():
-            waiter.wake()
+        for poll in self._unwoken():
+            poll.wake()
             return
 
     def wake_worker(self, worker_id: str) -> None:
-        for waiter in self._waiters:
-            if waiter.worker_id == worker_id:
-                waiter.wake()
+        for poll in self._polls:
+            if poll.worker_id == worker_id:
+                poll.wake()
 
-    def wake_looking(self) -> None:
-        """Those that are looking just now, perhaps a moment too early: they look once more before they sleep."""
-        for waiter in self._sleepers():
-            if not waiter.is_asleep:
-                waiter.wake()
+    def wake_claiming(self) -> None:
+        """Wake polls whose claim is running and may have been too early: they claim once more before they sleep."""
+        for poll in self._unwoken():
+            if not poll.is_asleep:
+                poll.wake()
 
     def wake_all(self) -> None:
-        for waiter in self._waiters:
-            waiter.wake()
+        for poll in self._polls:
+            poll.wake()
 
-    def _sleepers(self) -> Iterator[WaitingPoll]:
-        return (waiter for waiter in self._waiters if not waiter.is_woken)
+    def _unwoken(self) -> Iterator[WaitingPoll]:
+        return (poll for poll in self._polls if not poll.is_woken)

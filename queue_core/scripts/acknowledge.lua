@@ -1,5 +1,5 @@
--- acknowledge: history has every event up to here
--- Trims the outbox, and has finished tasks forgotten after their time, unless they have moved on by then.
+-- acknowledge: history has every event below this stream id
+-- Trims the outbox. Deletes finished tasks after `result_ttl_ms`, unless they have changed by then.
 --
 -- @flags allow-oom
 -- @key   outbox  stream
@@ -8,11 +8,11 @@
 -- @row   task_id
 -- @row   version
 -- @reply OK
--- @use   keep
+-- @use   record_buffer
 redis.call('XTRIM', outbox_key, 'MINID', first_kept_id)
 for i = 1, row_count do
   local task_id, version = row(i)
-  forget_after(result_ttl_ms, task_id, version)
+  expire_after(result_ttl_ms, task_id, version)
 end
-flush_kept()
+flush_records()
 return {'OK'}

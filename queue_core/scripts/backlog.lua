@@ -1,12 +1,12 @@
--- backlog: what is ready and what is held, of everything or of what a worker's profile covers
--- For autoscalers: costs the same whatever the depth, one count a lane at most.
+-- backlog: how many tasks are ready and how many are held, in all lanes or in those of a worker profile
+-- For autoscalers. The cost does not grow with the depth: at most one count a lane.
 --
 -- @flags no-writes
 -- @key   queue   zset
 -- @key   counts  hash
 -- @arg   profile  text
 -- @reply OK
--- @use   band, serving
+-- @use   band, served_lanes
 local function counted(prefix)
   local held = redis.call('HMGET', counts_key, prefix .. 'assigned', prefix .. 'executing')
   return (held[1] or 0) + (held[2] or 0)

@@ -1,7 +1,7 @@
 -- claim: queued -> assigned, or -> executing
--- Takes the best ready tasks of the lanes the worker serves and hides each for the assignment timeout, or, where it is to
--- start them at once, until its execution deadline. Brings back what has fallen due on the way. Repeating a poll id
--- returns what its last answer handed out and is still as it was handed out.
+-- Takes the best ready tasks of the lanes the worker serves. Each is hidden for the assignment timeout or, where the
+-- worker starts tasks at once, until the execution deadline. Also recovers due tasks. A repeated poll id returns those
+-- tasks of its last answer that are still claimed by that answer.
 --
 -- @flags allow-oom
 -- @key   queue    zset
@@ -18,13 +18,14 @@
 -- @arg   poll_id               text  empty for a claim that cannot be repeated
 -- @arg   starts                int   whether tasks start as they are handed out
 -- @arg   lease_token           text  random, new for every call
--- @arg   capabilities          text  what the worker has just now; '*' for what it declared
--- @arg   max_rank              text  empty, or the worst rank to take: another partition has better than that
+-- @arg   capabilities          text  the worker's capabilities now; '*' for the declared ones
+-- @arg   max_rank              text  empty, or the worst rank to take: beyond it another partition has better tasks
 -- @arg   answer_number         text  empty, or the number of this answer, which several partitions share
--- @arg   permits_given         text  one of several partitions: what limits let out, `scope=count scope=count`
--- @arg   not_after             text  empty, or the instant from which on the permits may be somebody else's
+-- @arg   permits_given         text  for one of several partitions: permits by limit, `scope=count scope=count`
+-- @arg   not_after             text  empty, or the instant from which the permits may be granted to another claim
 -- @reply OK UNKNOWN_WORKER
--- @use   recover, set_aside, frontier, status, may_take, given, begin, next_instant, commit, stops
+-- @use   recover, unreadable_tasks, lane_merge, worker_status, claim_allowance, still_claimed, start_attempt
+-- @use   next_retry_at, commit, cancellations
 local RECOVER_LIMIT, POLL_TTL_MS, FIRST_READ = 50, 600000, 16
 local handed_as = starts == 1 and 'executing' or 'assigned'
 local visible_at = now + assignment_ms
@@ -46,8 +47,8 @@ local function hand_over(task_id, packed, definition)
   handed[count + 3] = definition
 end
 
--- What the last answer to this poll id handed out, as far as it is still held under the same lease. Asked again with
--- the same token it is not a repetition: the same claim comes for more.
+-- Returns the tasks of this poll id's last answer that are still held under the same lease. A call with the same token
+-- is no repetition: the same claim takes more.
 local function repeat_answer()
   local number, token, ids = string.match(redis.call('GET', poll_key) or '', '^(%d+) (%S+) (.*)$')
   answer = tonumber(number) or 0
@@ -57,7 +58,7 @@ local function repeat_answer()
   end
   for task_id in string.gmatch(ids or '', '%S+') do
     local task = load_task(task_id)
-    if is_given(task, token, handed_as) then
+    if is_still_claimed(task, token, handed_as) then
       hand_over(task_id, pack_record(task), redis.call('HGET', definitions_key, task_id))
     end
   end
@@ -69,14 +70,14 @@ local function assign(task_id, task, number)
   task.lease = task.attempt .. '-' .. lease_token .. '-' .. string.format('%d', number)
   task.worker, task.assigned_ms, task.started_ms = worker_id, now_text, ''
   hold(task_id, task)
-  tell_taken(task.lane)
+  announce_taken(task.lane)
   if starts == 1 then return pass_through(task_id, task, 'assigned', 'claimed', visible_text) end
   place_hidden(task_id, visible_at, visible_text)
   return move(task_id, task, 'assigned', 'claimed', visible_text)
 end
 
--- Until their bytes reach the bound, and always one: a larger answer would keep everybody else waiting. A few are read at
--- first, then as many as fit by what was read so far, since a read for each would double what a task costs.
+-- Reads until the bytes reach `max_bytes`, and at least one: a larger answer would delay other callers. The first read
+-- is small and the next ones are sized by what was read so far: one read a task would double the cost of a task.
 local function read_definitions(ids)
   if #ids == 1 then return redis.call('HMGET', definitions_key, ids[1]), 1 end
   local definitions, count, bytes, size = {}, 0, 0, FIRST_READ
@@ -93,40 +94,40 @@ local function read_definitions(ids)
   return definitions, count
 end
 
-local function give_up_from(first, ids)
+local function leave_from(first, ids)
   for i = first, #ids do
     local task = tasks[ids[i]]
-    if task and task.state == 'queued' then give_up(task) else leave_out(ids[i], task) end
+    if task and task.state == 'queued' then return_to_lane(task) else drop_or_set_aside(ids[i], task) end
   end
 end
 
--- Says how many; those for which there is no room stay as they are.
+-- Returns how many were assigned. Tasks for which there is no room stay ready.
 local function assign_all(ids)
   if #ids == 0 then return 0 end
   fetch_tasks(ids)
   local packed, definitions, count = {}, read_definitions(ids)
-  give_up_from(count + 1, ids)
+  leave_from(count + 1, ids)
   for number = 1, count do
     local task_id = ids[number]
     local task = tasks[task_id]
     if task and task.state == 'queued' and definitions[number] then
       packed[number] = assign(task_id, task, number)
     else
-      leave_out(task_id, task)
+      drop_or_set_aside(task_id, task)
     end
   end
   if starts == 1 then flush_events() end
   for number = 1, count do
     local task_id = ids[number]
     if packed[number] then
-      local last = starts == 1 and begin(task_id, tasks[task_id]) or packed[number]
+      local last = starts == 1 and start_attempt(task_id, tasks[task_id]) or packed[number]
       hand_over(task_id, last, definitions[number])
     end
   end
   return count
 end
 
--- What was ever taken here under each limit, for the ledger.
+-- How many tasks this partition ever took under each limit, for the ledger.
 local function taken_counts()
   local scopes, fields = {}, {}
   for scope in pairs(permits or {}) do
@@ -146,26 +147,26 @@ local function remember_answer(token)
   redis.call('SET', poll_key, answer .. ' ' .. token .. ' ' .. table.concat(ids, ' '), 'PX', POLL_TTL_MS)
 end
 
-local again_at = nil
+local retry_at = nil
 local token = poll_id ~= '' and repeat_answer() or lease_token
 if #handed == 0 then
   token = lease_token
   rank_limit = tonumber(max_rank) or math.huge
   if is_part == 1 then read_permits(now <= (tonumber(not_after) or math.huge) and permits_given or '', 0) end
   local allowed
-  allowed, again_at = may_take(worker_id, worker, wanted)
+  allowed, retry_at = claim_allowance(worker_id, worker, wanted)
   if allowed > 0 then
     local ids, at = take_best(serves, allowed)
-    again_at = at or again_at
+    retry_at = at or retry_at
     left_out_count = 0
     spend_taken(assign_all(ids))
-    if left_out_count > 0 then again_at = now end
+    if left_out_count > 0 then retry_at = now end
   end
 end
 remember_answer(token)
-if #handed == 0 then expect_wakes() end
+if #handed == 0 then request_wakes() end
 commit()
-mend_heads()
-local again = #handed == 0 and next_instant(again_at) or ''
-return {'OK', now, answer, again, status_of(worker[1], worker[4]), worker[1] == 'draining' and 1 or 0, serves,
-  stops_of(worker_id), circuits_text(bars), handed, is_part == 1 and taken_counts() or {}}
+correct_heads()
+local next_at = #handed == 0 and next_retry_at(retry_at) or ''
+return {'OK', now, answer, next_at, status_of(worker[1], worker[4]), worker[1] == 'draining' and 1 or 0, serves,
+  stops_of(worker_id), circuits_text(blocks), handed, is_part == 1 and taken_counts() or {}}

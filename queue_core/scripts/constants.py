@@ -1,4 +1,4 @@
-"""What the settings mean to the scripts: the arguments every call of a script gets by itself."""
+"""Passes the settings to the scripts, as arguments that every call gets by itself."""
 
 from typing import Any
 

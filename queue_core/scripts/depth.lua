@@ -1,4 +1,4 @@
--- depth: how many tasks wait here, and how many were ever submitted while the queue's depth was near a limit
+-- depth: how many tasks are queued here, and how many were ever submitted here while the depth was near a limit
 --
 -- @flags no-writes
 -- @key   counts  hash

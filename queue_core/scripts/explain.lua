@@ -1,5 +1,5 @@
--- explain: why a task is where it is
--- Its place among all ready tasks, what pauses and limits say about its type, and how many workers could take it.
+-- explain: why a task is in its present state
+-- Returns its place among all ready tasks, the pauses and limits of its type, and the workers that could take it.
 --
 -- @flags no-writes
 -- @key   queue       zset
@@ -10,7 +10,7 @@
 -- @prefix held    set
 -- @arg   task_id  text
 -- @reply OK TASK_NOT_FOUND WRONG_STATE
--- @use   band, load_task, position, limits, status, trials
+-- @use   band, load_task, position, limits, worker_status, blocked_types
 local task = load_whole(task_id)
 if not task then return {'TASK_NOT_FOUND'} end
 if task == UNREADABLE then return {'WRONG_STATE', task.state} end
@@ -31,23 +31,24 @@ end
 
 local function control_of(scope)
   local rules = controls()
-  local left, again_at = allowance(scope)
-  -- With several partitions this one has a share; what was set is kept beside it.
+  local left, retry_at = allowance(scope)
+  -- A partition of several stores its share of a limit and, beside it, the limit as it was set.
   local function limit(kind)
     return string.match(rules['whole_' .. kind .. ':' .. scope] or '', '^[^/]+') or rules[kind .. ':' .. scope] or ''
   end
   return {scope, rules['pause:' .. scope] or '', limit('rate'), limit('max'),
-    left < math.huge and left or '', again_at and string.format('%.0f', again_at) or ''}
+    left < math.huge and left or '', retry_at and string.format('%.0f', retry_at) or ''}
 end
 
--- Of each worker what its circuit for this type says: until when it is open, or how many trials it has left.
+-- For each worker its circuit for this type: until when it is open, or how many trials are left.
 local fleet = {}
 for _, worker in ipairs(redis.call('ZRANGEBYSCORE', workers_key, '(' .. now, '+inf')) do
-  local known = redis.call('HMGET', worker_keys .. worker, 'state', 'profile', 'circuits', 'word')
-  hold_back(worker, known[3], '')
-  local left, shut_until = trials_left(bars['*'] and '*' or lane_type(task.lane))
-  fleet[#fleet + 1] = {worker, status_of(known[1], known[4]), known[2] or '', shut_until and string.format('%.0f', shut_until) or '',
-    left < math.huge and not shut_until and left or ''}
+  local fields = redis.call('HMGET', worker_keys .. worker, 'state', 'profile', 'circuits', 'word')
+  load_blocks(worker, fields[3], '')
+  local left, blocked_until = trials_left(blocks['*'] and '*' or lane_type(task.lane))
+  fleet[#fleet + 1] = {worker, status_of(fields[1], fields[4]), fields[2] or '',
+    blocked_until and string.format('%.0f', blocked_until) or '',
+    left < math.huge and not blocked_until and left or ''}
 end
 
 return {'OK', now, pack_record(task), score and string.format('%.0f', score) or '',

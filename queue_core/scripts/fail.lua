@@ -1,5 +1,5 @@
 -- fail: executing -> queued | failed | dead_letter
--- `retry` waits out a backoff while the retry budget lasts; `fail` ends the task; `discard` makes a dead letter of it.
+-- `retry` waits out a backoff while the retry budget lasts; `fail` ends the task; `discard` makes it a dead letter.
 --
 -- @flags allow-oom
 -- @arg   worker_id  text
@@ -12,7 +12,7 @@
 -- @row   blames    1 where the failure counts against the worker
 -- @row   error
 -- @reply OK TASK_NOT_FOUND WRONG_STATE STALE_LEASE
--- @use   load_task, settle, spend_retry, hold, tally, circuit, commit
+-- @use   load_task, accepted_result, spend_retry, worker_tasks, event_counts, circuit_breaker, commit
 local replies = {'OK', now}
 
 local function outcome(task, verdict)
@@ -30,7 +30,7 @@ local function apply(task_id, task, verdict, code, jitter, blames, body)
     finish(task_id, task, 'failed', 'not_retriable', body)
   else
     note_error(task_id, task, body)
-    bury(task_id, task, 'discarded', body)
+    make_dead_letter(task_id, task, 'discarded', body)
   end
 end
 
@@ -38,19 +38,19 @@ fetch_tasks(row_ids())
 for i = 1, row_count do
   local task_id, lease, digest, verdict, code, jitter, blames, body = row(i)
   local task = load_whole(task_id)
-  local before = repeated(task, lease, digest)
-  local refused = not before and refusal(task, worker_id, lease, 'executing')
+  local before = earlier_outcome(task, lease, digest)
+  local refused = not before and lease_refusal(task, worker_id, lease, 'executing')
   if before or refused then
     replies[i + 2] = before and 'OK ' .. before or refused
   else
     local state = outcome(task, verdict)
-    remember(task, digest, state)
+    remember_result(task, digest, state)
     unhold(task_id, task)
-    tally('failed')
+    count_event('failed')
     apply(task_id, task, verdict, code, jitter, blames, body)
     replies[i + 2] = 'OK ' .. state
   end
 end
-judge_circuits()
+update_circuits()
 commit()
 return replies

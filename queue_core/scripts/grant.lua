@@ -1,17 +1,17 @@
 -- grant: permits for a claim over several partitions, from the ledger
--- What each partition uses of each limit is told by the caller, who has just looked. Whoever looked too long ago gets
--- nothing and looks again. Without a grant id it is only a question.
+-- The caller passes each partition's use of each limit, which it has just read. A caller that read too long ago gets
+-- nothing and reads again. Without a grant id nothing is granted: the reply only has what is left.
 --
 -- @flags allow-oom
--- @arg   grant_id   text  empty to ask only
--- @arg   looked_ms  int   this partition's instant of that look
--- @arg   demands    text  `scope=count scope=count`
--- @arg   is_whole   int   whether a demand that cannot be met whole is not met at all
--- @arg   part_count int   slots are granted once so many partitions were ever seen; 0 for in any case
+-- @arg   grant_id    text  empty to grant nothing
+-- @arg   read_at_ms  int   when the uses were read, by this partition's clock
+-- @arg   demands     text  `scope=count scope=count`
+-- @arg   is_whole    int   whether a demand is granted whole or not at all
+-- @arg   part_count  int   slots are granted once so many partitions were ever read; 0 for always
 -- @row   scope
 -- @row   rate   '-' for none
 -- @row   most   '-' for none
--- @row   uses   of each partition that answers: `number:running:taken:refunded`
+-- @row   uses   per partition that answers: `number:running:taken:refunded`
 -- @reply OK
 -- @use   ledger, commit
 local replies, wanted, pending, granted = {'OK', now}, {}, {}, {}
@@ -29,49 +29,49 @@ local function load_grants()
   end
 end
 
--- What this look at a partition says is kept for when it is away. Without a limit of slots nobody counts what it runs.
-local function note_seen(scope, known, ran, taken, refunded)
-  local is_same = known.ran == ran and known.had_taken == taken and known.refunded == refunded
+-- Stores what was read of a partition, for when it is away. Without a limit of slots, running tasks are not counted.
+local function store_seen(scope, last, ran, taken, refunded)
+  local is_same = last.ran == ran and last.had_taken == taken and last.refunded == refunded
   if not is_same then changed_entries[scope] = true end
-  known.ran, known.had_taken, known.refunded = ran, ran and taken, refunded
+  last.ran, last.had_taken, last.refunded = ran, ran and taken, refunded
 end
 
--- What runs in partitions that are away, at most; and how many were never seen, of which nobody knows.
-local function count_away(entry, is_told)
+-- The most that may run in partitions that are away, and how many partitions were never read.
+local function count_away(entry, is_present)
   local sum, unseen = 0, part_count
-  for part, known in pairs(entry.parts) do
-    if known.ran then
+  for part, last in pairs(entry.parts) do
+    if last.ran then
       unseen = unseen - 1
-      if not is_told[part] then sum = sum + known.ran + math.max(known.taken - known.had_taken, 0) end
+      if not is_present[part] then sum = sum + last.ran + math.max(last.taken - last.had_taken, 0) end
     end
   end
   return sum, unseen
 end
 
--- What runs under the limit, at most; how much of it may be counted twice; what was given back since; and in how many
--- partitions more may run.
+-- The most that may run under the limit; how much of it may be counted twice; what was refunded since; and for how many
+-- partitions the number of running tasks is missing.
 local function add_up(scope, uses, has_slots)
-  local entry, sum, doubt, refunds, is_told = entries[scope], 0, 0, 0, {}
+  local entry, sum, uncertain, refunds, is_present = entries[scope], 0, 0, 0, {}
   for part, running, taken, refunded in string.gmatch(uses, '(%d+):(%d+):(%d+):(%d+)') do
     running, taken, refunded = tonumber(running), tonumber(taken), tonumber(refunded)
-    local known = part_of(entry, part)
-    if now - known.at < GRANT_MS then doubt = doubt + math.max(known.taken - taken, 0) end
-    refunds = refunds + math.max(refunded - known.refunded, 0)
-    note_seen(scope, known, has_slots and running or nil, taken, refunded)
-    sum, is_told[part] = sum + running, true
+    local last = part_of(entry, part)
+    if now - last.at < GRANT_MS then uncertain = uncertain + math.max(last.taken - taken, 0) end
+    refunds = refunds + math.max(refunded - last.refunded, 0)
+    store_seen(scope, last, has_slots and running or nil, taken, refunded)
+    sum, is_present[part] = sum + running, true
   end
-  if not has_slots then return sum, doubt, refunds, 0 end
-  local away, unseen = count_away(entry, is_told)
-  return sum + doubt + away, doubt, refunds, unseen
+  if not has_slots then return sum, uncertain, refunds, 0 end
+  local away, unseen = count_away(entry, is_present)
+  return sum + uncertain + away, uncertain, refunds, unseen
 end
 
 local scopes = row_ids()
 load_entries(scopes)
 load_grants()
-local is_late = now - looked_ms > LOOK_MS
+local is_late = now - read_at_ms > MAX_READING_AGE_MS
 for i = 1, row_count do
   local scope, rate, most, uses = row(i)
-  local running, doubt, refunds, unseen = add_up(scope, uses, most ~= '-')
+  local running, uncertain, refunds, unseen = add_up(scope, uses, most ~= '-')
   spend_from(scope, rate, -refunds)
   local function left()
     local tokens, refills_at = tokens_of(scope, rate)
@@ -87,13 +87,13 @@ for i = 1, row_count do
     pending[scope] = (pending[scope] or 0) + count
   end
   local rest, refills_at = left()
-  local is_doubtful = is_late or doubt > 0
+  local is_uncertain = is_late or uncertain > 0
   replies[i + 2] = {count, rest < math.huge and string.format('%.0f', rest) or '',
-    refills_at and string.format('%.0f', refills_at) or '', is_doubtful and 1 or 0, string.format('%.0f', running)}
+    refills_at and string.format('%.0f', refills_at) or '', is_uncertain and 1 or 0, string.format('%.0f', running)}
 end
 if grant_id ~= '' and #granted > 0 then
   redis.call('HSET', grants_key, grant_id, string.format('%.0f', now + GRANT_MS) .. ' ' .. table.concat(granted, ' '))
 end
-keep_entries()
+store_entries()
 commit()
 return replies

@@ -23,14 +23,14 @@ KEYS: dict[str, KeyDoc] = {
     "meta": KeyDoc(
         "meta",
         "hash",
-        "epoch, format, last instant, steps of the clock, its offset, lanes version, memory pressure, end of waiting",
+        "epoch, format, last instant, clock steps and offset, lanes version, memory flag, until when polls are woken",
     ),
-    "queue": KeyDoc("queue", "zset", "THE sorted set: every live task, by score"),
+    "queue": KeyDoc("queue", "zset", "the one sorted set: every live task, by score"),
     "records": KeyDoc("records", "hash", "task id to record, the changing half of a task"),
     "definitions": KeyDoc("definitions", "hash", "task id to definition, the half that never changes"),
     "results": KeyDoc("results", "hash", "task id to result, of completed tasks"),
     "expiring": KeyDoc(
-        "expiring", "zset", "finished tasks and idempotency keys, a batch a member, by when the store may forget them"
+        "expiring", "zset", "finished tasks and idempotency keys, a batch a member, by when the store may delete them"
     ),
     "heads": KeyDoc("heads", "zset", "lanes that may hold ready tasks, by a lower bound of their best rank"),
     "lanes": KeyDoc("lanes", "hash", "lane signature to lane number"),
@@ -38,57 +38,55 @@ KEYS: dict[str, KeyDoc] = {
     "lane_idle": KeyDoc("lane_idle", "zset", "lanes that ran empty, by when"),
     "lane_quota": KeyDoc("lane_quota", "hash", "lanes opened today, by client"),
     "retired_lanes": KeyDoc(
-        "retired_lanes", "zset", "what lanes stood for before they were given to another signature, by when that was"
+        "retired_lanes", "zset", "earlier signatures of lanes that have another one now, by the instant of the change"
     ),
-    "serving": KeyDoc(
-        "serving", "hash", "worker profile to the lanes it serves, with the lanes version it was made for"
-    ),
+    "serving": KeyDoc("serving", "hash", "worker profile to the lanes it serves, with the lanes version of that list"),
     "counts": KeyDoc("counts", "hash", "live tasks by state, and by lane and state"),
     "ages": KeyDoc("ages", "hash", "waiting tasks by priority and the minute from which on they may run"),
     "ended": KeyDoc(
-        "ended", "hash", "tasks by type and the state they ended in; since when, or when history last set it right"
+        "ended", "hash", "ended tasks by type and last state; since when counted, or when last corrected from history"
     ),
-    "recent": KeyDoc("recent", "hash", "what happened lately, in buckets of ten seconds and of a minute"),
-    "totals": KeyDoc("totals", "hash", "recoveries by kind, since the store began"),
+    "recent": KeyDoc("recent", "hash", "event counts of the last hour, in buckets of ten seconds or a minute"),
+    "totals": KeyDoc("totals", "hash", "recoveries by kind, since the store was created"),
     "controls": KeyDoc("controls", "hash", "pauses and limits"),
     "buckets": KeyDoc("buckets", "hash", "rate limits: theoretical arrival time by task type or client"),
-    "usage": KeyDoc("usage", "hash", "one of several partitions: tasks ever taken and given back under each limit"),
-    "ledger": KeyDoc("ledger", "hash", "partition 0 of several: what each limit of the queue has let out"),
-    "grants": KeyDoc("grants", "hash", "partition 0 of several: permits of calls that are under way, with a deadline"),
+    "usage": KeyDoc("usage", "hash", "one of several partitions: tasks ever claimed and returned under each limit"),
+    "ledger": KeyDoc("ledger", "hash", "partition 0 of several: tasks that each limit of the queue has allowed"),
+    "grants": KeyDoc("grants", "hash", "partition 0 of several: permits of running calls, with a deadline"),
     "unreadable": KeyDoc(
-        "unreadable", "zset", "live tasks set aside because they cannot be read, by when to look at them again"
+        "unreadable", "zset", "live tasks set aside because they cannot be read, by when to try them again"
     ),
     "dead": KeyDoc("dead", "zset", "dead letters, by when they died"),
     "outbox": KeyDoc("outbox", "stream", "every transition, until history has it"),
-    "haste": KeyDoc("haste", "stream", "the latest word of somebody who waits for history"),
-    "journal": KeyDoc("journal", "hash", "how far the monitors have told what happened"),
-    "backoffs": KeyDoc("backoffs", "zset", "retries whose wait the journal has not told yet, by when it ends"),
+    "haste": KeyDoc("haste", "stream", "the latest flush request: a caller waits for history"),
+    "journal": KeyDoc("journal", "hash", "the monitors' position in the outbox"),
+    "backoffs": KeyDoc("backoffs", "zset", "retries whose backoff the monitors have not published yet, by its end"),
     "workers": KeyDoc("workers", "zset", "workers, by the instant their heartbeat is due"),
-    "dead_workers": KeyDoc("dead_workers", "zset", "workers given up, by when"),
-    "duties": KeyDoc("duties", "hash", "how each process's background duties did when it last said so"),
-    "audit": KeyDoc("audit", "stream", "who paused, limited, drained, cleaned up or replayed what"),
-    "access_keys": KeyDoc("access_keys", "hash", "who may talk to the service: key id to name, role and digest"),
+    "dead_workers": KeyDoc("dead_workers", "zset", "dead workers, by when they were declared dead"),
+    "duties": KeyDoc("duties", "hash", "each process's latest report on its background duties"),
+    "audit": KeyDoc("audit", "stream", "the audit log of administrative actions"),
+    "access_keys": KeyDoc("access_keys", "hash", "access keys of callers: key id to name, role and digest"),
 }
 
 PREFIXES: dict[str, KeyDoc] = {
     "notes": KeyDoc(
         "notes:",
         "hash",
-        "what came with a task's attempts: e<attempt> for errors, dropped counts earlier ones, p for progress",
+        "errors and progress of a task's attempts: e<attempt> an error, dropped the number of deleted ones, p progress",
     ),
-    "worker": KeyDoc("worker:", "hash", "one worker: what it declared and how it is"),
+    "worker": KeyDoc("worker:", "hash", "one worker: its declaration and state"),
     "outcomes": KeyDoc(
-        "outcomes:", "hash", "how a worker's latest attempts came out, as releases before `TIDEQ_CIRCUIT` count it"
+        "outcomes:", "hash", "outcomes of a worker's latest attempts, in the form of releases before `TIDEQ_CIRCUIT`"
     ),
     "held": KeyDoc("held:", "set", "tasks a worker holds"),
-    "stops": KeyDoc("stops:", "zset", "attempts a worker should abandon, by when"),
-    "poll": KeyDoc("poll:", "string", "what the last answer to a poll id handed out"),
-    "idempotency": KeyDoc("idempotency:", "string", "task and fingerprint an idempotency key stands for"),
+    "stops": KeyDoc("stops:", "zset", "attempts that a worker should stop, by when"),
+    "poll": KeyDoc("poll:", "string", "tasks of the last reply to a poll id"),
+    "idempotency": KeyDoc("idempotency:", "string", "task and fingerprint of an idempotency key"),
 }
 
 
 class Keys:
-    """The names for one partition of one queue."""
+    """The key names of one partition of one queue."""
 
     def __init__(self, queue_name: str = "default", partition: int = 0) -> None:
         self.tag = f"tideq:{{{hash_tag(queue_name, partition)}}}:"
@@ -103,11 +101,11 @@ class Keys:
 
 @functools.cache
 def hash_tag(queue_name: str, partition: int) -> str:
-    """Partitions spread evenly over a cluster's slots, whatever their number: growing it renames none.
+    """Returns a hash tag that spreads partitions evenly over a cluster's slots, whatever their number.
 
-    Names alone would not do: 16 of them leave half of 8 nodes without any. So a salt is counted up until the slot lies
-    where partition p belongs, which is p's bits in reverse, from the slot of partition 0 on: the first two lie half of
-    all slots apart, the first four a quarter, and so on.
+    Plain names would leave half of 8 nodes without any of 16 partitions. So a salt is counted up until the slot lies in
+    the window of partition p: p's bits in reverse, counted from the slot of partition 0. Two partitions are then half
+    of all slots apart, four a quarter, and so on; a growing number of partitions renames none.
     """
     first = f"{queue_name}:0"
     if partition == 0:
@@ -118,5 +116,5 @@ def hash_tag(queue_name: str, partition: int) -> str:
 
 
 def slot_of(tag: str) -> int:
-    """The cluster's slot for all keys with this hash tag."""
+    """Returns the cluster slot of all keys with this hash tag."""
     return binascii.crc_hqx(tag.encode(), 0) % SLOTS

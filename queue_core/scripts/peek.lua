@@ -1,6 +1,6 @@
--- peek: what a claim would get, without taking it
--- For a queue of several partitions: heads are compared by rank before each partition is asked for its share. Counts as
--- a sign of life and brings back what has fallen due, as a claim does, since a claim may then pass this partition by.
+-- peek: what a claim would take, without taking it
+-- For a queue of several partitions: the caller compares heads by rank before it claims from each partition. Counts as
+-- a heartbeat and recovers due tasks as a claim does, because the claim that follows may skip this partition.
 --
 -- @flags allow-oom
 -- @key   queue    zset
@@ -11,10 +11,11 @@
 -- @arg   wanted                int
 -- @arg   heartbeat_timeout_ms  int
 -- @arg   poll_id               text  empty for a claim that cannot be repeated
--- @arg   capabilities          text  what the worker has just now; '*' for what it declared
--- @arg   left                  text  what limits have left as far as it is known: `scope=count scope=count`
+-- @arg   capabilities          text  the worker's capabilities now; '*' for the declared ones
+-- @arg   left                  text  what limits have left, as far as the caller has read it: `scope=count scope=count`
 -- @reply OK UNKNOWN_WORKER
--- @use   recover, frontier, status, may_take, given, next_instant, commit, stops, usage, standing
+-- @use   recover, lane_merge, worker_status, claim_allowance, still_claimed, next_retry_at, commit, cancellations
+-- @use   limit_usage, circuit_results
 local RECOVER_LIMIT = 50
 local worker = redis.call('HMGET', worker_keys .. worker_id, 'state', 'profile', 'circuits', 'suspect_at', 'word')
 if not worker[1] or worker[1] == 'dead' then return {'UNKNOWN_WORKER', worker_id} end
@@ -31,35 +32,35 @@ local function last_answer()
   local live = 0
   for task_id in string.gmatch(ids or '', '%S+') do
     local task = load_task(task_id)
-    if is_given(task, token, 'assigned') then live = live + 1 end
+    if is_still_claimed(task, token, 'assigned') then live = live + 1 end
   end
   return number or 0, live
 end
 
 local function heads_of(ids)
   if #ids == 0 then return {} end
-  local found, scores = {}, redis.call('ZMSCORE', queue_key, unpack(ids))
+  local rows, scores = {}, redis.call('ZMSCORE', queue_key, unpack(ids))
   for i, task_id in ipairs(ids) do
-    found[i] = string.format('%.0f', tonumber(scores[i]) % BAND_WIDTH) .. ' ' .. task_id
+    rows[i] = string.format('%.0f', tonumber(scores[i]) % BAND_WIDTH) .. ' ' .. task_id
   end
-  if controls().any or bars_any then
-    for i in ipairs(ids) do found[i] = found[i] .. ' ' .. lane_type(math.ceil(-tonumber(scores[i]) / BAND_WIDTH) - 1) end
+  if controls().any or has_blocks then
+    for i in ipairs(ids) do rows[i] = rows[i] .. ' ' .. lane_type(math.ceil(-tonumber(scores[i]) / BAND_WIDTH) - 1) end
   end
-  return found
+  return rows
 end
 
 local answer, live = last_answer()
 local is_suspect = circuit_mode ~= 'off' and worker[4] and now - worker[4] < circuit_window_ms
 read_permits(left, math.huge)
-local allowed, again_at = may_take(worker_id, worker, wanted)
+local allowed, retry_at = claim_allowance(worker_id, worker, wanted)
 local ids = {}
 if allowed > 0 then
   local at
   ids, at = take_best(serves, allowed)
-  again_at = at or again_at
+  retry_at = at or retry_at
 end
-if #ids == 0 then expect_wakes() end
+if #ids == 0 then request_wakes() end
 commit()
-return {'OK', now, next_instant(again_at), status_of(worker[1], worker[5]), worker[1] == 'draining' and 1 or 0, serves,
-  stops_of(worker_id), answer, live, heads_of(ids), usages(), standings(worker_id, judged[worker_id] or worker[3]),
-  is_suspect and 1 or 0}
+return {'OK', now, next_retry_at(retry_at), status_of(worker[1], worker[5]), worker[1] == 'draining' and 1 or 0, serves,
+  stops_of(worker_id), answer, live, heads_of(ids), usages(),
+  circuit_results(worker_id, updated_circuits[worker_id] or worker[3]), is_suspect and 1 or 0}

@@ -1,5 +1,5 @@
--- progress: executing, so far
--- Kept beside the record, with the attempt it belongs to and a sequence number: a report that arrives late is ignored.
+-- progress: of an executing task, so far
+-- Stored beside the record, with its attempt and a sequence number: a report that arrives late is ignored.
 --
 -- @prefix notes  hash
 -- @arg   worker_id  text
@@ -9,17 +9,18 @@
 -- @row   percent
 -- @row   message
 -- @reply OK TASK_NOT_FOUND WRONG_STATE STALE_LEASE
--- @use   load_task, held_by, commit
+-- @use   load_task, check_lease, commit
 local replies = {'OK', now}
 fetch_tasks(row_ids())
 for i = 1, row_count do
   local task_id, lease, sequence, percent, message = row(i)
   local task = load_task(task_id)
-  local refused = refusal(task, worker_id, lease, 'executing')
+  local refused = lease_refusal(task, worker_id, lease, 'executing')
   if not refused then
     local attempt, last = string.match(redis.call('HGET', notes_keys .. task_id, 'p') or '', '^(%d+)|(%d+)|')
     if attempt ~= task.attempt or tonumber(last) < tonumber(sequence) then
-      redis.call('HSET', notes_keys .. task_id, 'p', task.attempt .. '|' .. sequence .. '|' .. percent .. '|' .. message)
+      redis.call('HSET', notes_keys .. task_id, 'p',
+        task.attempt .. '|' .. sequence .. '|' .. percent .. '|' .. message)
     end
   end
   replies[i + 2] = refused or 'OK'

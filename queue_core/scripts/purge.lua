@@ -1,13 +1,13 @@
--- purge: a terminal task, removed for good
--- History hears of it as an event and removes it there too. Its idempotency key is free again, and told, since it may
--- stand in another partition too.
+-- purge: removes a finished task for good
+-- History receives an event and removes the task too. The idempotency key is freed and returned, because it may stand
+-- in another partition too.
 --
 -- @flags allow-oom
 -- @key   dead  zset
 -- @prefix notes  hash
 -- @row   task_id
 -- @reply OK TASK_NOT_FOUND WRONG_STATE
--- @use   load_task, ended_type, count, emit, keep, free_key, commit
+-- @use   load_task, ended_type, task_counts, outbox_append, record_buffer, free_key, commit
 local replies = {'OK', now}
 
 fetch_tasks(row_ids())
@@ -21,8 +21,8 @@ for i = 1, row_count do
   else
     count_end(ended_type(task), task.state, -1)
     task.reason, task.version = 'purged', task.version + 1
-    emit(task_id, pack_record(task))
-    keep_nothing(task_id)
+    append_event(task_id, pack_record(task))
+    delete_task(task_id)
     tasks[task_id] = false
     redis.call('DEL', notes_keys .. task_id)
     redis.call('ZREM', dead_key, task_id)

@@ -1,5 +1,5 @@
 -- raise_format: from now on every process writes this format
--- Nothing lowers it: records in it may be there from the next transition on.
+-- The format is never lowered: records in it may exist from the next transition on.
 --
 -- @flags allow-oom
 -- @arg   number  int

@@ -1,16 +1,15 @@
 """The task record: the changing half of a task, packed into one text of zero-terminated fields.
 
-The lists below are the one definition of it: the scripts' codec is generated from it, and Python reads records with it.
-The records of all live tasks are one hash, so a script reads and writes those of a whole batch in two calls; what else
-was measured is in docs/layouts.md.
+The lists below define the record: the scripts' codec is generated from them, and Python parses records by them. All
+records of live tasks are in one hash, so a script reads and writes a batch in two calls; docs/layouts.md has the
+measured alternatives.
 
-Persisted, in the store, in every outbox event and in history's rows. Format 1 begins with the state; every later format
-begins with its number, which no state does, so one look at the first field tells them apart. Format 2 has the same
-fields behind its number. Which of them is written says `format` in the store's `meta` (see `store_format.py`); both
-are read everywhere.
+Persisted in the store, in every outbox event and in history's rows. A record of format 1 begins with the state, one of
+a later format with the format's number, which is never a state. Format 2 has the same fields after its number. `format`
+in the store's `meta` selects the written format (see `store/formats.py`); all readers accept both.
 
-To change it safely: append a field, with the default that a record written before it is read with. A version that
-does not know the field keeps it byte for byte. Never remove, reorder or reuse one. Any other change is a new format.
+To change the record safely: append a field, with a default for records written before. Earlier versions keep an unknown
+field byte for byte. Never remove, reorder or reuse a field. Any other change is a new format.
 """
 
 import re
@@ -25,18 +24,18 @@ class Field(NamedTuple):
     kind: str
     meaning: str
     default: str = ""
-    """What it is read as in a record that was written before the field existed."""
+    """Value in records written before the field existed."""
 
 
 HOT = (
     Field("state", "text", "TaskState"),
-    Field("version", "text", "how many transitions it has made"),
-    Field("lane", "text", "which band of the sorted set it waits in"),
-    Field("visible_ms", "text", "hidden until then; empty while ready or finished"),
-    Field("age_bucket", "text", "priority, and the minute from which on it may run: its age counts from here"),
+    Field("version", "text", "number of its transitions"),
+    Field("lane", "text", "number of its lane, a band of the sorted set"),
+    Field("visible_ms", "text", "hidden until this instant; empty while ready or finished"),
+    Field("age_bucket", "text", "priority, and the minute from which on it may run, where its age begins"),
     Field("timeout_ms", "text", "how long one execution may take"),
     Field("attempt", "text", "number of the current or last attempt"),
-    Field("lease", "text", "who may speak for it: attempt number, random token of its claim, place in it"),
+    Field("lease", "text", "lease of the attempt: its number, a random token of the claim, the place in the claim"),
     Field("worker", "text", "worker of the current or last attempt"),
     Field("reason", "text", "why it is in this state; empty for submitted"),
     Field("assigned_ms", "text", "when it was last claimed"),
@@ -44,31 +43,31 @@ HOT = (
     Field("ended_ms", "text", "when it became terminal"),
     Field("settled", "text", "lease, digest and outcome of the last accepted result"),
 )
-"""What the way from claim to result reads and writes. Kept as texts in Lua: a number costs half a microsecond to
-format, so instants and counters are only turned into numbers where they are reckoned with."""
+"""The fields that are read and written from claim to result. Texts in Lua, where formatting a number costs half a
+microsecond: instants and counters become numbers only for arithmetic."""
 
 COLD = (
-    Field("rank", "int", "where it stands among all others"),
+    Field("rank", "int", "its place in the order of all tasks"),
     Field("max_retries", "int", "retry budget"),
-    Field("retries", "int", "spent of the retry budget"),
+    Field("retries", "int", "used part of the retry budget"),
     Field("losses", "int", "workers that died executing it"),
     Field("deliveries", "int", "assignments that lapsed unstarted"),
     Field("created_ms", "text", "when it was first submitted"),
     Field(
         "eligible_ms",
         "text",
-        "the earliest instant it may run, a 0 before it where revived; empty for created_ms",
+        "the earliest instant it may run, after a 0 if requeued by hand; empty for created_ms",
     ),
     Field("queued_ms", "text", "when it last became queued; empty for created_ms"),
     Field("backoff", "text", "own backoff as base,multiplier,cap; empty for the service's"),
-    Field("idempotency", "text", "name of the key that stands for it, and fingerprint of what was asked for"),
+    Field("idempotency", "text", "name of its idempotency key, and fingerprint of the submission"),
 )
-"""What only returning to the queue needs: carried as one text until somebody looks."""
+"""The fields that only a return to the queue needs: one text in Lua until one of them is read."""
 
 RECORD = HOT + COLD
 NAMES = tuple(field.name for field in RECORD)
 INSTANTS = ("visible_ms", "assigned_ms", "started_ms", "ended_ms", "eligible_ms", "queued_ms")
-"""Those that may be empty."""
+"""Fields that may be empty."""
 NUMBERS = (
     "version", "lane", "timeout_ms", "attempt", "rank", "max_retries", "retries", "losses", "deliveries", "created_ms",
 )  # fmt: skip
@@ -77,15 +76,15 @@ FIRST_COUNT = 24
 """Fields of the first release: a record with fewer is damaged."""
 DEFAULTS = [field.default for field in RECORD]
 SPLIT_COUNT = len(RECORD) + 1
-"""Parts that a record of format 1 with exactly these fields falls into: nothing follows the last separator."""
+"""Parts of a record of format 1 with exactly these fields, split at the separator; the last part is empty."""
 
 
 class UnreadableRecord(ValueError):
-    """Damaged, or written in a format that this version does not know."""
+    """The record is damaged, or of a format that this version cannot read."""
 
 
 class Record(NamedTuple):
-    """A record as Python sees it: texts by name."""
+    """A parsed record: texts by field name."""
 
     values: dict[str, str]
 
@@ -99,7 +98,7 @@ class Record(NamedTuple):
         return int(self.values[name]) if self.values[name] else None
 
     def packed(self) -> bytes:
-        """As the store keeps it."""
+        """Returns the record packed in format 1."""
         return "".join(f"{self.values[name]}\0" for name in NAMES).encode()
 
     @property
@@ -118,7 +117,7 @@ def parse_record(packed: bytes) -> Record:
 
 
 def checked_record(packed: bytes) -> Record:
-    """The same, and everything that is reckoned with is a number; raises UnreadableRecord."""
+    """Parse a record and check that its numeric fields are numbers; raises UnreadableRecord."""
     record = parse_record(packed)
     for name in NUMBERS:
         if not NUMBER.fullmatch(record.values[name]):
@@ -130,7 +129,7 @@ def checked_record(packed: bytes) -> Record:
 
 
 def readable_record(packed: bytes) -> Record | None:
-    """None where it cannot be read, or reckoned with."""
+    """Returns the checked record, or None if it is unreadable."""
     try:
         return checked_record(packed)
     except UnreadableRecord:
@@ -138,7 +137,7 @@ def readable_record(packed: bytes) -> Record | None:
 
 
 def record_fields(text: str, separator: str = "\0") -> list[str]:
-    """The fields in the order of `NAMES`, and an empty text behind the last; raises UnreadableRecord."""
+    """Returns the fields in the order of `NAMES`, then an empty text; raises UnreadableRecord."""
     fields = text.split(separator)
     if len(fields) == SPLIT_COUNT and not fields[0].isdigit():
         return fields
@@ -148,22 +147,22 @@ def record_fields(text: str, separator: str = "\0") -> list[str]:
 def _format_of(first_field: str) -> int:
     number = int(first_field) if first_field.isdecimal() and first_field.isascii() else 1
     if number not in READABLE_FORMATS:
-        raise UnreadableRecord(f"a record has format {number}, which this version does not know")
+        raise UnreadableRecord(f"a record has format {number}, which this version cannot read")
     return number
 
 
 def _completed(fields: list[str]) -> list[str]:
-    """Without the fields that this version does not know; with the defaults of those that the record does not have."""
-    *known, end = fields
-    if len(known) < FIRST_COUNT or end:
-        raise UnreadableRecord(f"a record has {len(known)} whole fields, not {FIRST_COUNT} or more")
-    return [*known[: len(NAMES)], *DEFAULTS[len(known) :], ""]
+    """Drop fields of later versions, and add the defaults of fields that the record lacks."""
+    *present, end = fields
+    if len(present) < FIRST_COUNT or end:
+        raise UnreadableRecord(f"a record has {len(present)} whole fields, not {FIRST_COUNT} or more")
+    return [*present[: len(NAMES)], *DEFAULTS[len(present) :], ""]
 
 
 def without_number(packed: bytes) -> bytes:
-    """A record that begins with its state, whatever its format; raises UnreadableRecord.
+    """Returns the record without its format number, so that it begins with the state; raises UnreadableRecord.
 
-    For those that look at some fields of very many records: it costs the usual record one comparison.
+    For callers that need a few fields of very many records; costs one comparison for format 1.
     """
     if not packed[:1].isdigit():
         return packed
@@ -173,12 +172,12 @@ def without_number(packed: bytes) -> bytes:
 
 
 def lua_codec() -> str:
-    """Lua source of `unpack_record(text) -> table`, `has_cold(table)` and `pack_record(table) -> text`.
+    """Returns Lua source of `unpack_record(text) -> table`, `has_cold(table)` and `pack_record(table) -> text`.
 
-    Unpacking raises what cannot be split; `read_record` in load_task.lua is what scripts call. Cold fields are unpacked
-    the first time one is read or set (`__index` and `__newindex` fire only for names the table does not have);
-    `has_cold` says whether they can be, before anything relies on them. `struct.unpack` splits in a third of the
-    instructions a pattern takes; fakeredis has none.
+    `unpack_record` raises for a text that cannot be split; scripts call `read_record` of load_task.lua instead. Cold
+    fields are unpacked when one is first read or set (`__index` and `__newindex` fire only for absent names), and
+    `has_cold` checks in advance whether they can be. `struct.unpack` takes a third of a pattern's instructions, but
+    fakeredis lacks it.
     """
     hot, cold = [field.name for field in HOT], [field.name for field in COLD]
     thawed = "\n  ".join(f"rawset(task, '{field.name}', {_read(field)})" for field in COLD)

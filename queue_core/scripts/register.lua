@@ -1,5 +1,5 @@
 -- register: a worker joins the fleet
--- Ids are made by the service, one a registration, so two processes never share one.
+-- The service makes a new id for every registration, so two processes never share one.
 --
 -- @key   workers       zset
 -- @key   dead_workers  zset

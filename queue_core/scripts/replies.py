@@ -1,4 +1,4 @@
-"""What the scripts' words mean: `OK`, or exactly one error each."""
+"""Reads replies of scripts: each reply word is `OK` or stands for exactly one error."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -17,8 +17,8 @@ def text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def shown(value: Any) -> str:
-    """As well as can be where it is no text: others share the hash it is from."""
+def lossy_text(value: Any) -> str:
+    """Decode with replacement characters, so that one invalid value does not make a whole hash unreadable."""
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
@@ -27,43 +27,43 @@ def number(value: Any) -> int:
 
 
 def instant(value: Any) -> int | None:
-    """An instant or position that may be missing, written as an empty text."""
+    """Returns an instant or position; None if it is missing, which scripts write as an empty text."""
     return None if value in (b"", "", None) else number(value)
 
 
 def pairs(flat: Sequence[Any]) -> dict[str, str]:
-    """A flat field-value list, as HGETALL returns it inside a script, as a dictionary of texts."""
-    texts = list(map(shown, flat))
+    """Returns a flat field-value list, as HGETALL gives it in a script, as a dictionary of texts."""
+    texts = list(map(lossy_text, flat))
     return dict(zip(texts[::2], texts[1::2], strict=True))
 
 
 def counts(flat: Sequence[Any]) -> dict[str, int]:
-    """The same with numbers for values."""
-    read = {field: number_or_zero(value, field) for field, value in pairs(flat).items()}
+    """Like `pairs` with numbers for values; values that are not numbers are left out."""
+    read = {field: number_or_none(value, field) for field, value in pairs(flat).items()}
     return {field: value for field, value in read.items() if value is not None}
 
 
-def number_or_zero(value: Any, of: str) -> int | None:
-    """None, and told once, of what is none: what many share may hold one odd value."""
+def number_or_none(value: Any, of: str) -> int | None:
+    """Returns None for a value that is not a number, and logs it once; `of` names the value in the log."""
     try:
         return number(value)
     except (ValueError, OverflowError):
-        _tell_odd(of, str(value))
+        _log_bad_value(of, str(value))
         return None
 
 
 def rate_or_none(value: Any, of: str) -> float | None:
-    """The same of a number that need not be whole."""
-    return None if number_or_zero(value, of) is None else float(value)
+    """Like `number_or_none`, for a fraction."""
+    return None if number_or_none(value, of) is None else float(value)
 
 
 @functools.lru_cache(maxsize=1_000)
-def _tell_odd(of: str, value: str) -> None:
-    log.error("a value in the store is no number, and is left out", of=of, value=value[:100])
+def _log_bad_value(of: str, value: str) -> None:
+    log.error("stored value ignored: not a number", of=of, value=value[:100])
 
 
 class Refusal(NamedTuple):
-    """The error a word stands for, and how its details are read."""
+    """The error of a reply word, and the readers of its details."""
 
     error: Callable[..., errors.QueueError]
     readers: tuple[Callable[[Any], object], ...]
@@ -73,11 +73,13 @@ class Refusal(NamedTuple):
 
 
 def _unreadable_kind(line: str) -> errors.InvalidTask:
-    return errors.InvalidTask("priority", f"{line!r} is no kind of task: a priority must be a name, its numbers whole")
+    return errors.InvalidTask("priority", f"{line!r} is not valid: a priority must be a name and its numbers whole")
 
 
 def _too_late() -> errors.StoreUnavailable:
-    return errors.StoreUnavailable("the submission came too late for the keys it had taken", is_untouched=True)
+    return errors.StoreUnavailable(
+        "the reservation of the idempotency keys has expired; submit again", is_untouched=True
+    )
 
 
 REFUSALS = {
@@ -105,14 +107,14 @@ REFUSALS = {
 
 
 def accepted(reply: Reply, *subject: str) -> list[Any]:
-    """The details of an accepted script, or the refusal raised; `subject` is what the refusal is about."""
+    """Returns the details of an `OK` reply; otherwise raises its error, with `subject` before the details."""
     if reply.word != "OK":
         raise REFUSALS[reply.word].about(*subject, *reply.details)
     return reply.details
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of one row of a batch: accepted with details, or refused with an error."""
+    """The outcome of one row of a batch: accepted with details, or refused with an error."""
 
     task_id: str
     details: tuple[str, ...] = ()
@@ -125,7 +127,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def outcomes(reply: Reply, task_ids: Sequence[str]) -> list[Outcome]:
-    """One outcome a row, in the order of the rows. Most of a batch are alike, and are read once."""
+    """Returns the outcomes in the order of the rows. Equal replies, the usual case, are parsed once."""
     _, *rows = accepted(reply)
     words = {row: text(row).split(" ") for row in set(rows)}
     details = {row: tuple(rest) for row, (word, *rest) in words.items() if word == "OK"}

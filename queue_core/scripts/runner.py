@@ -1,11 +1,11 @@
-"""Lua files as Python callables that take their arguments by name.
+"""Assembles Lua files into scripts and calls them with arguments by name.
 
-A script's header is its declaration (see `parse_header`): keys, arguments, rows, replies and includes become
-`local` names, so no `KEYS[3]` is ever written and the comment cannot lie. Every script starts with the epoch
+A script's header is its declaration (see `parse_header`): keys, arguments, rows, replies and includes become `local`
+names, so no file contains `KEYS[3]` and the header cannot differ from the code. Every script starts with the epoch
 guard and one reading of the store's clock. A reply is a word and its details; every word but `OK` is an error.
 
-Scripts are called by hash and loaded again when the store has forgotten them. EVALSHA was measured against
-a Function library (docs/layouts.md): no difference at batch 100, and scripts need no care after a fail-over.
+Scripts are called by hash, and loaded again when the store has lost them. A Function library was no faster at batch 100
+(docs/layouts.md), and would need care after a fail-over.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ WORD = re.compile(r"\w+")
 KINDS = {"int", "text", "number"}
 MAX_LOADS = 4
 MAX_CONCURRENT_CALLS = 8
-"""The store runs one script at a time; more calls under way would only wait there instead of here."""
+"""The store runs one script at a time; further calls would only wait there instead of here."""
 
 T = TypeVar("T")
 Value = str | bytes | int | float
@@ -58,11 +58,11 @@ class ScriptHeader(NamedTuple):
 
 
 class HeaderError(ValueError):
-    """A Lua file's header does not say what the loader needs to know."""
+    """A Lua file's header is incomplete or invalid; the message names the file."""
 
 
 class ScriptSource(NamedTuple):
-    """One assembled script: its text, and what it takes in which order."""
+    """An assembled script: its text, and its header with those of all includes."""
 
     name: str
     header: ScriptHeader
@@ -71,7 +71,7 @@ class ScriptSource(NamedTuple):
 
 
 def parse_header(name: str, source: str) -> ScriptHeader:
-    """Read the leading comment.
+    """Parse the leading comment; raises HeaderError. The directives are:
 
     `@flags words`, `@unguarded`, `@key name …`, `@prefix name …`, `@arg name kind …`, `@row name …`, `@reply words`,
     `@use includes`.
@@ -100,9 +100,9 @@ def _words(lines: Iterable[str]) -> tuple[str, ...]:
     return tuple(word for line in lines for word in re.split(r"[,\s]+", line.strip()) if word)
 
 
-def _first_words(name: str, lines: Iterable[str], known: Mapping[str, object]) -> tuple[str, ...]:
+def _first_words(name: str, lines: Iterable[str], allowed: Mapping[str, object]) -> tuple[str, ...]:
     words = tuple(line.split()[0] for line in lines)
-    if unknown := [word for word in words if word not in known]:
+    if unknown := [word for word in words if word not in allowed]:
         raise HeaderError(f"{name}: {unknown[0]!r} is not in keys.py")
     return words
 
@@ -110,13 +110,13 @@ def _first_words(name: str, lines: Iterable[str], known: Mapping[str, object]) -
 def _argument(name: str, text: str) -> Argument:
     argument, kind, *_ = [*text.split(), ""]
     if kind not in KINDS:
-        raise HeaderError(f"{name}: @arg {argument} must say one of {', '.join(sorted(KINDS))}")
+        raise HeaderError(f"{name}: @arg {argument} has kind {kind!r}, not one of {', '.join(sorted(KINDS))}")
     return Argument(argument, kind)
 
 
 @functools.cache
 def assemble(name: str) -> ScriptSource:
-    """A script with all its includes, each once, what is used before what uses it."""
+    """Returns the script with all its includes, each once, before the code that uses it."""
     body = (LUA / f"{name}.lua").read_text()
     own = parse_header(name, body)
     includes = _includes(("guard", *own.uses) if own.is_guarded else own.uses)
@@ -138,7 +138,7 @@ def assemble(name: str) -> ScriptSource:
 
 
 def assemble_all() -> None:
-    """Read every script now: a process that goes on while its files are replaced must not meet newer ones later."""
+    """Read all scripts now, so that an upgrade of the files does not mix versions in a running process."""
     for path in LUA.iterdir():
         if path.name.endswith(".lua"):
             assemble(path.name.removesuffix(".lua"))
@@ -149,14 +149,14 @@ def _unique(items: Iterable[T]) -> tuple[T, ...]:
 
 
 def _code(source: str) -> str:
-    """A file without its comments: they are for readers, and every start of the service sends every script."""
+    """Returns the file without comments, which need not be sent to the store at every start."""
     return "\n".join(line for line in source.splitlines() if line.strip() and not line.lstrip().startswith("--"))
 
 
 def _used(codes: list[str]) -> list[str]:
-    """Without the functions that nobody calls, nor what only those called.
+    """Remove functions that are not called, also indirectly.
 
-    Every call of a script makes all its functions anew, a third of a microsecond each: of 49 `start` uses 32.
+    Every call of a script creates all its functions, at a third of a microsecond each: `start` uses 32 of 49.
     """
     mentions = Counter(WORD.findall("\n".join(codes)))
     unused = [
@@ -171,9 +171,9 @@ def _used(codes: list[str]) -> list[str]:
 
 
 def _scoped(code: str, others: list[str]) -> str:
-    """An include in a block of its own, outside of which only the names that other files use are visible.
+    """Wrap an include in a block of its own; only names that other files use are visible outside.
 
-    Lua allows 200 local names at once, and private names of one include must not meet those of another.
+    Lua allows 200 local names at once, and private names of includes must not collide.
     """
     words = set(re.findall(r"\w+", "\n".join(others)))
     shared: list[str] = []
@@ -201,7 +201,7 @@ def _includes(names: tuple[str, ...], found: dict[str, str] | None = None) -> di
 
 
 def _preamble(header: ScriptHeader) -> str:
-    """Locals for every declared key, prefix, argument and row column."""
+    """Returns Lua locals for every declared key, prefix, argument and row column."""
     lines = [f"local {key}_key = KEYS[{index}]" for index, key in enumerate(header.keys, 1)]
     position = 0
     for position, prefix in enumerate(header.prefixes, 1):
@@ -225,19 +225,19 @@ def _row_reader(start: int, width: int) -> list[str]:
     ]
 
 
-class Form(NamedTuple):
-    """What is the same in every call of one script."""
+class CallTemplate(NamedTuple):
+    """The constant part of all calls of one script."""
 
     source: ScriptSource
     key_count: int
     words: tuple[Value | None, ...]
-    """Those of the head, then the arguments as far as they are settings."""
-    places: Mapping[str, int]
-    """Where among them each argument goes."""
-    asked: tuple[tuple[int, Callable[[], Value]], ...]
-    """Where those go that are asked for at every call."""
-    needed: frozenset[str]
-    """Arguments that only the caller knows."""
+    """Keys, prefixes, then the arguments, with None for those that vary."""
+    positions: Mapping[str, int]
+    """Index of each argument in `words`."""
+    computed: tuple[tuple[int, Callable[[], Value]], ...]
+    """Index and function of the arguments that are computed for every call."""
+    required: frozenset[str]
+    """Arguments that the caller must pass."""
 
 
 class Reply(NamedTuple):
@@ -246,7 +246,7 @@ class Reply(NamedTuple):
 
 
 class Scripts:
-    """The scripts of one store. `constants` fill arguments of their name; a callable is asked at every call."""
+    """The scripts of one partition. `constants` fill arguments by name; a callable is evaluated at every call."""
 
     def __init__(
         self,
@@ -258,28 +258,29 @@ class Scripts:
     ) -> None:
         self.epoch = ""
         self.on_replaced: Callable[[], None] = lambda: None
-        """Called whenever the store turns out to be of another epoch."""
+        """Called when a script finds the store in another epoch."""
         self._client = client
         self._is_cluster = isinstance(client, RedisCluster)
         self._keys = keys
         self._constants = {"seed": _seed, "epoch": lambda: self.epoch, **constants}
         self._sends_flags = sends_flags
-        self._forms: dict[str, Form] = {}
+        self._templates: dict[str, CallTemplate] = {}
         self._hashes: dict[str, str] = {}
-        self._turns = {is_bulk: asyncio.Semaphore(MAX_CONCURRENT_CALLS) for is_bulk in (False, True)}
+        self._slots = {is_bulk: asyncio.Semaphore(MAX_CONCURRENT_CALLS) for is_bulk in (False, True)}
 
     async def call(
         self, name: str, /, rows: Iterable[Value] = (), *, is_bulk: bool = False, **arguments: Value
     ) -> Reply:
-        """Run a script. `rows` is flat: as many values a row as the header has columns.
+        """Run a script; returns its reply, and raises the store's errors as `QueueError`.
 
-        `is_bulk` where the reply may be large: then small ones do not wait behind it.
+        `rows` is flat, with as many values a row as the header has columns. Calls with `is_bulk`, whose replies may be
+        large, do not delay others.
         """
-        form = self._forms.get(name) or self._form(name)
-        words = self._words(form, arguments)
+        template = self._templates.get(name) or self._template(name)
+        words = self._words(template, arguments)
         words += rows
-        async with self._turns[is_bulk]:
-            reply = await self._evaluate(form.source, form.key_count, words, is_bulk=is_bulk)
+        async with self._slots[is_bulk]:
+            reply = await self._evaluate(template.source, template.key_count, words, is_bulk=is_bulk)
         word = reply[0].decode() if isinstance(reply[0], bytes) else reply[0]
         if word == "EPOCH_MISMATCH":
             self.on_replaced()
@@ -288,59 +289,58 @@ class Scripts:
     async def drop_idle_connections(self) -> None:
         await drop_idle_connections(self._client)
 
-    def _form(self, name: str) -> "Form":
+    def _template(self, name: str) -> "CallTemplate":
         source = assemble(name)
         header, order = source.header, tuple(argument.name for argument in source.header.arguments)
         head = (*map(self._keys.key, header.keys), *map(self._keys.prefix, header.prefixes))
-        known = {each: self._constants[each] for each in order if each in self._constants}
-        places = {each: place for place, each in enumerate(order, len(head))}
-        form = self._forms[name] = Form(
+        constants = {each: self._constants[each] for each in order if each in self._constants}
+        positions = {each: position for position, each in enumerate(order, len(head))}
+        template = self._templates[name] = CallTemplate(
             source,
             len(header.keys),
-            (*head, *(None if callable(value := known.get(each)) else value for each in order)),
-            places,
-            tuple((places[each], value) for each, value in known.items() if callable(value)),
-            frozenset(order) - known.keys(),
+            (*head, *(None if callable(value := constants.get(each)) else value for each in order)),
+            positions,
+            tuple((positions[each], value) for each, value in constants.items() if callable(value)),
+            frozenset(order) - constants.keys(),
         )
-        return form
+        return template
 
-    def _words(self, form: Form, arguments: Mapping[str, Value]) -> list[Any]:
-        """What is the same in every call is copied, not looked up: a submission has 37 words before its rows."""
-        words: list[Any] = list(form.words)
-        for place, ask in form.asked:
-            words[place] = ask()
+    def _words(self, template: CallTemplate, arguments: Mapping[str, Value]) -> list[Any]:
+        words: list[Any] = list(template.words)
+        for position, compute in template.computed:
+            words[position] = compute()
         try:
             for name, value in arguments.items():
-                words[form.places[name]] = value
+                words[template.positions[name]] = value
         except KeyError as error:
-            raise TypeError(f"{form.source.name} takes no argument {error}") from None
-        if not form.needed <= arguments.keys():
-            raise TypeError(f"{form.source.name} needs argument {min(form.needed - arguments.keys())!r}")
+            raise TypeError(f"{template.source.name} takes no argument {error}") from None
+        if not template.required <= arguments.keys():
+            raise TypeError(f"{template.source.name} needs argument {min(template.required - arguments.keys())!r}")
         return words
 
     async def _evaluate(self, source: ScriptSource, key_count: int, words: list[Value], *, is_bulk: bool) -> list[Any]:
         try:
             for _ in range(MAX_LOADS):
                 try:
-                    return await self._ask("EVALSHA", await self._hash(source), key_count, *words, is_bulk=is_bulk)
+                    return await self._execute("EVALSHA", await self._hash(source), key_count, *words, is_bulk=is_bulk)
                 except NoScriptError:
-                    # Nothing ran, so it is safe to load the script and ask again; it may be forgotten in between.
+                    # Nothing ran, so a repetition is safe. The store may lose the script again before it.
                     if self._is_cluster:
                         return await self._client.eval(self._shebang(source) + source.text, key_count, *words)
                     self._hashes.pop(source.name, None)
-            raise StoreUnavailable("the store forgets its scripts as soon as they are loaded")
+            raise StoreUnavailable(f"the store lost script {source.name} {MAX_LOADS} times right after it was loaded")
         except EDGE_ERRORS as error:
             raise translated(error) from error
 
-    def _ask(self, *words: Any, is_bulk: bool) -> Awaitable[Any]:
-        """A cluster's nodes, and a store that is only made believe, are asked by the driver's own way."""
+    def _execute(self, *words: Any, is_bulk: bool) -> Awaitable[Any]:
+        """Send a command over the shared connection; through the driver for clusters and fakeredis."""
         client = self._client
         return (
             client.ask(*words, is_bulk=is_bulk) if isinstance(client, StoreClient) else client.execute_command(*words)
         )
 
     async def _hash(self, source: ScriptSource) -> str:
-        """Loading goes to every node of a cluster, also to one that is away: there it is sent where it is needed."""
+        """Returns the script's hash. In a cluster nothing is loaded here: loading fails if any node is unreachable."""
         if self._is_cluster and source.name not in self._hashes:
             text = self._shebang(source) + source.text
             self._hashes[source.name] = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
@@ -349,7 +349,7 @@ class Scripts:
         return self._hashes[source.name]
 
     def _shebang(self, source: ScriptSource) -> str:
-        """With a shebang the store refuses the whole script when memory is full, unless a flag says it frees some."""
+        """With this line, the store refuses a script at its start when memory is full, unless a flag allows it."""
         if not self._sends_flags:
             return ""
         return f"#!lua flags={','.join(source.flags)}\n" if source.flags else "#!lua\n"

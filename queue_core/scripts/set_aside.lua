@@ -6,13 +6,13 @@
 -- @row   task_id
 -- @row   lease
 -- @reply OK
--- @use   load_task, held_by, hand_back, set_aside, commit
+-- @use   load_task, check_lease, release_task, unreadable_tasks, commit
 fetch_tasks(row_ids())
 for i = 1, row_count do
   local task_id, lease = row(i)
   local task = load_whole(task_id)
-  if not refusal(task, worker_id, lease, 'assigned', 'executing') then
-    hand_back(task_id, task)
+  if not lease_refusal(task, worker_id, lease, 'assigned', 'executing') then
+    release_task(task_id, task)
     set_aside(task_id)
   end
 end

@@ -1,5 +1,5 @@
--- snapshot: everything the invariants speak about, read in one instant
--- For tests and the doctor: it reads every task.
+-- snapshot: everything that the invariants check, read at one instant
+-- For tests and `tideq doctor`: reads every task.
 --
 -- @flags no-writes
 -- @key   queue       zset

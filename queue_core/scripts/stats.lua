@@ -1,4 +1,4 @@
--- stats: counts, ages, recent happenings and the fleet, in one look
+-- stats: counts, ages, recent events and the fleet, in one call
 -- Costs the same whatever the depth: it reads what the transitions counted.
 --
 -- @flags no-writes
@@ -18,12 +18,12 @@
 -- @prefix worker  hash
 -- @prefix held    set
 -- @reply OK
--- @use   status, circuits
+-- @use   worker_status, circuit_state
 local fleet = {}
 for _, worker in ipairs(redis.call('ZRANGE', workers_key, 0, -1)) do
-  local known = redis.call('HMGET', worker_keys .. worker, 'state', 'capacity', 'circuits', 'word')
-  fleet[#fleet + 1] = {status_of(known[1], known[4]), known[2] or 0, redis.call('SCARD', held_keys .. worker),
-    circuits_text(read_circuits(known[3]))}
+  local fields = redis.call('HMGET', worker_keys .. worker, 'state', 'capacity', 'circuits', 'word')
+  fleet[#fleet + 1] = {status_of(fields[1], fields[4]), fields[2] or 0, redis.call('SCARD', held_keys .. worker),
+    circuits_text(read_circuits(fields[3]))}
 end
 return {'OK', now, redis.call('HGETALL', counts_key), redis.call('HGETALL', ages_key),
   redis.call('HGETALL', recent_key), redis.call('HGETALL', controls_key), redis.call('HGETALL', lane_names_key), fleet,

@@ -1,12 +1,12 @@
 -- submit: new task -> queued
--- All rows or none. A row whose idempotency key or id is known already is answered with that task and costs
--- nothing. Everything that can refuse comes first: conflicts, ranks, memory, outbox, depth, rate and lanes.
+-- All rows or none. A row whose idempotency key or id already has a task is answered with that task and costs nothing.
+-- Everything that can refuse comes first: conflicts, ranks, memory, outbox, depth, rate and lanes.
 --
--- Tasks of one batch are mostly alike, so what they share is sent once, as a kind, and the record and the score of
--- those that are ready at once and have no key are made once a kind (20 µs a task before, 8 µs so). Those are not told
--- of either: they are new, and rank as their kind does at this instant.
--- For the same reason a key that stands for a whole batch is its last row's, and the ids of the others follow from that
--- one's. History hears of all of them in one outbox entry, so whoever knows the last knows every one.
+-- Tasks of one batch are mostly alike. Shared values are sent once, as a kind, and the record and the score of those
+-- that are ready at once and have no key are made once a kind: 8 instead of 20 µs a task. Such tasks are not in the
+-- reply: they are new, and rank as their kind does at this instant. For the same reason a key that stands for a whole
+-- batch is its last row's, and the ids of the others follow from that row's id. History gets the batch in one outbox
+-- entry, so it has either all of the batch or nothing.
 --
 -- @key   counts   hash
 -- @key   usage    hash
@@ -14,12 +14,12 @@
 -- @key   records  hash
 -- @prefix idempotency  string
 -- @arg   client_id           text
--- @arg   is_listed           int     whether the depth limits spare this client
+-- @arg   is_listed           int     whether this client is exempt from the depth limits
 -- @arg   wants_position      int
--- @arg   admission           text    of one of several partitions: `known` where the queue takes nothing new, `counted` where
---                                    its depth is near a limit; else empty
--- @arg   not_after           text    empty, or the instant from which on keys taken elsewhere may be somebody else's
--- @arg   has_own_ids         int     whether any id was chosen by the client, and so may be known already
+-- @arg   admission           text    for one of several partitions: `existing` where the queue takes nothing new,
+--                                    `counted` where its depth is near a limit; else empty
+-- @arg   not_after           text    empty, or the instant from which other batches may have the keys it reserved
+-- @arg   has_own_ids         int     whether any id was chosen by the client, and so may exist already
 -- @arg   is_one              int     whether the last row's key stands for all rows
 -- @arg   kinds               text    a line each: signature priority urgency offset_ms max_retries timeout_ms backoff
 -- @arg   soft_depth          int
@@ -27,13 +27,13 @@
 -- @arg   max_depth           int
 -- @arg   max_outbox_entries  int
 -- @row   task_id
--- @row   about       its kind's number; if there is more to say, behind it the schedule (empty for now, +milliseconds for
---                    a delay, else an instant) and idempotency (empty, or the key's name and the fingerprint)
+-- @row   about       its kind's number; for other than plain tasks followed by the schedule (empty for now,
+--                    +milliseconds for a delay, else an instant) and the idempotency (empty, or name and fingerprint)
 -- @row   definition
 -- @reply OK UNREADABLE_KIND IDEMPOTENCY_CONFLICT RANK_OUT_OF_RANGE QUEUE_FULL OUTBOX_FULL STORE_FULL NOTHING_NEW TOO_LATE
--- @use   lane_for, move, place, position, commit, keys_of_batches, keep_key, client_rate
+-- @use   lane_for, move, place, position, commit, pending_keys, store_key, client_rate
 local RETRY_AFTER_MS = 5000
-local kinds_by_number, known, planned_keys, planned_ids = {}, {}, {}, {}
+local kinds_by_number, existing, planned_keys, planned_ids = {}, {}, {}, {}
 local new_count, least_urgent, kind_count = 0, 0, 0
 local pending_key = nil
 
@@ -49,7 +49,7 @@ for line in string.gmatch(kinds .. '\n', '([^\n]*)\n') do
 end
 
 -- The kind, the schedule and the idempotency of a row.
-local function meaning(about)
+local function parse_about(about)
   local kind = kinds_by_number[about]
   if kind then return kind, '', '' end
   local number, schedule, idempotency = string.match(about, '^(%d+) (%S*) (.*)$')
@@ -62,15 +62,15 @@ local function eligible_at(schedule)
   return delay and now + delay or math.max(tonumber(schedule), now)
 end
 
-local function id_is_known(task_id)
+local function id_exists(task_id)
   if has_own_ids == 0 then return false end
-  local is_known = planned_ids[task_id] or redis.call('HEXISTS', records_key, task_id) == 1
+  local exists = planned_ids[task_id] or redis.call('HEXISTS', records_key, task_id) == 1
   planned_ids[task_id] = true
-  return is_known
+  return exists
 end
 
--- The task a row stands for already, by its key, by its id or by an earlier row; and whether it differs from it.
-local function known_task(task_id, idempotency)
+-- The task that a row's key or id has already, or that an earlier row makes; and whether the row differs from it.
+local function existing_task(task_id, idempotency)
   if idempotency ~= '' then
     local name, fingerprint = string.match(idempotency, '^(%S+) (%S+)$')
     local kept = planned_keys[name] or redis.call('GET', idempotency_keys .. name)
@@ -82,25 +82,25 @@ local function known_task(task_id, idempotency)
     if key and not key.is_pending then return key.task_id, key.fingerprint ~= fingerprint end
     planned_keys[name] = task_id .. ' ' .. fingerprint .. ' ' .. string.format('%.0f', now + idempotency_ttl_ms)
   end
-  return id_is_known(task_id) and task_id or nil, false
+  return id_exists(task_id) and task_id or nil, false
 end
 
-local known_as_one, differs_as_one
+local batch_existing, batch_differs
 if is_one == 1 then
   local task_id, about = row(row_count)
-  local _, _, idempotency = meaning(about)
-  known_as_one, differs_as_one = known_task(task_id, idempotency)
+  local _, _, idempotency = parse_about(about)
+  batch_existing, batch_differs = existing_task(task_id, idempotency)
 end
 
 for i = 1, row_count do
   local task_id, about = row(i)
-  local kind, schedule, idempotency = meaning(about)
-  local known_id, differs = known_as_one, differs_as_one
-  if is_one == 0 then known_id, differs = known_task(task_id, idempotency) end
-  if differs then return {'IDEMPOTENCY_CONFLICT', known_id} end
+  local kind, schedule, idempotency = parse_about(about)
+  local existing_id, differs = batch_existing, batch_differs
+  if is_one == 0 then existing_id, differs = existing_task(task_id, idempotency) end
+  if differs then return {'IDEMPOTENCY_CONFLICT', existing_id} end
   if pending_key then return pending_key end
-  known[i] = known_id
-  if not known_id then
+  existing[i] = existing_id
+  if not existing_id then
     new_count = new_count + 1
     if schedule ~= '' or not kind.is_checked then
       local rank = eligible_at(schedule) + kind.offset_ms
@@ -111,7 +111,7 @@ for i = 1, row_count do
   end
 end
 
-local function pressure_refusal()
+local function store_refusal()
   if meta[5] == '1' then return {'STORE_FULL', RETRY_AFTER_MS} end
   local backlog = redis.call('XLEN', outbox_key)
   if backlog >= max_outbox_entries then return {'OUTBOX_FULL', backlog, max_outbox_entries, RETRY_AFTER_MS} end
@@ -129,12 +129,12 @@ end
 
 if new_count > 0 then
   if not_after ~= '' and now > tonumber(not_after) then return {'TOO_LATE'} end
-  if admission == 'known' then return {'NOTHING_NEW'} end
-  local refused = pressure_refusal() or depth_refusal() or rate_refusal(new_count) or plan_lanes()
+  if admission == 'existing' then return {'NOTHING_NEW'} end
+  local refused = store_refusal() or depth_refusal() or rate_refusal(new_count) or plan_lanes()
   if refused then return refused end
 end
 
--- From here on everything is accepted. The reason, submitted, is left empty: it is every waiting task's.
+-- From here on everything is accepted. The reason `submitted` is stored as an empty text: every waiting task has it.
 open_lanes()
 if new_count > 0 then spend_submissions(new_count) end
 
@@ -150,7 +150,7 @@ local function new_task(kind, eligible_ms, idempotency)
   }
 end
 
--- Ready at once and without a key: the first of its kind moves like any other, the rest repeat what it came to.
+-- Ready at once and without a key: the first of its kind moves like any other, the rest reuse its record and score.
 local function submit_plain(task_id, kind)
   if not kind.model then
     kind.model = new_task(kind, now, '')
@@ -158,8 +158,8 @@ local function submit_plain(task_id, kind)
     kind.score_text = place_ready(task_id, kind.model)
     kind.repeats, kind.first_id, kind.is_ascending = 0, task_id, true
   else
-    keep_record(task_id, kind.packed)
-    emit(task_id, kind.packed)
+    store_record(task_id, kind.packed)
+    append_event(task_id, kind.packed)
     place(task_id, kind.score_text)
     kind.repeats, kind.is_ascending = kind.repeats + 1, kind.is_ascending and kind.last_id < task_id
   end
@@ -172,26 +172,26 @@ local function submit_special(task_id, kind, schedule, idempotency)
   local visible_text = eligible_ms > now and string.format('%.0f', eligible_ms) or ''
   if visible_text == '' then place_ready(task_id, task) else place_hidden(task_id, eligible_ms, visible_text) end
   move(task_id, task, 'queued', '', visible_text)
-  if name ~= '' then keep_key(name, planned_keys[name]) end
+  if name ~= '' then store_key(name, planned_keys[name]) end
 end
 
-local told = {}
+local answered = {}
 for i = 1, row_count do
   local task_id, about, definition = row(i)
   local plain_kind = kinds_by_number[about]
-  if known[i] then
-    told[#told + 1] = i
+  if existing[i] then
+    answered[#answered + 1] = i
   elseif plain_kind then
-    keep_definition(task_id, definition)
+    store_definition(task_id, definition)
     submit_plain(task_id, plain_kind)
   else
-    keep_definition(task_id, definition)
-    submit_special(task_id, meaning(about))
-    told[#told + 1] = i
+    store_definition(task_id, definition)
+    submit_special(task_id, parse_about(about))
+    answered[#answered + 1] = i
   end
 end
 for _, kind in pairs(kinds_by_number) do
-  if kind.model then count_alike(kind.model, kind.repeats) end
+  if kind.model then count_repeats(kind.model, kind.repeats) end
 end
 if new_count > 0 then
   flush_keys()
@@ -199,20 +199,20 @@ if new_count > 0 then
 end
 local counted = admission == 'counted' and redis.call('HINCRBY', usage_key, 'taken:#queued', new_count) or ''
 
--- Of tasks that were made alike the first and the last are looked for. If as many lie between as were made, theirs are
--- known too; if not, others of the same instant have come between, and each is looked for.
-local function place_of_run(kind)
+-- Looks up the positions of the first and the last task of a kind. If exactly the others lie between them, theirs
+-- follow; if not, tasks of the same instant lie between, and each task is looked up.
+local function first_position(kind)
   local lane = lane_of[kind.signature]
   local first = lane_position(kind.first_id, lane)
   if kind.repeats == 0 then return first end
   return kind.is_ascending and lane_position(kind.last_id, lane) - first == kind.repeats and first
 end
 
--- A known task is told by its id alone, others also by the rank, when they become visible and their place.
+-- An existing task is answered by its id alone, a new one also by its rank, when it becomes visible, and its position.
 local function answer(i)
   local task_id, about = row(i)
-  if known[i] then return i .. '|' .. known[i] end
-  local kind, schedule = meaning(about)
+  if existing[i] then return i .. '|' .. existing[i] end
+  local kind, schedule = parse_about(about)
   local eligible_ms = eligible_at(schedule)
   local rank, is_hidden = eligible_ms + kind.offset_ms, eligible_ms > now
   local place = wants_position == 1 and not is_hidden and lane_position(task_id, lane_of[kind.signature]) or ''
@@ -222,16 +222,16 @@ end
 local replies = {'OK', now, bucket(), counted}
 for number, kind in pairs(kinds_by_number) do
   if wants_position == 1 and kind.model then
-    local first = place_of_run(kind)
+    local first = first_position(kind)
     if first then
       replies[#replies + 1] = '*' .. number .. '|' .. first
     else
       for i = 1, row_count do
         local _, about = row(i)
-        if about == number and not known[i] then told[#told + 1] = i end
+        if about == number and not existing[i] then answered[#answered + 1] = i end
       end
     end
   end
 end
-for _, i in ipairs(told) do replies[#replies + 1] = answer(i) end
+for _, i in ipairs(answered) do replies[#replies + 1] = answer(i) end
 return replies

@@ -1,4 +1,4 @@
-"""From what the store keeps of a task to a `Task`."""
+"""Turns the stored parts of a task into a `Task`."""
 
 import re
 from collections.abc import Sequence
@@ -8,28 +8,28 @@ import msgspec
 import structlog
 
 from tideq.queue_core.scripts.record import record_fields
-from tideq.queue_core.scripts.replies import instant, shown
+from tideq.queue_core.scripts.replies import instant, lossy_text
 from tideq.queue_core.states import reason_named, state_named
 from tideq.queue_core.submission import unpack_definition
 from tideq.queue_core.task import Definition, Progress, Task
 
 UNREADABLE = "unreadable"
-"""The state that scripts report of a task whose record they cannot read."""
+"""The state that scripts return for a task whose record they cannot read."""
 ERROR_NOTE = re.compile(r"e\d{1,9}", re.ASCII)
-"""Notes of other names are of a later version."""
+"""Notes with other names are of a later version."""
 
 log = structlog.get_logger(__name__)
 
 
 def task_view(task_id: str, now_ms: int, row: Any) -> Task | None:
-    """A row of `read.lua`: score, place in lane, record, definition, result, and the notes as a flat list.
+    """Parse a row of `read.lua`: score, place in lane, record, definition, result, and the notes as a flat list.
 
-    None for a task that the store does not have, or that cannot be read: history may have what it was before.
+    Returns None for a task that the store does not have or that cannot be read; history may have an earlier version.
     """
     try:
         return _read_view(task_id, now_ms, row)
     except ValueError as error:
-        log.warning("task not read", task_id=task_id, problem=str(error))
+        log.warning("task unreadable", task_id=task_id, problem=str(error))
         return None
 
 
@@ -37,7 +37,7 @@ def _read_view(task_id: str, now_ms: int, row: Any) -> Task | None:
     score, position, packed, definition, result, flat = row
     if not packed:
         return None
-    notes: dict[str, bytes] = {shown(flat[i]): flat[i + 1] for i in range(0, len(flat), 2)}
+    notes: dict[str, bytes] = {lossy_text(flat[i]): flat[i + 1] for i in range(0, len(flat), 2)}
     fields, placed = record_fields(packed.decode()), instant(score)
     errors = _errors(notes)
     error_count = len(errors) + int(notes.get("dropped", 0))
@@ -59,11 +59,10 @@ def task_of(
     errors: tuple[bytes, ...],
     error_count: int,
 ) -> Task:
-    """What a record's fields and a definition say by themselves, whoever kept them.
+    """Returns the task of a record's fields and a definition, from the store or from history.
 
-    Raises ValueError where one is not what it must be. All fields at once, by the record's names in its order, which a
-    test compares: looking up one after the other takes three times as long, and that is most of what a page of tasks
-    takes.
+    Raises ValueError for an invalid field. Unpacks all fields at once, in the record's order, which a test compares:
+    looking fields up by name takes three times as long, and dominates the cost of a page of tasks.
     """
     (
         state, version, lane, visible_ms, age_bucket, timeout_ms, attempt, _lease, worker, reason, assigned_ms,
@@ -104,7 +103,7 @@ def task_of(
 
 
 def _progress(packed: bytes | None, current: int) -> Progress | None:
-    """Progress of an earlier attempt says nothing about this one, and what cannot be read says nothing at all."""
+    """Returns None for the progress of an earlier attempt, and for an unreadable one."""
     if packed is None:
         return None
     try:

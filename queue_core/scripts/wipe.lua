@@ -1,5 +1,6 @@
--- wipe: keys of the queue, removed while the store is closed for it
--- Under the guard, so that who was overtaken while it slept cannot empty a store that somebody else has filled since.
+-- wipe: deletes keys of the queue while the store is closed for it
+-- Runs under the guard: a process that was overtaken while it slept cannot empty a store that another one has filled
+-- since.
 --
 -- @flags allow-oom
 -- @row   key

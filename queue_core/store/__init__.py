@@ -1,1 +1,1 @@
-"""The Redis or Valkey server itself: connections, which server it is, what it holds besides tasks."""
+"""The Redis or Valkey server: connections, server identity, and its data besides tasks."""

@@ -1,7 +1,7 @@
-"""Access keys: who may talk to the service. Kept hashed in the store, shown once.
+"""Access keys of callers of the service. Stored hashed; shown once, at creation.
 
-A key reads `tq_<id>_<secret>`. Its secret is 32 random bytes, so a plain SHA-256 is enough: there is nothing to guess.
-Whether a key is unknown, wrong or revoked takes the same work to find out.
+A key is `tq_<id>_<secret>`. The secret is 32 random bytes, so a plain SHA-256 resists guessing. Checking takes the same
+work for an unknown, a wrong and a revoked key.
 """
 
 import hashlib
@@ -23,14 +23,14 @@ from tideq.queue_core.store.connect import store_errors
 ANY_CLIENT = "*"
 ROLES = ("producer", "worker", "viewer", "admin")
 KEY = re.compile(r"tq_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
-TELL_AGAIN_SECONDS = 300.0
-NOBODY = hashlib.sha256(secrets.token_bytes(32)).hexdigest()
+LOG_AGAIN_SECONDS = 300.0
+NO_DIGEST = hashlib.sha256(secrets.token_bytes(32)).hexdigest()
 
 log = structlog.get_logger(__name__)
 
 
 class AccessKey(msgspec.Struct, frozen=True):
-    """What is kept of a key. Persisted as JSON: add fields with defaults, never rename one."""
+    """The stored part of a key. Persisted as JSON: add fields with defaults, never rename one."""
 
     key_id: str
     name: str
@@ -39,17 +39,17 @@ class AccessKey(msgspec.Struct, frozen=True):
     created_ms: int
     is_revoked: bool = False
     client_ids: tuple[str, ...] = ()
-    """Clients it may submit as, besides the one of its own name; `*` is any."""
+    """Clients that the key may submit as, besides the client of its own name; `*` is any."""
 
 
 class AccessKeys:
     def __init__(self, client: Any, keys: Keys) -> None:
         self._client = client
         self._hash = keys.key("access_keys")
-        self._told = LogOnce(TELL_AGAIN_SECONDS)
+        self._logged = LogOnce(LOG_AGAIN_SECONDS)
 
     async def create(self, name: str, role: str, now_ms: int, client_ids: Sequence[str] = ()) -> str:
-        """The new key, whole: the only time anyone sees it."""
+        """Returns the new key with its secret, which is not stored and cannot be shown again."""
         _check(name, role, client_ids)
         key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         await self._store(AccessKey(key_id, name, role, _digest(secret), now_ms, client_ids=tuple(client_ids)))
@@ -58,23 +58,25 @@ class AccessKeys:
     async def adopt(
         self, key_text: str, name: str, role: str, now_ms: int, client_ids: Sequence[str] = ()
     ) -> AccessKey:
-        """Let a key in that was made elsewhere. A known one stays as it is, revoked or not, but for its clients."""
+        """Add a key that was made elsewhere. An existing key only gets new clients; a revoked one stays revoked."""
         _check(name, role, client_ids)
         match = KEY.fullmatch(key_text)
         if match is None:
             raise InvalidRequest("key", f"the key of {name!r} is not tq_<12 hex digits>_<43 letters, digits, - or _>")
         key = AccessKey(match[1], name, role, _digest(match[2]), now_ms, client_ids=tuple(client_ids))
-        known = {each.key_id: each for each in await self.all()}.get(key.key_id)
-        if known is None:
+        existing = {each.key_id: each for each in await self.all()}.get(key.key_id)
+        if existing is None:
             await self._store(key)
-        elif (known.digest, known.role) != (key.digest, role):
-            raise InvalidRequest("key", f"there is another key {key.key_id!r}, or it has another role: {known.role}")
-        elif client_ids and known.client_ids != key.client_ids:
+        elif (existing.digest, existing.role) != (key.digest, role):
+            raise InvalidRequest(
+                "key", f"key {key.key_id!r} exists with another secret or another role: {existing.role}"
+            )
+        elif client_ids and existing.client_ids != key.client_ids:
             return await self.allow(key.key_id, client_ids)
-        return known or key
+        return existing or key
 
     async def all(self) -> list[AccessKey]:
-        """Those that can be read: one that cannot lets nobody in, and shuts nobody else out."""
+        """Returns the readable keys by age. An unreadable key is logged, grants nothing and hides no other key."""
         with store_errors():
             stored = await self._client.hgetall(self._hash)
         keys = [key for key_id, value in stored.items() if (key := self._read(key_id, value)) is not None]
@@ -84,7 +86,7 @@ class AccessKeys:
         try:
             return msgspec.json.decode(value, type=AccessKey)
         except msgspec.MsgspecError as error:
-            if self._told.is_new(key_id.decode(errors="replace")):
+            if self._logged.is_new(key_id.decode(errors="replace")):
                 log.error("access key unreadable", key_id=key_id.decode(errors="replace"), error=str(error))
             return None
 
@@ -92,7 +94,7 @@ class AccessKeys:
         return await self._change(key_id, is_revoked=True)
 
     async def allow(self, key_id: str, client_ids: Sequence[str]) -> AccessKey:
-        """To submit as these clients, and no longer as any it had before."""
+        """Replace the clients that the key may submit as."""
         _check_clients(client_ids)
         return await self._change(key_id, client_ids=tuple(client_ids))
 
@@ -100,13 +102,13 @@ class AccessKeys:
         with store_errors():
             stored = await self._client.hget(self._hash, key_id)
         if stored is None:
-            raise InvalidRequest("key_id", f"there is no key {key_id!r}")
+            raise InvalidRequest("key_id", f"no key has the id {key_id!r}")
         try:
-            known = msgspec.json.decode(stored, type=dict[str, Any])  # with fields of a later version, which stay
-            changed = msgspec.convert({**known, **fields}, AccessKey)
+            present = msgspec.json.decode(stored, type=dict[str, Any])  # a dict keeps fields of a later version
+            changed = msgspec.convert({**present, **fields}, AccessKey)
         except msgspec.MsgspecError as error:
-            raise InvalidRequest("key_id", f"what is kept of key {key_id!r} cannot be read: {error}") from error
-        await self._put(key_id, {**known, **fields})
+            raise InvalidRequest("key_id", f"the stored key {key_id!r} cannot be read: {error}") from error
+        await self._put(key_id, {**present, **fields})
         return changed
 
     async def _store(self, key: AccessKey) -> None:
@@ -131,12 +133,12 @@ def _check_clients(client_ids: Sequence[str]) -> None:
             raise InvalidRequest("client_id", f"{client_id!r} is neither a client's name nor {ANY_CLIENT}")
 
 
-def matching(key_text: str, known: dict[str, AccessKey]) -> AccessKey | None:
-    """The key this text is, compared in constant time; None for one that is unknown, wrong or revoked."""
+def matching(key_text: str, keys: dict[str, AccessKey]) -> AccessKey | None:
+    """Returns the access key of this text, compared in constant time; None if unknown, wrong or revoked."""
     match = KEY.fullmatch(key_text)
     key_id, secret = match.groups() if match else ("", "")
-    found = known.get(key_id)
-    is_right = hmac.compare_digest(_digest(secret), found.digest if found else NOBODY)
+    found = keys.get(key_id)
+    is_right = hmac.compare_digest(_digest(secret), found.digest if found else NO_DIGEST)
     return found if found and is_right and not found.is_revoked else None
 
 

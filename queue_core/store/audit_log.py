@@ -1,8 +1,7 @@
-"""Who did what to the queue as a whole: pauses, limits, drains, clean-ups, purges, replays. The latest ten thousand are
-kept.
+"""The audit log of administrative actions: pauses, limits, drains, clean-ups, purges, replays.
 
-A note is written after the deed, so that none tells of what did not happen; should the store fail in between, one is
-missing. It lives in the store alone: a store that is lost loses it, and no task depends on it.
+An entry is written after the action, so a failure of the store in between loses the entry. The log keeps the latest ten
+thousand entries, in the store only: a lost store loses them.
 """
 
 from typing import Any
@@ -36,14 +35,14 @@ class AuditLog:
             await self._client.xadd(self._stream, {"note": packed}, maxlen=MAX_NOTES, approximate=False)
 
     async def latest(self, limit: int) -> list[AuditEntry]:
-        """The latest first; their times are those of the store, which named them."""
+        """Returns the latest entries first. Their times are the store's, from the entry ids."""
         with store_errors():
             entries = await self._client.xrevrange(self._stream, count=limit)
         return [_read(entry_id, fields) for entry_id, fields in entries]
 
 
 def _read(entry_id: bytes, fields: dict[bytes, bytes]) -> AuditEntry:
-    """One that cannot be read is listed as such."""
+    """An unreadable entry is listed with the action `unreadable`."""
     try:
         note = msgspec.json.decode(fields.get(b"note", b""), type=AuditEntry)
     except msgspec.MsgspecError as error:

@@ -4,8 +4,8 @@
     redis+sentinel://host1:26379,host2:26379/service-name/0    (rediss+sentinel:// for TLS)
     redis+cluster://host1:7000,host2:7000                      (rediss+cluster:// for TLS)
 
-Commands are never retried by the driver: it would repeat a script whose answer was merely late. Scripts that
-may be repeated are repeated by callers that know so.
+The driver never retries commands, because it would repeat a script whose reply was only late. Callers repeat the
+scripts that may be repeated.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redi
 
 
 class StoreUrlError(ValueError):
-    """The URL does not say where the store is; the message tells what is wrong."""
+    """The store's URL is invalid; the message gives the reason."""
 
 
 class SentinelClient(StoreClient):
-    """Follows the primary, and closes its connections to the sentinels with its own, which the driver does not."""
+    """Follows the primary. `aclose` also closes the connections to the sentinels, which the driver leaves open."""
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         await super().aclose(close_connection_pool)
@@ -44,7 +44,7 @@ class SentinelClient(StoreClient):
 
 
 def connect(url: str, identity: TrustedServers | None = None) -> Any:
-    """A client for commands: a short timeout, no hidden retries. With an identity it talks to trusted servers only."""
+    """Returns a client for commands, with a short timeout and no retries; with `identity`, for trusted servers only."""
     options: dict[str, Any] = {"socket_timeout": COMMAND_TIMEOUT_SECONDS}
     if identity is not None:
         options["redis_connect_func"] = identity.check
@@ -52,16 +52,15 @@ def connect(url: str, identity: TrustedServers | None = None) -> Any:
 
 
 def connect_reader(url: str, identity: TrustedServers | None = None) -> Any:
-    """A client for reads that wait for a second: in a cluster each goes to the node that has its stream."""
+    """Returns a client for reads that block for about a second; in a cluster, they go to the stream's node."""
     return connect(url, identity) if "cluster" in urlsplit(url).scheme else connect_listener(url, identity)
 
 
 def connect_listener(url: str, identity: TrustedServers | None = None) -> Any:
-    """A client for subscriptions: reads may take for ever, and dead peers are noticed by keep-alives.
+    """Returns a client for subscriptions: reads without a timeout, dead peers detected by keep-alives.
 
-    With an identity it listens to trusted servers only.
-
-    In a cluster every node hears what is published on any: one is picked, another perhaps the next time.
+    With `identity`, for trusted servers only. In a cluster every node receives the messages of all nodes, so a random
+    node serves.
     """
     parts = urlsplit(url)
     options: dict[str, Any] = {"socket_timeout": None}
@@ -121,8 +120,8 @@ def _sentinel(parts: SplitResult, options: dict[str, Any]) -> Any:
 
 
 def _cluster(parts: SplitResult, options: dict[str, Any]) -> Any:
-    """Where a slot has moved to is noted; to look at all nodes anew after some moves, as the driver would, it closes
-    connections that other calls wait on."""
+    """Returns a client that follows moved slots one by one: the driver's refresh of all nodes after some moves would
+    close connections that other calls wait on."""
     nodes = [ClusterNode(host, port) for host, port in _addresses(parts, 6_379)]
     own = {"redis_connect_func": options.pop("redis_connect_func")} if "redis_connect_func" in options else {}
     limits = {"max_connections": MAX_NODE_CONNECTIONS, "reinitialize_steps": 0}
@@ -135,7 +134,7 @@ def is_cluster(client: Any) -> bool:
 
 
 async def node_of(client: Any, key: str) -> Any:
-    """For a cluster's client the node that has this key, to be named as a target; else none."""
+    """Returns the cluster node that has this key, as a target for commands; None without a cluster."""
     if not is_cluster(client):
         return None
     await client.initialize()
@@ -143,16 +142,16 @@ async def node_of(client: Any, key: str) -> Any:
 
 
 def node_client(node: Any) -> Any:
-    """A client for one node of a cluster alone; whoever asks for it closes it."""
+    """Returns a client for one node of a cluster; the caller closes it."""
     options = {name: value for name, value in node.connection_kwargs.items() if name != "himport_registry"}
     pool: Any = redis.ConnectionPool(connection_class=node.connection_class, **options)
     return redis.Redis.from_pool(pool)
 
 
 async def identities_of(client: Any) -> list[str]:
-    """Of the server, or of all nodes of a cluster that answer."""
+    """Returns the identity of the server, or of every cluster node that answers."""
     if not is_cluster(client):
         return [(await server_info_of(client)).identity]
     await client.initialize()
-    told = await asyncio.gather(*(server_info_of(client, node) for node in client.get_nodes()), return_exceptions=True)
-    return [each.identity for each in told if isinstance(each, ServerInfo)]
+    infos = await asyncio.gather(*(server_info_of(client, node) for node in client.get_nodes()), return_exceptions=True)
+    return [each.identity for each in infos if isinstance(each, ServerInfo)]

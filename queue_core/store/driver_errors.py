@@ -1,7 +1,6 @@
-"""The edge of the store's driver: every error it knows becomes one of ours, so that callers catch `QueueError` alone.
+"""Translates the driver's errors, so that callers catch `QueueError` only.
 
-Which error a refusal becomes goes by the error's class and by the word the server begins it with, never by what else
-its text says.
+The translation depends on the error's class and on the first word of the server's message, never on the rest of it.
 """
 
 import contextlib
@@ -17,7 +16,7 @@ OOM_RETRY_AFTER_MS = 5_000
 DRIVER_ERRORS: tuple[type[Exception], ...] = tuple(
     each for each in vars(driver).values() if isinstance(each, type) and issubclass(each, Exception)
 )
-"""All of them: some are no `RedisError`."""
+"""Every exception of the driver's module: some do not derive from `RedisError`."""
 EDGE_ERRORS = (*DRIVER_ERRORS, OSError)
 PASSING = (
     driver.BusyLoadingError,
@@ -27,20 +26,20 @@ PASSING = (
     driver.TryAgainError,
     driver.SlotNotCoveredError,
 )
-"""The server did nothing, and will when its start, its fail-over or the move of its slots is over."""
+"""The server did nothing, and accepts commands after its start, its fail-over or the move of its slots."""
 PASSING_WORDS = frozenset(
     ("MISCONF", "LOADING", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS", "BUSY", "TRYAGAIN")
 )
-"""The same in the server's words: the driver has no class for some, and in a script's error it sees none."""
+"""The same errors by the server's words: the driver has no class for some, and for none inside a script's error."""
 LOGIN = (driver.AuthenticationError, driver.AuthenticationWrongNumberOfArgsError)
 REFUSALS = (driver.ResponseError, driver.DataError, driver.WatchError, driver.PubSubError, driver.LockError)
 IN_SCRIPT = re.compile(r"(?:ERR )?Error running script .*?: -([A-Z]+) ")
-"""How servers before Redis 7 wrap what a command in a script said."""
+"""Form in which servers before Redis 7 report the error of a command in a script."""
 
 
 @contextlib.contextmanager
 def store_errors() -> Generator[None]:
-    """What the driver says, in the queue's words."""
+    """Raises the driver's errors as `QueueError`."""
     try:
         yield
     except EDGE_ERRORS as error:
@@ -48,12 +47,12 @@ def store_errors() -> Generator[None]:
 
 
 def translated(error: Exception) -> QueueError:
-    """For any of the driver's errors; an `OSError` is a lost connection."""
+    """Returns the error of the queue for any driver error; an `OSError` is a lost connection."""
     text = str(error)
     word = _word(text) if isinstance(error, driver.ResponseError) else ""
     if isinstance(error, driver.OutOfMemoryError) or word == "OOM":
         return StoreFull(OOM_RETRY_AFTER_MS)
-    # While it makes a connection the driver wraps it in a lost one.
+    # The driver wraps a refused login in a ConnectionError while it connects.
     if isinstance(error, LOGIN) or isinstance(error.__cause__, LOGIN):
         return StoreRefused(text, is_login=True)
     if isinstance(error, PASSING) or word in PASSING_WORDS:
@@ -65,7 +64,7 @@ def translated(error: Exception) -> QueueError:
 
 
 def mark_unsent(error: Any) -> None:
-    """It came while a connection was being made: no command was sent yet."""
+    """Mark an error that occurred before the command was sent."""
     error.is_unsent = True
 
 

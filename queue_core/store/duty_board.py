@@ -1,7 +1,8 @@
-"""The board: where each process that has duties says how they do, for those who ask another process.
+"""The duty board: processes publish the state of their duties, so that any process can show all of them.
 
-A word every few seconds, kept in partition 0 for an hour. What somebody did within the hour and nobody does now is said
-as well: the process that did it may be gone altogether. Not a lock and no election: nothing is decided by it.
+Every process writes a report every few seconds, kept in partition 0 for an hour. A duty that was reported within the
+hour and that no live process has now is listed as missed, since its process may be gone. The board is only shown: it is
+neither a lock nor an election.
 """
 
 import os
@@ -20,21 +21,21 @@ BEAT_SECONDS = 10.0
 SILENT_MS, FORGOTTEN_MS = 60_000, 3_600_000
 
 
-class Posted(msgspec.Struct, frozen=True):
-    """Persisted: give what is added a default."""
+class DutyReport(msgspec.Struct, frozen=True):
+    """The duties of one process. Persisted as JSON: add fields with defaults, never rename one."""
 
     at_ms: int
     kept: tuple[str, ...] = ()
     stale: dict[str, float] = {}
-    """Seconds since each of these was done."""
+    """Stale duties, with the seconds since their last success."""
 
 
-class Elsewhere(NamedTuple):
-    """A duty that is not done, as far as other processes said."""
+class MissedDuty(NamedTuple):
+    """A duty that is stale in another process, or that no live process has."""
 
     duty: str
     process: str
-    """That should do it, or was the last to."""
+    """The process that has the duty, or had it last."""
     seconds: float
 
 
@@ -50,40 +51,40 @@ class DutyBoard:
 
     async def post(self, duties: Duties) -> None:
         stale = {each.duty: each.seconds for each in duties.stale}
-        word = Posted(await server_now_ms(self._client, self._keys), duties.names, stale)
+        report = DutyReport(await server_now_ms(self._client, self._keys), duties.names, stale)
         with store_errors():
-            await self._client.hset(self._key, self._process, msgspec.json.encode(word))
+            await self._client.hset(self._key, self._process, msgspec.json.encode(report))
 
-    async def elsewhere(self) -> list[Elsewhere]:
-        """Of other processes. Those that said nothing for an hour are forgotten."""
+    async def elsewhere(self) -> list[MissedDuty]:
+        """Returns the missed duties of other processes. Also deletes reports that are older than an hour."""
         now_ms = await server_now_ms(self._client, self._keys)
         with store_errors():
-            kept = await self._client.hgetall(self._key)
-            posted = {text(process): word for process, value in kept.items() if (word := _read(value))}
-            old = [each for each, word in posted.items() if now_ms - word.at_ms > FORGOTTEN_MS]
+            stored = await self._client.hgetall(self._key)
+            reports = {text(process): report for process, value in stored.items() if (report := _read(value))}
+            old = [each for each, report in reports.items() if now_ms - report.at_ms > FORGOTTEN_MS]
             if old:
                 await self._client.hdel(self._key, *old)
-        heard = {each: word for each, word in posted.items() if now_ms - word.at_ms <= FORGOTTEN_MS}
-        alive = {each: word for each, word in heard.items() if now_ms - word.at_ms <= SILENT_MS}
-        done = {duty for word in alive.values() for duty in word.kept}
+        recent = {each: report for each, report in reports.items() if now_ms - report.at_ms <= FORGOTTEN_MS}
+        alive = {each: report for each, report in recent.items() if now_ms - report.at_ms <= SILENT_MS}
+        done = {duty for report in alive.values() for duty in report.kept}
         missing = {
-            duty: Elsewhere(duty, process, (now_ms - word.at_ms) / 1000)
-            for process, word in sorted(heard.items(), key=lambda each: each[1].at_ms)
-            for duty in word.kept
+            duty: MissedDuty(duty, process, (now_ms - report.at_ms) / 1000)
+            for process, report in sorted(recent.items(), key=lambda each: each[1].at_ms)
+            for duty in report.kept
             if duty not in done
         }
         stale = [
-            Elsewhere(duty, process, seconds)
-            for process, word in alive.items()
+            MissedDuty(duty, process, seconds)
+            for process, report in alive.items()
             if process != self._process
-            for duty, seconds in word.stale.items()
+            for duty, seconds in report.stale.items()
         ]
         return sorted([*stale, *missing.values()])
 
 
-def _read(value: bytes) -> Posted | None:
-    """Of a later version that changed its form: nothing."""
+def _read(value: bytes) -> DutyReport | None:
+    """Returns None for a report of a later version that this one cannot read."""
     try:
-        return msgspec.json.decode(value, type=Posted)
+        return msgspec.json.decode(value, type=DutyReport)
     except msgspec.DecodeError:
         return None

@@ -1,39 +1,41 @@
-"""What a partition counts as ended: tasks by type and the state they ended in, whatever has left the store since.
+"""A partition's counts of ended tasks by type and final state, including tasks that have left the store.
 
-The scripts count where a task ends, comes back to life or is purged. What that misses (a store that lost writes or was
-emptied, a version that did not count yet) history sets right: see `recount.py` in `persistence`.
+Scripts update the counts when a task ends, is requeued or is purged. Wrong counts (after lost writes, an emptied store,
+or a version that did not count) are corrected from history: see `recount.py` in `persistence`.
 """
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tideq.queue_core.scripts.replies import accepted, number, number_or_zero, pairs
+from tideq.queue_core.scripts.replies import accepted, number, number_or_none, pairs
 from tideq.queue_core.scripts.runner import Scripts
 
 Kind = tuple[str, str]
 """A task type, and the state its tasks ended in."""
-SINCE, SET_RIGHT, EPOCH = "#since", "#at", "#epoch"
-"""Beside the counts, under names that no task type has."""
+SINCE, CORRECTED_AT, EPOCH = "#since", "#at", "#epoch"
+"""Fields beside the counts; no task type can have these names."""
 
 
-class Ended(NamedTuple):
+class EndedCounts(NamedTuple):
     now_ms: int
     counts: dict[Kind, int]
-    set_right_at: str
-    """When history last set the counts right; empty for never."""
+    corrected_at: str
+    """When history last corrected the counts; empty for never."""
     epoch: str
-    """The store's when that was."""
-    last_words: dict[str, Kind | None]
-    """Of tasks that the outbox tells of beyond what history has: how they ended; None while they live or are purged."""
+    """The store's epoch at that time."""
+    latest_kinds: dict[str, Kind | None]
+    """Tasks whose last events history does not have yet, with how they ended; None for live or purged ones."""
     is_whole: bool
-    """Whether these are all such tasks: of very many, only the first are told."""
+    """Whether `latest_kinds` is complete; of very many tasks, only the first are returned."""
 
     def is_due(self, epoch: str, every_ms: int) -> bool:
-        return self.epoch != epoch or self.now_ms - (number_or_zero(self.set_right_at or 0, SET_RIGHT) or 0) > every_ms
+        return (
+            self.epoch != epoch or self.now_ms - (number_or_none(self.corrected_at or 0, CORRECTED_AT) or 0) > every_ms
+        )
 
 
 class EndedTasks:
-    """Of one partition."""
+    """The counts of one partition."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
@@ -42,34 +44,34 @@ class EndedTasks:
     def present_epoch(self) -> str:
         return self._scripts.epoch
 
-    async def look(self, after: str) -> Ended:
-        """`after` is the outbox entry that history had last."""
-        now, fields, words, is_whole = accepted(await self._scripts.call("ended", after=after, is_bulk=True))
-        known = pairs(fields)
-        return Ended(
+    async def read(self, after: str) -> EndedCounts:
+        """Returns the counts; `after` is the last outbox entry that history has."""
+        now, fields, latest, is_whole = accepted(await self._scripts.call("ended_counts", after=after, is_bulk=True))
+        stored = pairs(fields)
+        return EndedCounts(
             now_ms=number(now),
-            counts=ended_counts(known),
-            set_right_at=known.get(SET_RIGHT, ""),
-            epoch=known.get(EPOCH, ""),
-            last_words={task_id: _kind(word) if word else None for task_id, word in pairs(words).items()},
+            counts=ended_counts(stored),
+            corrected_at=stored.get(CORRECTED_AT, ""),
+            epoch=stored.get(EPOCH, ""),
+            latest_kinds={task_id: _kind(kind) if kind else None for task_id, kind in pairs(latest).items()},
             is_whole=bool(is_whole),
         )
 
-    async def set_right(self, found: Ended, differences: Mapping[Kind, int]) -> bool:
-        """Whether nobody else was faster."""
+    async def correct(self, found: EndedCounts, differences: Mapping[Kind, int]) -> bool:
+        """Add the differences; returns False if another process has corrected the counts since they were read."""
         rows = [value for kind, amount in differences.items() for value in (" ".join(kind), amount)]
-        reply = await self._scripts.call("recount", rows=rows, found_at=found.set_right_at)
+        reply = await self._scripts.call("correct_ended_counts", rows=rows, found_at=found.corrected_at)
         return bool(number(accepted(reply)[0]))
 
 
 def ended_counts(fields: Mapping[str, str]) -> dict[Kind, int]:
-    known = {field: number_or_zero(count, field) for field, count in fields.items() if not field.startswith("#")}
-    return {_kind(field): count for field, count in known.items() if count is not None}
+    numbers = {field: number_or_none(count, field) for field, count in fields.items() if not field.startswith("#")}
+    return {_kind(field): count for field, count in numbers.items() if count is not None}
 
 
 def counted_since_ms(fields: Mapping[str, str]) -> int | None:
-    """`None` where history has set the counts right."""
-    return number_or_zero(fields[SINCE], SINCE) if SINCE in fields else None
+    """Returns since when ended tasks are counted; None if history has corrected the counts."""
+    return number_or_none(fields[SINCE], SINCE) if SINCE in fields else None
 
 
 def _kind(text_of_both: str) -> Kind:

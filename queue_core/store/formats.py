@@ -1,9 +1,8 @@
-"""The format of what the store keeps: which number processes write, and which they can read.
+"""The format number of the store's data, and the formats that this version can read.
 
-`meta` holds the number as `format`; where it is absent, it is 1. A process reads every format up to the newest that it
-knows, and writes the one that the store says, so that versions which do not know a later one can work beside it.
-`tideq migrate finish` raises it once every process is of this version; nothing lowers it. History keeps the number too,
-for the day the store is lost.
+`meta` holds the number as `format`; a missing number means 1. A process reads every format up to its newest, and writes
+the format of the store, so that earlier versions can run beside it. `tideq migrate finish` raises the number once every
+process runs this version; nothing lowers it. History keeps the number too, in case the store is lost.
 """
 
 from collections.abc import Iterable
@@ -15,7 +14,7 @@ READABLE_FORMATS = range(1, NEWEST_FORMAT + 1)
 
 
 def check_formats(found: Iterable[int]) -> None:
-    """Raises StoreTooNew where one of them is later than this version knows."""
+    """Raises StoreTooNew if this version cannot read one of the formats."""
     for number in found:
         if number not in READABLE_FORMATS:
             raise StoreTooNew(str(number))

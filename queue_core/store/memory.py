@@ -1,4 +1,4 @@
-"""Watching the store's memory, so that submissions are refused before the store must refuse everything."""
+"""Watches the store's memory, so that submissions are refused before the store refuses every write."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from tideq.queue_core.store.connect import store_errors
 
 
 class Memory(NamedTuple):
-    """Of the node that is nearest its limit."""
+    """Memory of the server, or of the cluster node nearest its limit."""
 
     used_bytes: int
     limit_bytes: int
-    """Zero is none."""
+    """0 is no limit."""
 
     @property
     def ratio(self) -> float:
@@ -29,7 +29,7 @@ async def read_memory(client: Any) -> Memory:
 
 
 class MemoryWatch:
-    """Of all partitions: which of a cluster's nodes runs short is told to each, since tasks go to any."""
+    """Sets the memory flag of all partitions by the fullest node, since a task may go to any partition."""
 
     def __init__(self, client: Any, scripts: Sequence[Scripts], max_ratio: float) -> None:
         self._client = client
@@ -37,18 +37,20 @@ class MemoryWatch:
         self._max_ratio = max_ratio
 
     async def observe(self) -> float:
-        """Note whether memory runs short; returns the used share of the limit, 0 where the store has none."""
+        """Update the flag; returns the used share of the memory limit, 0 without a limit."""
         ratio = (await read_memory(self._client)).ratio
         is_high = int(ratio >= self._max_ratio)
-        told = await asyncio.gather(*(self._tell(each, is_high) for each in self._scripts), return_exceptions=True)
-        for failure in filter(None, told):
+        results = await asyncio.gather(
+            *(self._set_flag(each, is_high) for each in self._scripts), return_exceptions=True
+        )
+        for failure in filter(None, results):
             raise failure
         return ratio
 
-    async def _tell(self, scripts: Scripts, is_high: int) -> None:
-        accepted(await scripts.call("pressure", is_high=is_high))
+    async def _set_flag(self, scripts: Scripts, is_high: int) -> None:
+        accepted(await scripts.call("set_memory_flag", is_high=is_high))
 
 
 def _nodes(info: dict[str, Any]) -> list[dict[str, Any]]:
-    """A cluster answers once for each node."""
+    """Returns the INFO sections of all nodes: a cluster replies with one for each."""
     return [info] if "used_memory" in info else list(info.values())

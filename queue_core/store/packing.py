@@ -1,6 +1,6 @@
-"""Connections that pack commands by hiredis, and say of a lost connection that it is lost.
+"""Connections that pack commands with hiredis, and report every lost connection as ConnectionError.
 
-The driver packs in Python, argument by argument: 372 µs for a batch of 100, not 60.
+The driver packs in Python: 372 µs for a batch of 100, against 60 µs here.
 """
 
 import functools
@@ -16,13 +16,13 @@ untyped: Any = hiredis
 
 
 def packing(pool: Any) -> Any:
-    """The same pool, whose connections pack in C."""
+    """Returns the same pool, with connections that pack in C."""
     pool.connection_class = _packing(pool.connection_class)
     return pool
 
 
 def packing_cluster(client: Any, **options: Any) -> Any:
-    """The same client of a cluster, which makes its connections itself: those of all nodes, now and later."""
+    """Returns the same cluster client; all its connections, also those to nodes found later, pack in C."""
     client.connection_kwargs["connection_class"] = _packing(client.connection_kwargs["connection_class"])
     client.connection_kwargs.update(options)
     for node in client.nodes_manager.startup_nodes.values():
@@ -34,7 +34,7 @@ def packing_cluster(client: Any, **options: Any) -> Any:
 def _packing(kind: Any) -> Any:
     class Packing(kind):
         def pack_command(self, *args: Any) -> list[bytes]:
-            """Commands of two words, and values of other types, are left to the driver."""
+            """Leaves commands of two words, and values of other types, to the driver."""
             driver: Any = super()
             if " " in args[0]:
                 return driver.pack_command(*args)
@@ -52,7 +52,7 @@ def _packing(kind: Any) -> Any:
                 raise
 
         async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
-            """Of a connection that is gone uvloop says RuntimeError where asyncio says OSError; nothing was sent."""
+            """Raises ConnectionError for a closed connection: uvloop raises RuntimeError, asyncio OSError."""
             driver: Any = super()
             try:
                 await driver.send_packed_command(command, check_health)

@@ -1,8 +1,8 @@
-"""Making sure that what was written is safe: on a replica, or on the store's own disk.
+"""Waits until written tasks are on a replica, or on the store's own disk.
 
-Replication and the append-only file keep the order of writes, and WAIT and WAITAOF speak about the writes of their own
-connection. So a small write is added after the one in question, on one connection with the wait: what covers it covers
-everything before it. And the server is asked whether it has the task at all: another one may have taken over since.
+WAIT and WAITAOF cover the writes of their own connection only, and replication and the append-only file keep the order
+of writes. So a small write precedes the wait on the same connection: a copy that has it has all earlier writes. The
+same pipeline checks that the server has the tasks: another server may have taken over since the submission.
 """
 
 from collections.abc import Sequence
@@ -23,27 +23,27 @@ class ReplicaWait:
         self._records = keys.key("records")
 
     async def check(self, level: Durability) -> None:
-        """Refuses, before anything is written, what this store cannot give."""
+        """Raises DurabilityUnavailable if this store cannot provide the level; to be called before the write."""
         if level is Durability.REPLICA and not await self._has_replica():
             raise DurabilityUnavailable(level, "the store has no replica")
         if level is Durability.DISK and not await self._can_wait_for_disk():
             raise DurabilityUnavailable(level, "the store keeps no append-only file, or has no WAITAOF")
 
     async def wait_for_copies(self, level: Durability, timeout_ms: int, task_ids: Sequence[str]) -> bool:
-        """Whether these tasks became that safe in time; they were written together, and the first stands for all."""
-        return bool(await self.safe_ones(level, timeout_ms, task_ids[:1]))
+        """Whether tasks of one write reached the level in time. The first stands for all: they were written at once."""
+        return bool(await self.safe_tasks(level, timeout_ms, task_ids[:1]))
 
-    async def safe_ones(self, level: Durability, timeout_ms: int, task_ids: Sequence[str]) -> set[str]:
-        """Those of the tasks that are here, if everything written here so far became that safe in time."""
+    async def safe_tasks(self, level: Durability, timeout_ms: int, task_ids: Sequence[str]) -> set[str]:
+        """Returns the tasks that this server has, if all its writes so far reached the level in time; else none."""
         with store_errors():
             server = await self._server()
             try:
-                *known, _, reached = await self._wait(server, level, timeout_ms, task_ids).execute()
+                *found, _, reached = await self._wait(server, level, timeout_ms, task_ids).execute()
             finally:
                 if server is not self._client:
                     await server.aclose()
         is_safe = (reached if level is Durability.REPLICA else reached[0]) >= 1
-        return {task_id for task_id, is_known in zip(task_ids, known, strict=True) if is_known and is_safe}
+        return {task_id for task_id, is_present in zip(task_ids, found, strict=True) if is_present and is_safe}
 
     def _wait(self, server: Any, level: Durability, timeout_ms: int, task_ids: Sequence[str]) -> Any:
         pipeline = server.pipeline(transaction=False)
@@ -57,7 +57,7 @@ class ReplicaWait:
         return pipeline
 
     async def _server(self) -> Any:
-        """A client whose connections all lead to the one server that has the partition."""
+        """Returns a client whose connections all lead to the server that has the partition."""
         node = await node_of(self._client, self._meta)
         return self._client if node is None else node_client(node)
 
@@ -71,7 +71,7 @@ class ReplicaWait:
         return int(info.get("connected_slaves", 0)) >= REPLICAS
 
     async def _can_wait_for_disk(self) -> bool:
-        """Asked for zero copies WAITAOF answers at once, or says that it cannot be asked."""
+        """Tests WAITAOF with zero copies, which replies at once or is refused."""
         with store_errors():
             info = await self._info("persistence")
             node = await node_of(self._client, self._meta)

@@ -1,7 +1,7 @@
-"""Putting the store in order while it is closed: emptied, filled from history, opened under a new epoch.
+"""Restores a closed store: wipes it, fills it from history, opens it under a new epoch.
 
-The store is closed by an epoch that no one else has, and opened by the last step. Whoever is killed in between leaves
-it closed, and the next one begins anew.
+The store is closed by an epoch that no process has, and opened by the last step. A process killed in between leaves it
+closed, and the next restore starts from the beginning.
 """
 
 import re
@@ -28,7 +28,7 @@ from tideq.queue_core.store.side_data import put_side_data
 from tideq.queue_core.submission import unpack_definition
 
 SPARE_MS = 31 * 86_400_000
-"""From the end of an idempotency key by the queue's clock to its end by the server's, as in `keep_key.lua`."""
+"""Added to a key's expiry by the queue's clock to get its expiry by the server's clock, as in `store_key.lua`."""
 
 log = structlog.get_logger(__name__)
 
@@ -38,12 +38,12 @@ WIPE_COUNT = 1_000
 
 
 class StoreStatus(NamedTuple):
-    """What a store says of itself. A sealed store has no epoch: it is half empty or half filled."""
+    """Epoch and server of a store. A closed store has an epoch that begins with `CLOSED`: its content is partial."""
 
     epoch: str
     identity: str
-    known_identity: str
-    """The run that was last found sound."""
+    trusted_identity: str
+    """The server run that last passed the store check."""
     last_entry_id: str
     was_replica: bool = False
 
@@ -53,8 +53,8 @@ class StoreStatus(NamedTuple):
 
     @property
     def has_taken_over(self) -> bool:
-        """From another server, and nobody has looked at this one yet."""
-        return self.was_replica and self.identity != self.known_identity
+        """Whether this server replaced another one and has not passed the store check yet."""
+        return self.was_replica and self.identity != self.trusted_identity
 
 
 class RestoredTask(NamedTuple):
@@ -81,48 +81,48 @@ class StoreRestore:
         self._settings = settings
         self._keys = Keys(settings.queue_name, settings.partition)
         self._scripts = scripts_for(client, settings, sends_flags=sends_flags)
-        self.feed = OutboxConsumer(client, client, self._keys)
+        self.outbox = OutboxConsumer(client, client, self._keys)
 
     async def drop_idle_connections(self) -> None:
         await drop_idle_connections(self._client)
 
     async def status(self) -> StoreStatus:
-        """The server's identity first: should another one answer what follows, entering an epoch will tell."""
+        """Returns the status. The identity is read first: if another server answers the rest, `enter` will fail."""
         with store_errors():
-            present = await self._bearing()
-            epoch, known = await self._client.hmget(self._keys.key("meta"), "epoch", "identity")
+            present = await self._server_info()
+            epoch, trusted = await self._client.hmget(self._keys.key("meta"), "epoch", "identity")
             return StoreStatus(
                 epoch=text(epoch or b""),
                 identity=present.identity,
                 was_replica=present.was_replica,
-                known_identity=text(known or b""),
+                trusted_identity=text(trusted or b""),
                 last_entry_id=await last_entry_id(self._client, self._keys.key("outbox")),
             )
 
     async def enter(
         self, present: StoreStatus, epoch: str, least_now_ms: int = 0, *, gives_workers_time: bool = False
     ) -> None:
-        """Open the store under this epoch, if it is still the one whose facts these are.
+        """Open the store under this epoch; raises StoreUnavailable if it is not the store of this status any more.
 
-        Workers' last heartbeats may be among what was lost, and they could not send any since: they can be given time.
+        With `gives_workers_time`, heartbeats are due a full timeout from now: the last ones may have been lost.
         """
         grace_ms = self._settings.leases.heartbeat_timeout_ms if gives_workers_time else 0
         await self._enter(present, epoch, least_now_ms, grace_ms)
         self._scripts.epoch = epoch
 
     async def close(self, present: StoreStatus, least_now_ms: int = 0) -> StoreStatus:
-        """Close the store to everyone but this process; returns its facts as they are then."""
-        sealed = present._replace(epoch=CLOSED + secrets.token_hex(8))
-        await self._enter(present, sealed.epoch, least_now_ms, 0)
-        self._scripts.epoch = sealed.epoch
-        return sealed
+        """Close the store to all other processes; returns its new status."""
+        closed = present._replace(epoch=CLOSED + secrets.token_hex(8))
+        await self._enter(present, closed.epoch, least_now_ms, 0)
+        self._scripts.epoch = closed.epoch
+        return closed
 
     async def _enter(self, present: StoreStatus, epoch: str, least_now_ms: int, heartbeat_grace_ms: int) -> None:
-        """A server that restarted meanwhile may have lost what was found or put there: it must be compared anew."""
+        """Raises StoreUnavailable if the server has restarted since: its data may differ from what was compared."""
         with store_errors():
-            identity = (await self._bearing()).identity
+            identity = (await self._server_info()).identity
         if identity != present.identity:
-            raise StoreUnavailable("the store has restarted while it was compared with history")
+            raise StoreUnavailable("the store restarted while it was compared with history")
         await self.now_ms()
         reply = await self._scripts.call(
             "enter_epoch",
@@ -135,11 +135,11 @@ class StoreRestore:
         )
         accepted(reply)
 
-    async def _bearing(self) -> ServerInfo:
+    async def _server_info(self) -> ServerInfo:
         return await server_info_of(self._client, await node_of(self._client, self._keys.key("meta")))
 
     async def wipe(self) -> None:
-        """Everything but the seal; the outbox first, which has been written to history by now."""
+        """Delete all keys but `meta`, which holds the epoch; the outbox first, which history has by now."""
         pattern, meta = re.sub(r"([*?\[\]\\{}])", r"\\\1", self._keys.tag) + "*", self._keys.key("meta")
         rows = [self._keys.key("outbox")]
         with store_errors():
@@ -157,12 +157,12 @@ class StoreRestore:
             "restore", rows=rows, grace_ms=grace_ms, client_id="history", max_new_lanes=2_047
         )
         for task_id in accepted(reply)[1]:
-            log.error("task not restored: its record cannot be read; history keeps it", task_id=text(task_id))
+            log.error("task not restored: record unreadable, kept in history only", task_id=text(task_id))
 
     async def remove(self, task_ids: Sequence[str]) -> None:
-        """Tasks that were purged: as if they had ended, and their idempotency keys are free."""
+        """Remove purged tasks: store them as ended, and free their idempotency keys."""
         records = await self.records(task_ids) if task_ids else {}
-        definitions = await self.feed.definitions([task_id.encode() for task_id in task_ids])
+        definitions = await self.outbox.definitions([task_id.encode() for task_id in task_ids])
         rows, keys = list[RestoredTask](), list[str]()
         for task_id, record in records.items():
             if record is None or (definition := definitions.get(task_id.encode())) is None:
@@ -175,7 +175,7 @@ class StoreRestore:
             accepted(await self._scripts.call("forget", rows=keys))
 
     async def put_errors(self, errors: Mapping[str, Mapping[int, bytes]]) -> None:
-        """What earlier attempts failed with, by task and attempt."""
+        """Store the errors of earlier attempts, by task and attempt."""
         pipeline = self._client.pipeline(transaction=False)
         for task_id, by_attempt in errors.items():
             notes = {f"e{attempt}": error for attempt, error in by_attempt.items()}
@@ -189,7 +189,7 @@ class StoreRestore:
                 await self._client.zadd(self._keys.key("dead"), died_ms_by_id)
 
     async def put_keys(self, keys: Sequence[KeptKey]) -> None:
-        """As `keep_key.lua` keeps them."""
+        """Store idempotency keys in the form of `store_key.lua`."""
         pipeline = self._client.pipeline(transaction=False)
         for key in keys:
             value, server_expiry_ms = f"{key.value} {key.expires_at_ms}", key.expires_at_ms + SPARE_MS
@@ -198,16 +198,16 @@ class StoreRestore:
         with store_errors():
             await pipeline.execute()
 
-    async def put_side_data(self, belongings: dict[str, bytes], heartbeat_due_ms: int) -> None:
+    async def put_side_data(self, side_data: dict[str, bytes], heartbeat_due_ms: int) -> None:
         with store_errors():
-            await put_side_data(self._client, self._keys, belongings, heartbeat_due_ms)
+            await put_side_data(self._client, self._keys, side_data, heartbeat_due_ms)
 
     async def now_ms(self) -> int:
-        """By the store's clock, whether the store is open or not; waits while a jump of it is in doubt."""
+        """Returns the queue's time, also of a closed store; waits while a clock jump is unconfirmed."""
         return await settled_time(self._scripts)
 
     async def records(self, task_ids: Sequence[str]) -> dict[str, Record | None]:
-        """Of those tasks that the store has; None where the record cannot be read."""
+        """Returns the records of those tasks that the store has; None for an unreadable record."""
         with store_errors():
             packed = await self._client.hmget(self._keys.key("records"), task_ids)
         return {task_id: readable_record(each) for task_id, each in zip(task_ids, packed, strict=True) if each}

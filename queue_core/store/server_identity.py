@@ -1,8 +1,8 @@
-"""Which run of which server a process may talk to.
+"""The server runs that a process may use.
 
-A server that restarted or was promoted may have come back with less than it had. So every new connection asks the
-server who it is, and is refused until its content was compared with history (see `persistence/recovery/store_guard.py`).
-The epoch guard in the scripts cannot do this: a store that merely lost its last seconds still has its epoch.
+A server that restarted or was promoted may have lost writes. So every new connection checks the server's identity, and
+fails until the store has been compared with history (`persistence/recovery/store_guard.py`). The epoch guard in the
+scripts cannot detect this: a store that lost its last seconds still has its epoch.
 """
 
 import asyncio
@@ -14,38 +14,38 @@ from tideq.queue_core.scripts.replies import text
 
 
 class TrustedServers:
-    """`doubt` is set as soon as an unknown server answers; `trust` lets it in."""
+    """`unverified` is set when a connection meets an unknown server; `trust` allows that server."""
 
     def __init__(self) -> None:
-        self.doubt = asyncio.Event()
+        self.unverified = asyncio.Event()
         self._trusted: frozenset[str] = frozenset()
 
     def trust(self, *identities: str) -> None:
-        """These and no others."""
+        """Replace the trusted identities."""
         self._trusted = frozenset(identities)
-        self.doubt.clear()
+        self.unverified.clear()
 
     async def check(self, connection: Any) -> None:
-        """What the driver calls for every new connection, before any command."""
+        """Called by the driver for every new connection, before any command; raises for an untrusted server."""
         await connection.on_connect()
         await connection.send_command("INFO", "server", "replication")
         if identity_in(text(await connection.read_response())) not in self._trusted:
-            self.doubt.set()
-            raise StoreConnectionError("the store has restarted and is being compared with history")
+            self.unverified.set()
+            raise StoreConnectionError("the store restarted and is being compared with history")
 
 
 class ServerInfo(NamedTuple):
-    """What a server says of itself."""
+    """Identity of a server run, and whether it was promoted."""
 
     identity: str
     was_replica: bool
-    """It took over from another server, which may still run and not know."""
+    """Whether it replaced another primary, which may still run without noticing."""
 
 
 async def server_info_of(client: Any, node: Any = None) -> ServerInfo:
-    """Of the server, or of one node of a cluster."""
-    told = await client.info("server", "replication", **({} if node is None else {"target_nodes": node}))
-    info = told if "run_id" in told else next(iter(told.values()))
+    """Returns the info of the server, or of one node of a cluster."""
+    reply = await client.info("server", "replication", **({} if node is None else {"target_nodes": node}))
+    info = reply if "run_id" in reply else next(iter(reply.values()))
     identity = _identity(str(info.get("run_id", "")), str(info.get("master_replid", "")))
     return ServerInfo(identity, was_replica=bool(str(info.get("master_replid2", "")).strip("0")))
 

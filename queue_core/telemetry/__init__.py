@@ -1,1 +1,1 @@
-"""Names of metrics and spans, and the shapes in which they travel."""
+"""Names of metrics and spans, trace contexts, and the span types that processes share."""

@@ -1,11 +1,11 @@
-"""Every span, metric and attribute name: one place to look them up, and to see that none is made twice.
+"""Names of spans, metrics and attributes, all in one place so that none is defined twice.
 
-Constants only. Dashboards, alerts and saved searches refer to these names: to change one, say so in the changelog.
-Messaging and HTTP names are those of OpenTelemetry's semantic conventions; what is our own begins with `tideq.`.
+Dashboards, alerts and saved searches depend on these names: mention a change in the changelog. Messaging and HTTP names
+are those of OpenTelemetry's semantic conventions; our own begin with `tideq.`.
 """
 
 SCOPE = "tideq"
-"""The instrumentation scope of every span of ours."""
+"""The instrumentation scope of all spans."""
 SYSTEM = "tideq"
 """`messaging.system`."""
 
@@ -49,7 +49,7 @@ TASK_PRIORITY = "tideq.task.priority"
 TASK_REASON = "tideq.task.reason"
 TASK_STATE = "tideq.task.state"
 REFUSAL = "tideq.refusal"
-"""Why the service did not take a result that nobody waits for any more."""
+"""Why the service refused a result after the worker had moved on."""
 
 EXCEPTION_EVENT = "exception"
 EXCEPTION_TYPE = "exception.type"

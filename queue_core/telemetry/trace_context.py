@@ -1,7 +1,7 @@
-"""Trace contexts: reading them, and the span ids that everyone can work out who knows a task.
+"""Parses trace contexts, and derives the span ids of a task's life from the task.
 
-The spans of a task's life are told after the fact, by the monitor. Their ids derive from the task, so that a handler's
-spans hang under the execution they belong to although nobody has told that one yet.
+The monitor records the spans of a task's life after the fact. Because their ids are derived, a handler's spans can
+refer to the execution span as their parent before it is recorded.
 """
 
 import functools
@@ -14,7 +14,8 @@ from tideq.queue_core.telemetry.names import SPAN_EXECUTING, SPAN_LIFECYCLE
 
 TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 SAMPLED = 1
-REVIVAL = "revival"
+REQUEUE = "revival"
+"""Part of hashed span ids: must stay, so that processes of all versions derive the same ids."""
 
 
 class TraceParent(msgspec.Struct, frozen=True, gc=False):
@@ -24,7 +25,7 @@ class TraceParent(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_sampled(self) -> bool:
-        """The other bits say other things: `03` is sampled too."""
+        """Only the sampled bit counts: `03` is sampled too."""
         return bool(self.flags & SAMPLED)
 
     def child(self, span_id: str) -> "TraceParent":
@@ -39,7 +40,7 @@ def is_traceparent(text: str) -> bool:
 
 
 def parse_traceparent(text: str) -> TraceParent | None:
-    """None unless it is what W3C Trace Context says it must be."""
+    """Returns None if the text is not valid by W3C Trace Context."""
     if not is_traceparent(text):
         return None
     _, trace_id, span_id, flags = text.split("-")
@@ -47,44 +48,44 @@ def parse_traceparent(text: str) -> TraceParent | None:
 
 
 def is_sampled(traceparent: str) -> bool:
-    """Of one that was checked when it was stored."""
+    """Whether a stored traceparent, which was validated before, is sampled."""
     return bool(traceparent) and bool(int(traceparent[-2:], 16) & SAMPLED)
 
 
 def trace_id_of(task_id: str, traceparent: str | None = None) -> str:
-    """Of the trace that the task came with, or else its own: the digits of its id, which no other task has."""
+    """Returns the trace id of the submission, or else the digits of the task id, which are unique."""
     return traceparent[3:35] if traceparent else task_id.replace("-", "")
 
 
 def execution_traceparent(traceparent: str, task_id: str, attempt: int) -> str:
-    """What a handler is given: its spans belong to this attempt's execution. Not to be told apart from any other."""
+    """Returns the traceparent for a handler: its spans become children of this attempt's execution span."""
     return f"{traceparent[:36]}{execution_span_id(task_id, attempt)}{traceparent[-3:]}"
 
 
 def execution_span_id(task_id: str, attempt: int) -> str:
-    """An attempt that was started keeps its number for ever."""
+    """Unique, because a started attempt never returns its number."""
     return _span_id(f"{task_id}/{attempt}/{SPAN_EXECUTING}")
 
 
 @functools.lru_cache(maxsize=4_096)
 def lifecycle_span_id(task_id: str, eligible_ms: str) -> str:
-    """A task that is retried or replayed by hand begins another life, eligible from that instant on.
+    """Returns the span id of one life of the task; a requeue starts another life with another `eligible_ms`.
 
-    Every step of the task asks again, mostly within milliseconds.
+    Cached, because every transition of the task needs it, mostly within milliseconds.
     """
     return _span_id(f"{task_id}/{eligible_ms}/{SPAN_LIFECYCLE}")
 
 
-def revival_span_id(task_id: str, eligible_ms: str) -> str:
-    """Of the retry or replay by hand that began the life which is eligible from that instant on."""
-    return _span_id(f"{task_id}/{eligible_ms}/{REVIVAL}")
+def requeue_span_id(task_id: str, eligible_ms: str) -> str:
+    """Returns the span id of the requeue that began the life with this `eligible_ms`."""
+    return _span_id(f"{task_id}/{eligible_ms}/{REQUEUE}")
 
 
 def phase_span_id(task_id: str, version: int, name: str) -> str:
-    """Of a phase that ended with this transition: each transition ends at most one of a name."""
+    """Returns the span id of the phase that ended with this transition; a transition ends one phase of a name."""
     return _span_id(f"{task_id}/{version}/{name}")
 
 
 def _span_id(text: str) -> str:
-    """Eight bytes, not all zero: that would be no span."""
+    """Returns eight bytes in hex, never all zero, which is an invalid span id."""
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest().replace("0" * 16, "0" * 15 + "1")

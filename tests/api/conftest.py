@@ -59,7 +59,7 @@ async def service(
     queue = msgspec.structs.replace(settings, queue_name=queue_name)
     chosen = ServiceSettings(auth=auth, redis_url=store.url, queue=queue, history=history_settings)
     async with open_service(chosen) as service:
-        await service.wakeups.listening()
+        await service.wakeups.wait_until_subscribed()
         yield service
 
 
@@ -74,8 +74,12 @@ async def replication(service: Service) -> AsyncIterator[Replication]:
 @pytest.fixture
 async def replicated(replication: Replication, monkeypatch: pytest.MonkeyPatch) -> Replication:
     """A replicator at work from the beginning, and a service that waits for it however busy the machine is."""
-    for module in ("api.routes.history", "api.routes.dlq", "persistence.read.expired_tasks"):
-        monkeypatch.setattr(f"tideq.{module}.SOON_SECONDS", 10)
+    for limit in (
+        "api.routes.history.CATCH_UP_SECONDS",
+        "api.routes.dlq.CATCH_UP_SECONDS",
+        "persistence.read.expired_tasks.SOON_SECONDS",
+    ):
+        monkeypatch.setattr(f"tideq.{limit}", 10)
     await replication.start()
     return replication
 

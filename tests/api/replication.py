@@ -33,7 +33,7 @@ class Replication:
         """History has everything."""
 
         async def is_done() -> bool:
-            return await self.archive.freshness.wait_until_caught_up(0)
+            return await self.archive.lag.wait_until_caught_up(0)
 
         await until(is_done)
 

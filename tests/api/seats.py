@@ -15,12 +15,12 @@ class Seat:
 
     def __init__(self, settings: ServiceSettings) -> None:
         service = offline_service(settings)
-        self._built_around = (service, service.meters, service.authenticator)
+        self._built_around = (service, service.metrics, service.authenticator)
         self.app: Any = create_app(service)
 
     def take(self, service: Service) -> None:
         """Shared, not copied: what the test changes in its service later is changed in the application too."""
-        for own, theirs in zip(self._built_around, (service, service.meters, service.authenticator), strict=True):
+        for own, theirs in zip(self._built_around, (service, service.metrics, service.authenticator), strict=True):
             own.__dict__ = theirs.__dict__
 
 

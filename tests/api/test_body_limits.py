@@ -10,12 +10,12 @@ from tests.kit import Kit
 from tideq.api.app import create_app, routes
 from tideq.api.operations import operation_of_handler
 from tideq.api.service import offline_service
-from tideq.api.settings import BESIDE_THE_PAYLOAD_BYTES, MAX_BULK_BODY_BYTES
+from tideq.api.settings import BODY_OVERHEAD_BYTES, MAX_BULK_BODY_BYTES
 from tideq.queue_core.settings import Admission, QueueSettings
 
 BULK = ("/api/v1/tasks/batch", "/internal/workers/{worker_id}/sync")
 PAYLOAD_BYTES = 1_000
-SINGLE_BYTES = PAYLOAD_BYTES + BESIDE_THE_PAYLOAD_BYTES
+SINGLE_BYTES = PAYLOAD_BYTES + BODY_OVERHEAD_BYTES
 TASK_ID = "0192f0c1-2b3c-7d4e-8f50-112233445566"
 
 

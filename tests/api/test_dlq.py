@@ -286,7 +286,7 @@ class TestReplayAll:
         assert sum(answer["replayed"] for answer in answers) == 30
         assert await depth(bench) == 30
         await replicated.done()
-        lives = [step.reason for task_id in died for step in await replicated.archive.history.transitions(task_id)]
+        lives = [step.reason for task_id in died for step in await replicated.archive.tasks.transitions(task_id)]
         assert Counter(lives)["replayed"] == 30
 
     async def test_pressed_again_while_history_is_behind_it_replays_nothing_twice(
@@ -320,7 +320,7 @@ class TestReplayAll:
         await bench.call("POST", f"/api/v1/dlq/{task_id}/replay")
         if has_died_again:
             await fail(bench, "resize", "boom")
-        monkeypatch.setattr(replicated.archive.freshness, "catch_up", all_is_well)
+        monkeypatch.setattr(replicated.archive.lag, "catch_up", all_is_well)
 
         answer = await replay_all(bench)
 

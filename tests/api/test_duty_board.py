@@ -8,7 +8,7 @@ from tideq.api.service import Service
 from tideq.queue_core.background import background_task
 from tideq.queue_core.duties import Duties, Duty
 from tideq.queue_core.store.clock import server_now_ms
-from tideq.queue_core.store.duty_board import FORGOTTEN_MS, SILENT_MS, DutyBoard, Posted
+from tideq.queue_core.store.duty_board import FORGOTTEN_MS, SILENT_MS, DutyBoard, DutyReport
 
 
 async def _fail(_: Duty) -> None:
@@ -19,7 +19,7 @@ async def _said(service: Service, process: str, ago_ms: int, *kept: str) -> None
     """What a process said some time ago."""
     keys = service.engine.keys
     now_ms = await server_now_ms(service.client, keys)
-    await service.client.hset(keys.key("duties"), process, msgspec.json.encode(Posted(now_ms - ago_ms, kept)))
+    await service.client.hset(keys.key("duties"), process, msgspec.json.encode(DutyReport(now_ms - ago_ms, kept)))
 
 
 async def test_a_stale_duty_of_another_process_is_named_and_leaves_this_one_ready(
@@ -48,7 +48,7 @@ async def test_a_duty_that_nobody_does_any_more_is_named_for_an_hour(service: Se
     await _said(service, "monitor-2:7", 1_000, "journal")
     await _said(service, "replicator:7", FORGOTTEN_MS + 1_000, "replication")
 
-    (found,) = await service.board.elsewhere()
+    (found,) = await service.duty_board.elsewhere()
 
     assert (found.duty, found.process) == ("sweep", "monitor-1:7")
     assert SILENT_MS / 1_000 < found.seconds < SILENT_MS / 1_000 + 30
@@ -68,6 +68,6 @@ async def test_what_cannot_be_read_on_the_board_is_let_be(service: Service, http
 async def test_every_service_says_how_its_duties_do(service: Service) -> None:
     async def has_said() -> bool:
         told = await service.client.hvals(service.engine.keys.key("duties"))
-        return any("wake-up survey" in msgspec.json.decode(each, type=Posted).kept for each in told)
+        return any("ready scan" in msgspec.json.decode(each, type=DutyReport).kept for each in told)
 
     await until(has_said)

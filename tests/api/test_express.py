@@ -17,9 +17,7 @@ from tideq.queue_core.attempts import LeaseRef
 
 __all__ = ("executing",)
 
-FREQUENT = {
-    path for path, handler in routes(create_app(offline_service())) if operation_of_handler(handler).is_frequent
-}
+FREQUENT = {path for path, handler in routes(create_app(offline_service())) if operation_of_handler(handler).is_hot}
 EVERY_TASK = {
     "/api/v1/tasks",
     "/api/v1/tasks/batch",
@@ -54,17 +52,17 @@ class Ways:
         self.long_app: Application = long
         self.passed: list[str] = []
         self._watch(short.asgi_handler)
-        long.asgi_handler = vars(long.asgi_handler)["_other"]
+        long.asgi_handler = vars(long.asgi_handler)["_app"]
 
     def _watch(self, express: Any) -> None:
         """What goes past the short way."""
-        other = express._other
+        other = express._app
 
         async def passing(scope: Any, receive: Any, send: Any) -> None:
             self.passed.append(scope["path"])
             await other(scope, receive, send)
 
-        express._other = passing
+        express._app = passing
 
     async def close(self) -> None:
         await self.short.aclose()
@@ -180,11 +178,11 @@ async def test_requests_are_counted_the_same_either_way(ways: Ways, service: Ser
         await http.post("/api/v1/tasks", json={"task_type": "resize"})
         await http.post("/api/v1/tasks", json={})
 
-    assert {key: noted.count for key, noted in service.meters.requests.items()} == {
+    assert {key: noted.count for key, noted in service.metrics.requests.items()} == {
         ("/api/v1/tasks", "POST", 2): 2,
         ("/api/v1/tasks", "POST", 4): 2,
     }
-    assert service.meters.refusals["invalid-request"] == 2
+    assert service.metrics.refusals["invalid-request"] == 2
 
 
 async def test_a_fault_of_ours_is_told_in_one_word(

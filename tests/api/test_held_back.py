@@ -42,7 +42,10 @@ async def test_explain_says_how_many_workers_are_held_back_until_when_and_how_ma
     told = await bench.call("GET", f"/api/v1/tasks/{broken}/explain")
     other = await bench.call("GET", f"/api/v1/tasks/{healthy}/explain")
 
-    sentence = f"1 of 2 active workers for it get no tasks of its type before {until}: most of their latest ones failed"
+    sentence = (
+        f"1 of 2 active workers that serve it get no tasks of this type before {until}: "
+        "most of their latest tasks of this type failed"
+    )
     assert reason == OPEN
     assert (told["serving_workers"], told["held_back_by"]) == (1, [sentence])
     assert (other["serving_workers"], [each for each in other["held_back_by"] if "worker" in each]) == (2, [])
@@ -70,8 +73,8 @@ async def test_a_task_whose_only_worker_is_on_trial_waits_for_the_results_of_its
         return told["serving_workers"], said, told["can_start_at"] is None
 
     def on_trial(left: int) -> list[str]:
-        start = "1 of 1 active workers for it are on trial for its type"
-        return [f"{start}, with {left} tasks of it left to try: their next results decide"]
+        start = "1 of 1 active workers that serve it are on trial for this type"
+        return [f"{start}, with {left} trial tasks left: their next results decide"]
 
     assert await explained() == (1, on_trial(3), False)
     assert len((await bench.poll(shut, available_capacity=2))["tasks"]) == 2

@@ -152,7 +152,7 @@ class TestFailure:
         heard, logs = await heard_from(saying())
 
         assert heard.startswith(b"HTTP/1.1 500 ")
-        assert [each["event"] for each in logs] == ["left unanswered"]
+        assert [each["event"] for each in logs] == ["response missing"]
 
     async def test_a_failure_is_no_body_to_head(self) -> None:
         heard, _ = await heard_from(saying(then=ZeroDivisionError()), HEAD)

@@ -58,8 +58,8 @@ def auth() -> Auth:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auth_module, "REMEMBER_SECONDS", 0.05)
-    monkeypatch.setattr(auth_module, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(auth_module, "CACHE_SECONDS", 0.05)
+    monkeypatch.setattr(auth_module, "POLL_SECONDS", 0.01)
 
 
 async def _headers(
@@ -74,13 +74,13 @@ def _key_id(headers: dict[str, str]) -> str:
 
 async def _until_watched(service: Service) -> None:
     async def is_so() -> bool:
-        return bool(service.authenticator._waiting)  # pyright: ignore[reportPrivateUsage]
+        return bool(service.authenticator._watched)  # pyright: ignore[reportPrivateUsage]
 
     await until(is_so)
 
 
 def test_a_key_that_is_out_is_out_within_five_seconds() -> None:
-    assert auth_module.REMEMBER_SECONDS + auth_module.LOOK_SECONDS + event_stream.SHORT_PATIENCE_SECONDS < 5
+    assert auth_module.CACHE_SECONDS + auth_module.POLL_SECONDS + event_stream.REVOKED_DRAIN_SECONDS < 5
 
 
 @each_change
@@ -122,7 +122,7 @@ async def test_an_event_stream_ends_with_its_key(service: Service, http: httpx.A
 
     await service.access_keys.revoke(_key_id(headers))
 
-    assert (await reading).text.startswith(": listening")
+    assert (await reading).text.startswith(": stream opened")
 
 
 @pytest.mark.parametrize("fault", ["refused", "unexpected"])
@@ -172,7 +172,7 @@ async def test_the_late_look_whether_there_is_any_key_is_a_duty(service: Service
     service.settings = msgspec.structs.replace(service.settings, host="0.0.0.0")  # noqa: S104
     keys = _hash(service)
     await service.client.set(keys, "of another kind")
-    checking = asyncio.create_task(service.check_keys_late())
+    checking = asyncio.create_task(service.check_keys_when_reachable())
 
     async def is_failing() -> bool:
         return "wrong kind" in service.duties.error_of("key check")
@@ -198,7 +198,7 @@ async def test_a_poll_waits_on_while_the_keys_of_others_change(
     await service.access_keys.revoke(_key_id(other))
 
     async def is_known() -> bool:
-        return any(key.is_revoked for key in service.authenticator._known.values())  # pyright: ignore[reportPrivateUsage]
+        return any(key.is_revoked for key in service.authenticator._keys_by_id.values())  # pyright: ignore[reportPrivateUsage]
 
     await until(is_known)
     task_id = await kit.submit()

@@ -30,7 +30,7 @@ async def watched(client: Any, server: Running, queue_name: str) -> AsyncIterato
 
 
 async def _first(listener: EventStreamSession, service: Service, count: int) -> list[bytes]:
-    with service.outbox_reader.subscribe(lambda _: False) as live:
+    with service.live_events.subscribe(lambda _: False) as live:
         chunks = listener.chunks(live)
         return [await anext(chunks) for _ in range(count)]
 
@@ -40,16 +40,16 @@ async def test_a_quiet_stream_is_kept_alive_and_tells_how_far_it_is(
 ) -> None:
     """A listener that wants nothing of what happens must not fall behind what the stream keeps."""
     monkeypatch.setattr(event_stream, "KEEP_ALIVE_SECONDS", 0.05)
-    await service.outbox_reader.reading()
-    listener = EventStreamSession([service.outbox], service.outbox_reader, lambda _: False, None)
-    with service.outbox_reader.subscribe(lambda _: False) as live:
+    await service.live_events.wait_until_reading()
+    listener = EventStreamSession([service.outbox], service.live_events, lambda _: False, None)
+    with service.live_events.subscribe(lambda _: False) as live:
         chunks = listener.chunks(live)
-        assert await anext(chunks) == b": listening\nretry: 1000\n\n"
+        assert await anext(chunks) == b": stream opened\nretry: 1000\n\n"
         await kit.submit()
         newest = await service.outbox.newest()
 
         async def is_told() -> bool:
-            return await anext(chunks) == f": still here\nretry: 1000\nid: {newest}\n\n".encode()
+            return await anext(chunks) == f": keep-alive\nretry: 1000\nid: {newest}\n\n".encode()
 
         await until(is_told)
 
@@ -103,7 +103,7 @@ async def _submit_many(kit: Kit, count: int, listener: Listening) -> list[str]:
 def _read_head(connection: socket.socket) -> bytes:
     """Only as much as says that the stream is open."""
     head = b""
-    while b"listening" not in head:
+    while b"stream opened" not in head:
         head += connection.recv(1)
     return head
 
@@ -131,14 +131,14 @@ class Crossing(OutboxStream):
             newest = await self.newest()
 
             async def is_passed_on() -> bool:
-                return self._service.outbox_reader.newest >= newest
+                return self._service.live_events.newest >= newest
 
             await until(is_passed_on)
             return await super().page_after(position)
         return page
 
     def is_live(self) -> bool:
-        return any(each.wants is _everything for each in self._service.outbox_reader._subscriptions)  # pyright: ignore[reportPrivateUsage]
+        return any(each.wants is _everything for each in self._service.live_events._subscriptions)  # pyright: ignore[reportPrivateUsage]
 
 
 def _everything(_event: Event) -> bool:
@@ -152,14 +152,14 @@ async def test_what_happens_while_a_listener_joins_in_is_told_once(
     await kit.submit()
     crossing = Crossing(service, kit)
     listener = EventStreamSession(
-        [crossing], service.outbox_reader, _everything, EventCursor((await service.outbox.newest(),))
+        [crossing], service.live_events, _everything, EventCursor((await service.outbox.newest(),))
     )
 
     told = b""
-    with service.outbox_reader.subscribe(lambda _: False) as live:
+    with service.live_events.subscribe(lambda _: False) as live:
         async for chunk in listener.chunks(live):
             told += chunk
-            if b"still here" in chunk:
+            if b"keep-alive" in chunk:
                 break
 
     assert crossing.has_happened
@@ -167,13 +167,13 @@ async def test_what_happens_while_a_listener_joins_in_is_told_once(
 
 
 async def test_a_place_survives_in_the_middle_of_an_entry(service: Service, kit: Kit) -> None:
-    await service.outbox_reader.reading()
+    await service.live_events.wait_until_reading()
     await submit_count(kit, 3)
     newest = await service.outbox.newest()
     middle = Position(newest.milliseconds, newest.sequence, 2)
 
     greeting, events = await _first(
-        EventStreamSession([service.outbox], service.outbox_reader, lambda _: True, EventCursor((middle,))), service, 2
+        EventStreamSession([service.outbox], service.live_events, lambda _: True, EventCursor((middle,))), service, 2
     )
 
     assert f"id: {middle}\n".encode() in greeting

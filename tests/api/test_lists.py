@@ -499,7 +499,7 @@ class TestWithoutPostgres:
         monkeypatch.setattr("tideq.persistence.database.WAIT_SECONDS", 0.1)
         assert service.history is not None
         nowhere = Database("postgresql://tideq@127.0.0.1:1/tideq", service.settings.queue.queue_name)
-        for part in (service.history.history, service.history.listing, service.history.dead_letters):
+        for part in (service.history.tasks, service.history.listing, service.history.dead_letters):
             monkeypatch.setattr(part, "_database", nowhere)
         monkeypatch.setattr(service.history.checkpoints, "_database", nowhere)
         async with nowhere:

@@ -155,7 +155,7 @@ async def test_refusals_at_the_door_are_counted(service: Service, kit: Kit) -> N
         answer = await http.get("/api/v1/queue/stats")
 
     assert answer.status_code == 401
-    assert sum(service.meters.requests["/api/v1/queue/stats", "GET", 4].counts) == 1
+    assert sum(service.metrics.requests["/api/v1/queue/stats", "GET", 4].counts) == 1
 
 
 async def test_metrics_are_answered_without_a_store() -> None:
@@ -181,7 +181,7 @@ class TestWithKeys:
     async def test_a_key_known_before_the_store_went_away_still_reads_metrics(
         self, service: Service, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(auth_module, "REMEMBER_SECONDS", 0.0)
+        monkeypatch.setattr(auth_module, "CACHE_SECONDS", 0.0)
         key = await service.access_keys.create("prometheus", "viewer", 0)
         headers = {"Authorization": f"Bearer {key}"}
         before = Scrape((await http.get(PATH, headers=headers)).text)

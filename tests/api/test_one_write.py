@@ -40,9 +40,9 @@ class Carrier:
         await self._room.wait()
 
     def resume_reading(self) -> None: ...
-    def see_it_leave(self) -> None: ...
+    def watch_disconnect(self) -> None: ...
 
-    def answered(self) -> None:
+    def on_answered(self) -> None:
         self.answered_count += 1
 
 
@@ -53,7 +53,7 @@ async def carrier() -> Carrier:
 
 def exchange_on(carrier: Carrier, *, keeps_alive: bool = True) -> RequestCycle:
     scope = {"method": "POST", "path": "/"}
-    return RequestCycle(carrier, scope, keeps_alive=keeps_alive, expects_word=False)
+    return RequestCycle(carrier, scope, keeps_alive=keeps_alive, expects_continue=False)
 
 
 def part(body: bytes, *, more: bool) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from tests.api.wire import KEEP_ALIVE_SECONDS, PATIENCE_SECONDS, ByHand
 from tests.contract.situations import events, submit_count
 from tests.kit import Kit, make_kit
 from tests.stores import StoreUnderTest
-from tideq.api.http11.limits import MIN_TAKEN_BYTES
+from tideq.api.http11.limits import MIN_SENT_BYTES
 from tideq.queue_core.settings import Leases, QueueSettings
 
 GET = b"GET / HTTP/1.1\r\nHost: tideq\r\n\r\n"
@@ -76,11 +76,11 @@ async def test_an_application_that_waits_for_its_reader_hears_that_it_is_gone(co
 
 
 async def test_a_slow_reader_that_gets_on_keeps_its_connection(connection: ByHand) -> None:
-    await _answer_unread(connection, size=50 * MIN_TAKEN_BYTES)
+    await _answer_unread(connection, size=50 * MIN_SENT_BYTES)
 
     for _ in range(20):
         connection.time.advance(PATIENCE_SECONDS)
-        connection.line.untaken_bytes -= 2 * MIN_TAKEN_BYTES
+        connection.line.untaken_bytes -= 2 * MIN_SENT_BYTES
     assert not connection.line.is_closed
 
     connection.line.untaken_bytes = 0
@@ -101,7 +101,7 @@ async def test_a_reader_who_trickles_is_as_bad_as_a_body_that_does(connection: B
 
 
 async def test_a_short_rest_of_an_answer_has_to_be_taken_whole(connection: ByHand) -> None:
-    await _answer_unread(connection, size=MIN_TAKEN_BYTES // 2)
+    await _answer_unread(connection, size=MIN_SENT_BYTES // 2)
 
     connection.time.advance(PATIENCE_SECONDS)
     connection.line.untaken_bytes = 0

@@ -376,7 +376,12 @@ class TestEachStageOfBackpressure:
     @pytest.mark.parametrize(
         ("depth", "taken", "refused", "told"),
         [
-            (2, "medium", "low", "2 tasks wait; beyond 2 (TIDEQ_SOFT_DEPTH) tasks of the default priority or a more"),
+            (
+                2,
+                "medium",
+                "low",
+                "2 tasks wait; beyond 2 (TIDEQ_SOFT_DEPTH) only tasks of the default priority or a more",
+            ),
             (3, "high", "medium", "3 tasks wait; beyond 3 (TIDEQ_HIGH_ONLY_DEPTH) only tasks of the most urgent prio"),
             (4, None, "high", "4 tasks wait; beyond 4 (TIDEQ_MAX_DEPTH) only tasks of the clients in TIDEQ_LISTED_CL"),
         ],

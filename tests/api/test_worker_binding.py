@@ -50,7 +50,7 @@ def auth() -> Auth:
 @pytest.fixture(autouse=True)
 def _no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys made a moment ago are known at once."""
-    monkeypatch.setattr(auth_module, "REMEMBER_SECONDS", 0.0)
+    monkeypatch.setattr(auth_module, "CACHE_SECONDS", 0.0)
 
 
 async def _bench(service: Service, http: httpx.AsyncClient, role: str = "worker") -> Bench:
@@ -148,7 +148,7 @@ async def test_an_admin_may_drain_a_worker_it_did_not_register(service: Service,
 async def test_the_check_asks_the_store_nothing(
     service: Service, http: httpx.AsyncClient, kit: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(auth_module, "REMEMBER_SECONDS", 3600.0)
+    monkeypatch.setattr(auth_module, "CACHE_SECONDS", 3600.0)
     bench = await _bench(service, http)
     worker_id = await bench.register()
     before = (await kit.client.info("commandstats"))["cmdstat_evalsha"]["calls"]

@@ -1,7 +1,7 @@
 """A handler that computes: a child process imports it from here."""
 
 from tideq import task
-from tideq.workers.runtime.registry import has_begun
+from tideq.workers.runtime.registry import has_started
 
 
 @task(process=True)
@@ -12,4 +12,4 @@ def add(a: int, b: int) -> int:
 @task(process=True)
 def will_not_be_reminded() -> bool:
     """Its process is there to run handlers."""
-    return has_begun.is_set()
+    return has_started.is_set()

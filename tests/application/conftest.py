@@ -24,4 +24,4 @@ def client(store: StoreUnderTest, tmp_path: Path) -> Iterator[Client]:
 def own_handlers() -> Iterator[None]:
     yield
     registered.clear()
-    chain.forget_all()
+    chain.clear_chains()

@@ -190,7 +190,7 @@ def test_an_unknown_method_of_tq_names_the_right_one(name: str, meant: str) -> N
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("pause", r"tq\.pause\(\) is about the whole queue; .* handle\.pause\(\)"),
+        ("pause", r"tq\.pause\(\) is for the whole queue; .* handle\.pause\(\)"),
         ("resume", r"tq\.resume\(\)"),
         ("stats", r"tq\.stats\(\) .* tq\.start\(\)"),
         ("submit_task", r"@task .* submit"),

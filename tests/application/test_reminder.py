@@ -19,7 +19,7 @@ from tideq import tq
 from tideq.application import reminder
 from tideq.client import Client
 from tideq.testing import local_service
-from tideq.workers.runtime.registry import has_begun
+from tideq.workers.runtime.registry import has_started
 
 PROGRAM = """
 import sys
@@ -31,9 +31,9 @@ sys.stdin.read()
 """
 LOOKING = """
 import sys
-from tideq.workers.runtime.registry import has_begun
+from tideq.workers.runtime.registry import has_started
 
-sys.exit(7 if has_begun.is_set() else 1)
+sys.exit(7 if has_started.is_set() else 1)
 """
 
 
@@ -43,10 +43,10 @@ def crawl(page: dict[str, object]) -> None: ...
 @pytest.fixture
 def warnings(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]:
     """What is said when a worker is set, in a process in which none has begun so far, and nobody has patience."""
-    monkeypatch.setattr(reminder, "PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(reminder, "WAIT_SECONDS", 0)
     monkeypatch.setattr(reminder, "_once", threading.Lock())
-    had_begun = has_begun.is_set()
-    has_begun.clear()
+    had_begun = has_started.is_set()
+    has_started.clear()
 
     def warnings() -> list[str]:
         tq("crawl").set_worker(crawl)
@@ -58,7 +58,7 @@ def warnings(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) 
 
     yield warnings
     if had_begun:
-        has_begun.set()
+        has_started.set()
 
 
 def test_one_warning_says_what_to_call_after_five_seconds() -> None:

@@ -49,7 +49,7 @@ MISTAKES = {
             '        return line.split(b" ", 2)[:2] in (',
             '        if b" 302 " in line:\n'
             '            head = await reader.readuntil(b"\\r\\n\\r\\n")\n'
-            '            return await _ask(address, int(head.split(b"127.0.0.1:")[1].split(b"/")[0]))\n'
+            '            return await _request_health(address, int(head.split(b"127.0.0.1:")[1].split(b"/")[0]))\n'
             '        return line.split(b" ", 2)[:2] in (',
         ),
     ),
@@ -81,7 +81,7 @@ MISTAKES = {
     ),
     "the clock may run back after a rebuild": _mistake(
         f"{ZONES}::test_after_a_rebuild_time_goes_on_from_where_history_was",
-        ("persistence/recovery/rebuild.py", "seal(facts, checkpoint.now_ms)", "seal(facts, 0)"),
+        ("persistence/recovery/rebuild.py", "close(status, checkpoint.now_ms)", "close(status, 0)"),
         ("persistence/recovery/rebuild.py", "str(epoch), checkpoint.now_ms)", "str(epoch), 0)"),
     ),
     "rows are written in local time": _mistake(
@@ -128,7 +128,7 @@ MISTAKES = {
     "a draining worker is given started tasks": _mistake(
         "tests/contract/test_claim_started.py::test_a_draining_worker_gets_nothing_and_is_told_to_drain",
         (
-            "queue_core/scripts/include/may_take.lua",
+            "queue_core/scripts/include/claim_allowance.lua",
             "status_of(worker[1], worker[4]) == 'active' and wanted or 0",
             "wanted",
         ),
@@ -138,17 +138,17 @@ MISTAKES = {
         "test_a_task_that_outlasts_the_heartbeat_timeout_during_a_drain_is_finished_and_not_lost",
         (
             "workers/runtime/worker.py",
-            "            if crew.worker_id in statuses\n",
-            "            if crew.worker_id in statuses and not crew.is_draining\n",
+            "            if consumer.worker_id in statuses\n",
+            "            if consumer.worker_id in statuses and not consumer.is_draining\n",
         ),
     ),
     "releases are lost while the service is away": _mistake(
         f"{CREW}::test_what_is_handed_back_while_the_service_is_away_arrives_once_it_is_back",
-        ("workers/runtime/report_buffer.py", "        self._releases.extendleft(reversed(bundle.releases))\n", ""),
+        ("workers/runtime/report_buffer.py", "        self._releases.extendleft(reversed(batch.releases))\n", ""),
     ),
     "a worker told to stop before it runs registers": _mistake(
         f"{CREW}::test_a_worker_that_was_told_to_stop_before_it_runs_asks_for_nothing",
-        ("workers/runtime/worker.py", "            if self._is_stopping:\n                crew.drain()\n", ""),
+        ("workers/runtime/worker.py", "            if self._is_stopping:\n                consumer.drain()\n", ""),
     ),
     "a worker goes on for a moment after its signal": _mistake(
         f"{SIGNALS}::test_a_worker_that_was_told_to_stop_neither_registers_nor_claims",
@@ -160,7 +160,7 @@ MISTAKES = {
     ),
     "a worker does not log what it is held back from": _mistake(
         f"{BROKEN}::test_the_worker_says_in_its_own_log_what_it_is_held_back_from_and_until_when",
-        ("workers/runtime/consumer.py", "self._circuits.note(worker_id, answer.held_back)", "pass"),
+        ("workers/runtime/consumer.py", "self._circuits.update(worker_id, reply.held_back)", "pass"),
     ),
     "the service does not know a retry that was asked for": _mistake(
         f"{BROKEN}::test_what_a_handler_asks_for_is_not_held_against_its_worker",
@@ -181,7 +181,7 @@ MISTAKES = {
     ),
     "a reader of an answer may trickle": _mistake(
         "tests/api/test_slow_readers.py::test_a_reader_who_trickles_is_as_bad_as_a_body_that_does",
-        ("api/http11/limits.py", "MIN_TAKEN_BYTES = MIN_BODY_BYTES", "MIN_TAKEN_BYTES = 1_024"),
+        ("api/http11/limits.py", "MIN_SENT_BYTES = MIN_BODY_BYTES", "MIN_SENT_BYTES = 1_024"),
     ),
 }
 CHEAPEST = (

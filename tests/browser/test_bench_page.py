@@ -7,9 +7,9 @@ import pytest
 from playwright.async_api import Browser
 
 from tests.browser.eyes import Eyes
-from tideq.cli.measuring.findings import Figure, Machine, Run, times
-from tideq.cli.measuring.page import page
-from tideq.cli.measuring.plan import Plan
+from tideq.cli.benchmark.findings import Figure, Machine, Run, times
+from tideq.cli.benchmark.page import page
+from tideq.cli.benchmark.plan import Plan
 
 PLAN = Plan(
     kinds=("enqueue", "process", "latency", "depth"),

@@ -56,7 +56,7 @@ class Mistake(NamedTuple):
 
 MISTAKES = {
     "any lease is good": Mistake(
-        f"{INCLUDE}/held_by.lua",
+        f"{INCLUDE}/check_lease.lua",
         "if task.lease ~= lease or task.worker ~= worker_id then return 'STALE_LEASE ' .. task.state end",
         "",
     ),
@@ -82,20 +82,20 @@ MISTAKES = {
     "dead workers are never given up": Mistake(
         f"{INCLUDE}/recover.lua", "if not silent[1] then return moved, 0 end", "do return moved, 0 end", WORKERS_DIE
     ),
-    "a cancelled task stays in the set": Mistake(f"{INCLUDE}/finish.lua", "  place_nowhere(task_id)\n", ""),
+    "a cancelled task stays in the set": Mistake(f"{INCLUDE}/finish.lua", "  remove_from_queue(task_id)\n", ""),
     "a delay is ignored": Mistake(
         f"{LUA}/submit.lua", "if visible_text == '' then place_ready", "if true then place_ready"
     ),
     "a retry does not wait": Mistake(f"{INCLUDE}/spend_retry.lua", "now + retry_delay(task, code, jitter)", "now + 1"),
-    "a key is not kept": Mistake(f"{LUA}/submit.lua", "if name ~= '' then redis.call", "if false then redis.call"),
+    "a key is not kept": Mistake(f"{LUA}/submit.lua", "if name ~= '' then store_key", "if false then store_key"),
     "a script is sent twice": Mistake(
         "queue_core/scripts/runner.py",
         "            raise translated(error) from error\n",
-        '            return await self._ask("EVALSHA", await self._hash(source), key_count, *words)\n',
+        '            return await self._execute("EVALSHA", await self._hash(source), key_count, *words)\n',
         {"lose_replies:api-1>valkey": 1},
     ),
     "a finished task is forgotten before history has it": Mistake(
-        f"{INCLUDE}/keep.lua", "if unrecorded_ttl_ms > 0 then", "if true then", {"postgres_down": 1}
+        f"{INCLUDE}/record_buffer.lua", "if unrecorded_ttl_ms > 0 then", "if true then", {"postgres_down": 1}
     ),
     "the checkpoint moves before the rows": Mistake(
         "persistence/replication/writer.py",
@@ -118,8 +118,8 @@ MISTAKES = {
     ),
     "an empty store is taken for a new one": Mistake(
         "persistence/recovery/store_guard.py",
-        "return Verdict.REBUILD\n    epoch",
-        "return Verdict.NEW\n    epoch",
+        "return StoreCheck.STORE_EMPTY\n    epoch",
+        "return StoreCheck.FRESH_INSTALL\n    epoch",
         WIPES,
     ),
     "a lost epoch counts as history": Mistake(
@@ -168,15 +168,15 @@ MISTAKES = {
         UNREADABLE,
     ),
     "what was set aside is never put back": Mistake(
-        f"{LUA}/sweep.lua", "if is_live then put(task_id, task, 0) end", "", UNREADABLE
+        f"{LUA}/sweep.lua", "if is_live then place_live(task_id, task, 0) end", "", UNREADABLE
     ),
     "a clock that is wrong for a second is believed": Mistake(
         f"{INCLUDE}/clock.lua", "if reading - last_now > MAX_JUMP_MS and not meta[3] then", "if false then", GLITCHES
     ),
     "a worker begins what it may not": Mistake(
         "workers/runtime/consumer.py",
-        'if not outcome.ok:\n                log.info("task was not ours',
-        'if False:\n                log.info("task was not ours',
+        'if not outcome.ok:\n                log.info("task start refused',
+        'if False:\n                log.info("task start refused',
         {"freeze:worker": 2, "half_open:worker": 2, "half_open:api": 1},
     ),
 }

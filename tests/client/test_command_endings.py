@@ -70,7 +70,7 @@ class TestEndings:
         done = runner(f"http://127.0.0.1:{free_port()}")("queue", "stats")
 
         assert (done.returncode, done.stdout) == (5, "")
-        assert "does it run?" in done.stderr
+        assert "Check the URL" in done.stderr
 
     def test_an_address_that_is_none_is_2(self) -> None:
         assert runner("tideq.example")("queue", "stats").returncode == 2

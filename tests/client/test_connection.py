@@ -36,7 +36,7 @@ class TestSettings:
         "url", ["127.0.0.1:8080", "redis://127.0.0.1", "http://", "tideq", "http://a b", "http://a:x"]
     )
     def test_what_is_no_url_is_refused_at_once(self, url: str) -> None:
-        with pytest.raises(ValueError, match="no URL of a service"):
+        with pytest.raises(ValueError, match="not a valid service URL"):
             checked_url(url)
 
     def test_a_key_is_taken_as_files_give_it_and_no_other(self) -> None:

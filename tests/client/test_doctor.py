@@ -19,11 +19,11 @@ from tests.stores import StoreUnderTest, free_port
 from tideq.api.schemas import HealthOut, ReadyOut, StaleDutyOut, StaleElsewhereOut
 from tideq.cli.checks import machine, service
 from tideq.cli.checks.finding import Finding
-from tideq.cli.checks.history import check_lag, check_verdict
-from tideq.cli.checks.store import check_eviction, check_persistence, check_steps, check_sync
+from tideq.cli.checks.history import check_lag, check_store_state
+from tideq.cli.checks.store import check_eviction, check_persistence, check_clock_offset, check_sync
 from tideq.cli.circuits import held_back_words
 from tideq.cli.doctor import findings
-from tideq.cli.live.readings import Snapshot
+from tideq.cli.top_view.readings import Snapshot
 from tideq.cli.session import Service
 from tideq.client import BlockedType, Client, Limit, QueueStats, Worker
 from tideq.client.models.queue import Depth, Recovery
@@ -276,7 +276,7 @@ class TestJudgements:
 
     def test_a_clock_that_stepped_is_told_with_how_far_the_queue_is_from_it(self) -> None:
         found = [
-            check_steps(note) for note in ("", "1700000000000 3600000.0 ", "1700000000000 -7200000.0 1700000000000")
+            check_clock_offset(note) for note in ("", "1700000000000 3600000.0 ", "1700000000000 -7200000.0 1700000000000")
         ]
 
         assert [each.status for each in found] == ["ok", "warn", "warn"]
@@ -284,16 +284,16 @@ class TestJudgements:
         assert "7200 s behind" in found[2].found
 
     def test_what_a_kill_and_a_power_cut_cost_is_told_of_every_way_to_sync(self) -> None:
-        found = [check_sync(policy, is_kept=False) for policy in ("always", "everysec", "no")]
+        found = [check_sync(policy, is_synced_by_tideq=False) for policy in ("always", "everysec", "no")]
 
         assert [each.status for each in found] == ["ok", "ok", "warn"]
         assert "slow" in found[1].found
-        assert "a kill loses nothing" in check_sync("no", is_kept=True).found
+        assert "a kill loses nothing" in check_sync("no", is_synced_by_tideq=True).found
 
     def test_verdicts_that_close_the_service_fail(self) -> None:
-        failing = {verdict for verdict in StoreCheck if check_verdict(verdict).status == "fail"}
+        failing = {verdict for verdict in StoreCheck if check_store_state(verdict).status == "fail"}
 
-        assert failing == {StoreCheck.REBUILD, StoreCheck.RECONCILE}
+        assert failing == {StoreCheck.STORE_EMPTY, StoreCheck.STORE_BEHIND}
 
     def test_a_replicator_that_is_behind_is_told(self) -> None:
         assert (check_lag(1).status, check_lag(120).status) == ("ok", "warn")
@@ -323,7 +323,7 @@ class TestJudgements:
 
         def deserted(*workers: Worker) -> list[str]:
             reading = self.reading(workers=workers, queue=Depth(total_depth=3, by_type={"a": 1, "b": 2}))
-            found = [each.found for each in service.check_reading(reading) if each.check == "workers"]
+            found = [each.found for each in service.check_snapshot(reading) if each.check == "workers"]
             return [words.split()[3] for words in found if "no active worker" in words]
 
         assert deserted() == ["a", "b"]
@@ -340,7 +340,7 @@ class TestJudgements:
         shut = Worker(worker_id="mill-1", status="active", held_back=circuits)
         dead = Worker(worker_id="mill-2", status="dead", held_back=circuits)
 
-        findings = list(service.check_reading(self.reading(workers=(shut, dead))))
+        findings = list(service.check_snapshot(self.reading(workers=(shut, dead))))
 
         assert [(each.check, each.found) for each in findings if each.status == "warn"] == [
             (
@@ -365,14 +365,14 @@ class TestJudgements:
             recovery_stats=Recovery(),
         )
 
-        assert by_status(service.check_reading(reading)) == [
+        assert by_status(service.check_snapshot(reading)) == [
             ("workers", "ok"),
             ("age", "warn"),
             ("recovery", "warn"),
             ("outbox", "warn"),
             ("dead letters", "warn"),
         ]
-        assert by_status(service.check_reading(self.reading())) == [("workers", "ok"), ("age", "ok")]
+        assert by_status(service.check_snapshot(self.reading())) == [("workers", "ok"), ("age", "ok")]
 
     def reading(self, workers: tuple[Worker, ...] = (), limits: tuple[Limit, ...] = (), **stats: Any) -> Snapshot:
         at = datetime.now(UTC) - timedelta(seconds=1)

@@ -169,7 +169,7 @@ class TestNobodyThere:
                 await client.queue.stats()
 
         assert url in str(told.value)
-        assert "does it run?" in str(told.value)
+        assert "Check the URL" in str(told.value)
 
     @pytest.mark.parametrize(
         "answer",

@@ -14,11 +14,11 @@ def test_it_ends_when_its_time_is_over() -> None:
     assert polls[:2] == [30, 15]
     assert 0 < polls[2] < 0.1
     assert polls[3:] == [0, 0]
-    assert (patience.is_over, patience.left, patience.breath) == (True, 0, 0)
+    assert (patience.is_over, patience.left, patience.pause_seconds) == (True, 0, 0)
 
 
 def test_without_an_end_it_lasts() -> None:
     patience = Deadline(None)
 
     assert (patience.left, patience.is_over, patience.next_poll) == (None, False, 30)
-    assert patience.breath > 0
+    assert patience.pause_seconds > 0

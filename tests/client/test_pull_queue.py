@@ -474,6 +474,6 @@ async def test_a_thousand_are_taken_or_refused_together_and_the_error_says_what_
         await queue.enqueue([*tasks, NewTask(task_type, {"n": 2_499}, priority="no such level")])
 
     assert len(refused.value.submitted) == 2_000
-    assert refused.value.__notes__ == ["2000 tasks stand: the error's `submitted` has them"]
+    assert refused.value.__notes__ == ["2000 tasks were submitted before: see `submitted` of the error"]
     assert refused.value.fields[0].pointer.startswith("/tasks/2499")
     assert (await client.queue.stats()).queue.by_type[task_type] == 2_000

@@ -115,6 +115,6 @@ def test_a_refusal_settles_a_call_only_after_an_attempt_that_may_be_done(
     refused_before.delay(CannotConnect())
     unheard_before.delay(NoAnswer())
 
-    assert fresh.settled(call, refusal) is None
-    assert refused_before.settled(call, refusal) is None
-    assert (unheard_before.settled(call, refusal) is not None) is is_settled
+    assert fresh.result_of_refusal(call, refusal) is None
+    assert refused_before.result_of_refusal(call, refusal) is None
+    assert (unheard_before.result_of_refusal(call, refusal) is not None) is is_settled

@@ -110,7 +110,7 @@ class TestBatches:
     def test_pointers_are_placed_where_the_caller_counts(self, pointer: str, placed: str) -> None:
         error = InvalidRequest(Problem(errors=(FieldProblem(pointer, "wrong"),)))
 
-        submission.placed(error, 1_000)
+        submission.shift_pointers(error, 1_000)
 
         assert error.fields == (FieldProblem(placed, "wrong"),)
 

@@ -12,7 +12,7 @@ from tideq.queue_core.task import NewTask
 EXPRESS = Priority(offset_ms=50_000_000, max_retries=1, timeout_ms=1_000)
 """Above the default level and below the most urgent one."""
 SAID = {
-    2: "(TIDEQ_SOFT_DEPTH) tasks of the default priority or a more urgent one",
+    2: "(TIDEQ_SOFT_DEPTH) only tasks of the default priority or a more urgent one",
     4: "(TIDEQ_HIGH_ONLY_DEPTH) only tasks of the most urgent priority",
     6: "(TIDEQ_MAX_DEPTH) only tasks of the clients in TIDEQ_LISTED_CLIENTS",
 }
@@ -66,7 +66,7 @@ class TestDepth:
             await kit.submit(priority=priority)
 
         assert (refusal.value.depth, refusal.value.limit) == (depth, limit)
-        assert str(refusal.value) == f"{depth} tasks wait; beyond {limit} {SAID[limit]} are taken"
+        assert str(refusal.value) == f"{depth} tasks wait; beyond {limit} {SAID[limit]} are accepted"
         assert refusal.value.retry_after_ms > 0
         assert await kit.dump() == before
 
@@ -206,7 +206,7 @@ class TestOutbox:
 
 class TestMemory:
     async def test_submit_under_memory_pressure_is_refused(self, kit: Kit) -> None:
-        await kit.engine.scripts.call("pressure", is_high=1)
+        await kit.engine.scripts.call("set_memory_flag", is_high=1)
         before = await kit.dump()
 
         with pytest.raises(StoreFull) as refusal:
@@ -218,15 +218,15 @@ class TestMemory:
     async def test_work_goes_on_under_memory_pressure(self, kit: Kit) -> None:
         await kit.submit()
         await kit.worker()
-        await kit.engine.scripts.call("pressure", is_high=1)
+        await kit.engine.scripts.call("set_memory_flag", is_high=1)
 
         task = await kit.started()
 
         assert await kit.complete(task) == "completed"
 
     async def test_submit_after_the_pressure_ended_is_taken(self, kit: Kit) -> None:
-        await kit.engine.scripts.call("pressure", is_high=1)
+        await kit.engine.scripts.call("set_memory_flag", is_high=1)
 
-        await kit.engine.scripts.call("pressure", is_high=0)
+        await kit.engine.scripts.call("set_memory_flag", is_high=0)
 
         assert await kit.submit()

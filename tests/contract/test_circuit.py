@@ -6,7 +6,7 @@ import pytest
 
 from tests.kit import Kit
 from tideq.queue_core.attempts import AttemptVerb, LeaseRef
-from tideq.queue_core.circuits import HeldBack
+from tideq.queue_core.circuits import CircuitState
 from tideq.queue_core.fleet import Member
 from tideq.queue_core.settings import Circuit, QueueSettings
 
@@ -173,9 +173,9 @@ async def test_explain_does_not_count_on_a_worker_that_is_shut_off(shut: Kit) ->
 
     found, other = await shut.insight.explain(task_id), await shut.insight.explain(other_id)
 
-    assert (found.serving_worker_count, found.held_back_worker_count) == (1, 1)
-    assert found.held_back_until_ms == (await circuit(shut)).circuit_open_until_ms
-    assert (other.serving_worker_count, other.held_back_worker_count, other.held_back_until_ms) == (1, 0, None)
+    assert (found.serving_worker_count, found.blocked_worker_count) == (1, 1)
+    assert found.blocked_until_ms == (await circuit(shut)).circuit_open_until_ms
+    assert (other.serving_worker_count, other.blocked_worker_count, other.blocked_until_ms) == (1, 0, None)
 
 
 async def test_explain_does_not_count_on_a_worker_whose_trials_are_all_given(shut: Kit) -> None:
@@ -194,7 +194,7 @@ async def test_explain_does_not_count_on_a_worker_whose_trials_are_all_given(shu
 
     told = [(each.serving_worker_count, each.trials_left) for each in (before, during, after_one, after_all)]
     assert told == [(1, (3,)), (0, (0,)), (0, (0,)), (1, ())]
-    assert (during.held_back_worker_count, during.held_back_until_ms) == (1, None)
+    assert (during.blocked_worker_count, during.blocked_until_ms) == (1, None)
 
 
 async def test_another_type_is_given_as_ever(shut: Kit) -> None:
@@ -204,8 +204,8 @@ async def test_another_type_is_given_as_ever(shut: Kit) -> None:
     claim = await shut.queue.claim("w1", 2)
 
     assert [task.task_id for task in claim.tasks] == [healthy]
-    assert [each.task_type for each in claim.held_back] == ["resize"]
-    assert (await circuit(shut)).held_back == claim.held_back == (await shut.fleet.heartbeat("w1")).held_back
+    assert [each.task_type for each in claim.circuits] == ["resize"]
+    assert (await circuit(shut)).circuits == claim.circuits == (await shut.fleet.heartbeat("w1")).circuits
 
 
 async def test_all_lanes_of_the_type_are_shut_and_one_trial_is_for_all_of_them(shut: Kit) -> None:
@@ -245,7 +245,7 @@ async def test_a_worker_whose_every_type_fails_gets_nothing(kit: Kit) -> None:
         await kit.submit(task_type)
 
     assert not (await kit.queue.claim("w1", 9)).tasks
-    assert [each.task_type for each in (await circuit(kit)).held_back] == ["crawl", "resize"]
+    assert [each.task_type for each in (await circuit(kit)).circuits] == ["crawl", "resize"]
     assert (await kit.insight.stats()).workers.open_circuits_by_type == {"crawl": 1, "resize": 1}
 
 
@@ -255,7 +255,7 @@ async def test_results_of_another_type_decide_nothing(shut: Kit) -> None:
 
     await attempt_many(shut, 9, task_type="crawl")
     await attempt_many(shut, 1, "retry", task_type="crawl")
-    assert (await circuit(shut)).held_back == (HeldBack("resize", None),)
+    assert (await circuit(shut)).circuits == (CircuitState("resize", None),)
 
     await shut.start(trials.tasks[0])
     await shut.fail(trials.tasks[0])
@@ -274,7 +274,7 @@ async def test_trials_are_of_the_type_whatever_else_the_worker_holds(shut: Kit) 
 
 
 @pytest.mark.parametrize(
-    "told", [{"code": "RATE_LIMIT"}, {"code": "TEMPORARY_UNAVAILABLE"}, {"code": "Retry"}, {"is_asked_for": True}]
+    "told", [{"code": "RATE_LIMIT"}, {"code": "TEMPORARY_UNAVAILABLE"}, {"code": "Retry"}, {"is_deliberate": True}]
 )
 async def test_what_the_handler_asks_for_is_no_failure(kit: Kit, told: dict[str, Any]) -> None:
     await kit.worker()
@@ -314,7 +314,7 @@ class TestOfTheWholeWorker:
         await kit.submit("other")
 
         assert not (await kit.queue.claim("w1", 1)).tasks
-        assert [each.task_type for each in (await circuit(kit)).held_back] == ["*"]
+        assert [each.task_type for each in (await circuit(kit)).circuits] == ["*"]
 
     async def test_three_tasks_of_any_type_decide(self, kit: Kit) -> None:
         await kit.worker(capacity=20)

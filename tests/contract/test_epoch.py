@@ -46,7 +46,7 @@ VERBS: dict[str, Callable[[Kit, ClaimedTask], Awaitable[object]]] = {
 
 
 async def pressure(kit: Kit) -> None:
-    reply = await kit.engine.scripts.call("pressure", is_high=1)
+    reply = await kit.engine.scripts.call("set_memory_flag", is_high=1)
     if reply.word == "EPOCH_MISMATCH":
         raise StoreReplaced(reply.details[0].decode())
 

@@ -144,7 +144,7 @@ async def test_judging_a_worker_healthy_makes_it_active(kit: Kit) -> None:
     assert await kit.fleet.set_health("w1", is_healthy=True) == "active"
 
 
-@pytest.mark.parametrize("verb", ["drain", "dismiss"])
+@pytest.mark.parametrize("verb", ["drain", "remove"])
 async def test_a_verdict_about_an_unknown_worker_changes_nothing(kit: Kit, verb: str) -> None:
     before = await kit.dump()
 

@@ -133,7 +133,7 @@ def test_what_is_no_place_is_none(written: str) -> None:
 @pytest.fixture
 async def reader(kit: Kit, outbox: OutboxStream) -> AsyncIterator[LiveEvents]:
     async with LiveEvents(outbox) as reader:
-        await reader.reading()
+        await reader.wait_until_reading()
         yield reader
 
 

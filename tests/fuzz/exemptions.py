@@ -16,10 +16,10 @@ BEYOND_A_SCHEMA = {
 }
 """Problems by the last word of their type, and what a JSON Schema of one request cannot say about them."""
 BEYOND_A_FIELD = {
-    r"client_id: one submission speaks for one client": "that the tasks of a batch agree",
+    r"client_id: the tasks of one submission must have the same client_id": "that the tasks of a batch agree",
     r"\bcursor\b": "which cursors the service gave out, and for which list",
     r"^parameter: ": "which parameters of which type are declared to be searchable",
-    r"^more than 4096 bytes of it": "how long a document is as bytes",
+    r"^health has \d+ bytes": "how long a document is as bytes",
 }
 """The same, by their words."""
 

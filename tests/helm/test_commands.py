@@ -119,7 +119,7 @@ def test_before_the_schema_is_there_a_process_is_alive_and_not_ready_and_ends_wh
     page = f"http://127.0.0.1:{(port := free_port())}"
     with _running(settings, verb, "--health-host", "127.0.0.1", "--health-port", str(port)) as process:
         _eventually(lambda: _is_up(f"{page}/livez"))
-        _eventually(lambda: "custody" in _checks(f"{page}/health")["stale_duties"]["value"])
+        _eventually(lambda: "store check" in _checks(f"{page}/health")["stale_duties"]["value"])
 
         answers = [_status(f"{page}{path}") for path in ("/livez", "/health", "/metrics", "/nothing")]
         reasons = _checks(f"{page}/health")["stale_duties"]["value"]
@@ -127,7 +127,7 @@ def test_before_the_schema_is_there_a_process_is_alive_and_not_ready_and_ends_wh
         assert process.wait(WAIT_SECONDS) == 0
 
     assert answers == [200, 503, 200, 404]
-    assert "schema" in reasons["custody"], reasons
+    assert "schema" in reasons["store check"], reasons
 
 
 def test_a_worker_is_not_restarted_for_what_a_restart_does_not_mend(tmp_path: Path) -> None:

@@ -37,22 +37,22 @@ CLOSED = "closed:0123456789abcdef"
 @pytest.mark.parametrize(
     ("epoch", "last_entry_id", "known", "verdict"),
     [
-        ("", FIRST_ID, None, StoreCheck.NEW),
-        (CLOSED, "9-0", None, StoreCheck.NEW),
-        ("1", FIRST_ID, None, StoreCheck.ADOPT),
-        ("7", "9-0", None, StoreCheck.ADOPT),
-        ("3", "9-0", (2, "5-0"), StoreCheck.ADOPT),
-        ("", FIRST_ID, (1, FIRST_ID), StoreCheck.REBUILD),
-        ("", FIRST_ID, (1, "5-0"), StoreCheck.REBUILD),
-        (CLOSED, "5-0", (1, "5-0"), StoreCheck.REBUILD),
-        ("1", FIRST_ID, (1, FIRST_ID), StoreCheck.SOUND),
-        ("1", "5-0", (1, "5-0"), StoreCheck.SOUND),
-        ("1", "5-1", (1, "5-0"), StoreCheck.SOUND),
-        ("1", "10-0", (1, "9-0"), StoreCheck.SOUND),
-        ("1", "5-0", (1, "5-1"), StoreCheck.RECONCILE),
-        ("1", "9-0", (1, "10-0"), StoreCheck.RECONCILE),
-        ("1", "9-0", (2, "5-0"), StoreCheck.RECONCILE),
-        ("2", FIRST_ID, (2, "5-0"), StoreCheck.RECONCILE),
+        ("", FIRST_ID, None, StoreCheck.FRESH_INSTALL),
+        (CLOSED, "9-0", None, StoreCheck.FRESH_INSTALL),
+        ("1", FIRST_ID, None, StoreCheck.HISTORY_BEHIND),
+        ("7", "9-0", None, StoreCheck.HISTORY_BEHIND),
+        ("3", "9-0", (2, "5-0"), StoreCheck.HISTORY_BEHIND),
+        ("", FIRST_ID, (1, FIRST_ID), StoreCheck.STORE_EMPTY),
+        ("", FIRST_ID, (1, "5-0"), StoreCheck.STORE_EMPTY),
+        (CLOSED, "5-0", (1, "5-0"), StoreCheck.STORE_EMPTY),
+        ("1", FIRST_ID, (1, FIRST_ID), StoreCheck.IN_SYNC),
+        ("1", "5-0", (1, "5-0"), StoreCheck.IN_SYNC),
+        ("1", "5-1", (1, "5-0"), StoreCheck.IN_SYNC),
+        ("1", "10-0", (1, "9-0"), StoreCheck.IN_SYNC),
+        ("1", "5-0", (1, "5-1"), StoreCheck.STORE_BEHIND),
+        ("1", "9-0", (1, "10-0"), StoreCheck.STORE_BEHIND),
+        ("1", "9-0", (2, "5-0"), StoreCheck.STORE_BEHIND),
+        ("2", FIRST_ID, (2, "5-0"), StoreCheck.STORE_BEHIND),
     ],
 )
 def test_a_store_is_judged_by_its_epoch_and_its_last_entry(
@@ -66,9 +66,9 @@ def test_a_store_is_judged_by_its_epoch_and_its_last_entry(
 @pytest.mark.parametrize(
     ("was_replica", "known_identity", "verdict"),
     [
-        (True, "old/old", StoreCheck.TAKEN_OVER),
-        (True, "run/replication", StoreCheck.SOUND),
-        (False, "old/old", StoreCheck.SOUND),
+        (True, "old/old", StoreCheck.FAILED_OVER),
+        (True, "run/replication", StoreCheck.IN_SYNC),
+        (False, "old/old", StoreCheck.IN_SYNC),
     ],
 )
 def test_a_server_that_took_over_is_told_from_one_that_restarted_and_one_that_is_known(
@@ -104,7 +104,7 @@ async def test_a_replicator_that_goes_on_meanwhile_does_not_make_a_store_look_be
     kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store is looked at, then grows and is replicated: history must not have been read after that."""
-    look, custodian = StoreRestore.status, kept.custodian
+    look, custodian = StoreRestore.status, kept.guard
     assert custodian is not None
 
     async def look_too_early(restoration: StoreRestore) -> StoreStatus:
@@ -113,9 +113,9 @@ async def test_a_replicator_that_goes_on_meanwhile_does_not_make_a_store_look_be
         await replicate_all(kept, store.url, kit, migrated)
         return facts
 
-    monkeypatch.setattr(StoreRestore, "facts", look_too_early)
+    monkeypatch.setattr(StoreRestore, "status", look_too_early)
 
-    assert await custodian.verify() is StoreCheck.SOUND
+    assert await custodian.verify() is StoreCheck.IN_SYNC
 
 
 async def test_of_two_processes_that_find_an_empty_store_one_rebuilds_it(
@@ -184,7 +184,7 @@ async def test_a_row_nobody_can_read_is_parked_while_the_store_opens_and_comes_b
     assert [(each.task_id, each.event_count) for each in await parking.tasks()] == [(bad, 1)]
 
     await execute(migrated, "UPDATE tasks SET attributes = %s, record = %s WHERE task_id = %s", *before[0], bad)
-    custodian = kept.custodian
+    custodian = kept.guard
     assert custodian is not None
     await custodian.reconcile()
     await until_open(kit)
@@ -202,7 +202,7 @@ async def test_a_record_with_a_shifted_field_keeps_no_store_from_being_reconcile
     kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, is_purged: bool
 ) -> None:
     bad, good = await submit_count(kit, 2)
-    records, custodian = kit.keys.key("records"), kept.custodian
+    records, custodian = kit.keys.key("records"), kept.guard
     whole = await kit.client.hget(records, bad)
     if is_purged:
         await kit.queue.cancel(bad)
@@ -247,7 +247,7 @@ async def test_settling_a_store_ends_when_its_time_is_up_and_the_next_try_succee
 ) -> None:
     """Of an unknown run of its server: nobody is let in on an older word."""
     monkeypatch.setattr("tideq.persistence.recovery.store_guard.COMPARE_SECONDS", 0.3)
-    custodian = kept.custodian
+    custodian = kept.guard
     assert custodian is not None
     await kit.client.hset(kit.keys.key("meta"), "identity", "another run")
 
@@ -261,4 +261,4 @@ async def test_settling_a_store_ends_when_its_time_is_up_and_the_next_try_succee
             await custodian.verify()
 
     monkeypatch.undo()
-    assert await custodian.verify() is StoreCheck.SOUND
+    assert await custodian.verify() is StoreCheck.IN_SYNC

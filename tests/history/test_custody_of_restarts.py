@@ -92,7 +92,7 @@ async def test_a_store_restarted_with_all_its_data_opens_by_itself_in_the_same_e
 
     assert kit.engine.scripts.epoch == "1"
     assert all(await kit.queue.read_many([*ids, unreplicated]))
-    assert [each["verdict"] for each in logs if each["event"] == "store settled"] == ["SOUND"]
+    assert [each["check"] for each in logs if each["event"] == "store verified"] == ["IN_SYNC"]
 
 
 async def test_nobody_is_served_by_a_restarted_store_while_history_is_away(
@@ -126,7 +126,7 @@ async def test_an_empty_store_stays_closed_while_history_is_away_and_is_rebuilt_
     async with open_another() as other:
         await refuses_everything(kit)
         await refuses_everything(other)
-        assert await kept.plain_client.dbsize() == 0
+        assert await kept.unguarded_client.dbsize() == 0
         postgres.start()
         await until_open(kit)
         await until_open(other)
@@ -154,7 +154,7 @@ async def test_a_store_that_restarts_while_it_is_compared_is_compared_again(
     kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, valkey: Server
 ) -> None:
     """Held between looking at the store and looking at history, while the store loses its last writes."""
-    assert kept.custodian is not None
+    assert kept.guard is not None
     copy = valkey.copy()
     ids = await submit_count(kit, 5)
     await replicate_all(kept, store.url, kit, migrated)
@@ -162,7 +162,7 @@ async def test_a_store_that_restarts_while_it_is_compared_is_compared_again(
     async with migrated.session() as blocker:
         async with blocker.transaction():
             await blocker.execute("LOCK TABLE checkpoints IN ACCESS EXCLUSIVE MODE")
-            settling = asyncio.create_task(kept.custodian.verify())
+            settling = asyncio.create_task(kept.guard.verify())
             await until_somebody_waits_for(migrated, "checkpoints")
             valkey.go_back_to(copy)
         with contextlib.suppress(Unavailable):

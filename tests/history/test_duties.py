@@ -21,7 +21,7 @@ from tideq.api.app import create_app
 from tideq.api.server import listen, serve
 from tideq.api.service import Service, open_service
 from tideq.api.settings import ServiceSettings
-from tideq.cli.background_duties import do_everything
+from tideq.cli.background_duties import run_all_duties
 from tideq.cli.checks.finding import Finding
 from tideq.cli.checks.service import check_service
 from tideq.client import Client
@@ -31,7 +31,7 @@ from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core import duties
 from tideq.queue_core.background import background_task
-from tideq.queue_core.duties import PATIENCE_SECONDS, STORE_CHECK, DutiesEnded
+from tideq.queue_core.duties import STALE_AFTER_SECONDS, STORE_CHECK, DutiesEnded
 from tideq.queue_core.errors import QueueError, Unavailable
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.settings import Probing, QueueSettings, SettingsError
@@ -110,10 +110,10 @@ async def shaky(
         async with open_service(settings) as service:
             shaky = Shaky(service, plain, migrated, role, user)
             async with (
-                background_task(do_everything(service.store, settings, service.duties)),
+                background_task(run_all_duties(service.store, settings, service.duties)),
                 background_task(_wait_for_work(shaky)),
             ):
-                with service.outbox_reader.subscribe(lambda _: False):
+                with service.live_events.subscribe(lambda _: False):
                     first = await shaky.kit.submit()
                     await until(lambda: shaky.is_in_history(first))
                     yield shaky
@@ -133,7 +133,7 @@ async def _wait_for_work(shaky: Shaky) -> None:
     await shaky.kit.worker("waits", task_types=("never",))
     while True:
         with contextlib.suppress(QueueError):
-            await shaky.service.poll("waits", 1, PATIENCE_SECONDS, "", None, starts=False)
+            await shaky.service.poll("waits", 1, STALE_AFTER_SECONDS, "", None, starts=False)
         await asyncio.sleep(OFTEN_SECONDS)
 
 
@@ -144,7 +144,7 @@ FAULTS = {
         "replication",
         "memory",
         "probe",
-        "wake-up survey",
+        "ready scan",
         "live events",
         "duty board",
         "recount",
@@ -179,13 +179,13 @@ async def test_duties_go_on_by_themselves_once_a_fault_is_over(shaky: Shaky, fau
         await hits()
         with contextlib.suppress(Unavailable):
             await shaky.kit.submit()
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(STALE_AFTER_SECONDS):
             while not all(map(shaky.service.duties.error_of, FAULTS[fault])):
                 await asyncio.sleep(0.02)
         await ends()
         task_id = await shaky.kit.submit()
         await until(lambda: shaky.is_in_history(task_id))
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(STALE_AFTER_SECONDS):
             while shaky.service.duties.stale or any(map(shaky.service.duties.error_of, FAULTS[fault])):
                 await asyncio.sleep(0.02)
 
@@ -195,7 +195,7 @@ async def test_duties_go_on_by_themselves_once_a_fault_is_over(shaky: Shaky, fau
 
 async def test_every_duty_of_a_service_is_met_by_one_of_these_faults(shaky: Shaky) -> None:
     """A duty that is new has to go on by itself too."""
-    kept = {labels[1] for labels in shaky.service.readings()["tideq_duty_stale"]}
+    kept = {labels[1] for labels in shaky.service.samples()["tideq_duty_stale"]}
 
     assert kept - ELSEWHERE == {duty for met in FAULTS.values() for duty in met}
 
@@ -287,7 +287,7 @@ async def test_a_missing_grant_is_named_and_stops_one_duty_until_it_is_given_bac
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It begins anew by itself, nothing is parked, and the others go on meanwhile."""
-    monkeypatch.setattr(duties, "PATIENCE_SECONDS", SHORT_PATIENCE_SECONDS)
+    monkeypatch.setattr(duties, "STALE_AFTER_SECONDS", SHORT_PATIENCE_SECONDS)
     role, url = unprivileged
     history = HistorySettings(database_url=url)
     settings = ServiceSettings(auth="off", redis_url=store.url, queue=queue_settings, history=history)
@@ -301,7 +301,7 @@ async def test_a_missing_grant_is_named_and_stops_one_duty_until_it_is_given_bac
         return bool(await rows(database, "SELECT FROM tasks WHERE task_id = %s", task_id))
 
     def beside(service: Service) -> Coroutine[Any, Any, None]:
-        return do_everything(service.store, settings, service.duties)
+        return run_all_duties(service.store, settings, service.duties)
 
     async with background_task(serve(settings, addresses.put_nowait, beside, listener)):
         address = await addresses.get()
@@ -373,5 +373,5 @@ async def test_a_service_whose_duties_end_for_good_ends_too(
         asyncio.get_running_loop().call_later(0.1, lambda: helping[0].cancel())
 
     with pytest.raises(DutiesEnded):
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(STALE_AFTER_SECONDS):
             await serve(settings, cancel, beside, listen("127.0.0.1", settings.port))

@@ -13,7 +13,7 @@ from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.settings import QueueSettings
 
 STATES = "SELECT task_id::text, state, version FROM tasks"
-GAP = "history lacks events that the store has forgotten"
+GAP = "history gap found, reading tasks from the store"
 
 
 async def test_a_history_younger_than_the_queue_learns_tasks_whose_birth_was_trimmed(

@@ -179,12 +179,12 @@ async def test_reconcile_lists_what_it_would_mend_and_mends_it(
 async def test_reconcile_of_a_sound_store_loses_nothing_history_has_yet_to_learn(
     kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
-    assert kept.custodian is not None
+    assert kept.guard is not None
     await submit_count(kit, 1)
     await replicate_all(kept, store.url, kit, migrated)
     (late,) = await submit_count(kit, 1)
 
-    await kept.custodian.reconcile()
+    await kept.guard.reconcile()
     await until_open(kit)
     await replicate_all(kept, store.url, kit, migrated)
 

@@ -85,7 +85,7 @@ async def test_a_database_of_a_later_version_is_refused(database: Database) -> N
     await migrate(database)
     await execute(database, "INSERT INTO migrations (number, name, digest) VALUES (9999, 'later', '')")
 
-    with pytest.raises(MigrationError, match="9999, which this version does not know"):
+    with pytest.raises(MigrationError, match="9999, which this version lacks"):
         await missing_migrations(database)
 
 

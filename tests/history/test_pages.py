@@ -12,7 +12,7 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.checkpoints import Checkpoints
 from tideq.persistence.database import Database
-from tideq.persistence.partition_owner import EVERYTHING
+from tideq.persistence.partition_owner import OWNS_ALL
 from tideq.persistence.recovery.context import RecoveryContext
 from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.recovery.rebuild import put_keys_and_dead_letters
@@ -52,7 +52,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 async def test_the_ids_that_the_store_has_come_in_pages(kit: Kit) -> None:
     task_ids = await _submit(kit, ABOVE_ONE_REPLY)
 
-    pages = [page async for page in OutboxConsumer(kit.client, kit.client, kit.keys).known_ids(PAGE)]
+    pages = [page async for page in OutboxConsumer(kit.client, kit.client, kit.keys).task_ids(PAGE)]
 
     assert {task_id.decode() for page in pages for task_id in page} == set(task_ids)
     assert max(map(len, pages)) < ABOVE_ONE_REPLY / 4
@@ -90,7 +90,7 @@ async def test_what_a_store_lost_is_looked_for_in_pages(
     fetched.clear()
 
     async with migrated.session() as connection:
-        ground = RecoveryContext(connection, restoration, checkpoints, kit.settings, EVERYTHING)
+        ground = RecoveryContext(connection, restoration, checkpoints, kit.settings, OWNS_ALL)
         differences = Reconciliation(ground, lambda: None, PAGE).differences()
         missed = [each.task_id async for each in differences]
 

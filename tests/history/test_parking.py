@@ -44,7 +44,7 @@ async def test_twenty_poisoned_tasks_among_thousands_are_parked_and_all_others_a
     applied = await rows(migrated, "SELECT task_id::text, state FROM tasks")
     assert dict(applied) == dict.fromkeys(healthy, "completed")
     assert await rows(migrated, "SELECT count(*) FROM task_events") == [(4 * len(healthy),)]
-    alarms = [each for each in logs if each["event"] == "history parked an event"]
+    alarms = [each for each in logs if each["event"] == "event parked"]
     assert {each["task_id"] for each in alarms} == poisoned
     assert {each["log_level"] for each in alarms} == {"error"}
     await _assert_stay_in_the_store(kit, poisoned, healthy)

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from tideq.persistence.database import Database, statement
-from tideq.persistence.dead_letters.alerts import SURGE_COUNT, PatternWatch
+from tideq.persistence.dead_letters.alerts import SURGE_COUNT, PatternAlerts
 from tideq.queue_core.background import background_task
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.samples import Counters
@@ -20,29 +20,29 @@ async def die(database: Database, pattern: str, deaths: int) -> None:
 
 async def test_a_new_pattern_is_told_once(migrated: Database) -> None:
     await die(migrated, "a", 1)
-    watches = [PatternWatch(migrated) for _ in range(5)]
+    watches = [PatternAlerts(migrated) for _ in range(5)]
 
-    told = [news for each in await asyncio.gather(*(watch.news() for watch in watches)) for news in each]
+    told = [news for each in await asyncio.gather(*(watch.take_new() for watch in watches)) for news in each]
 
     assert [(news.pattern, news.is_new, news.death_count) for news in told] == [("a", True, 1)]
-    assert await watches[0].news() == []
+    assert await watches[0].take_new() == []
 
 
 async def test_a_pattern_is_told_again_once_it_has_doubled_and_is_many(migrated: Database) -> None:
-    watch = PatternWatch(migrated)
+    watch = PatternAlerts(migrated)
     await die(migrated, "a", 2)
-    await watch.news()
+    await watch.take_new()
 
     await die(migrated, "a", SURGE_COUNT - 1)
-    assert await watch.news() == []
+    assert await watch.take_new() == []
     await die(migrated, "a", 1)
-    (news,) = await watch.news()
-    assert (news.is_new, news.told_count, news.death_count) == (False, 2, 2 + SURGE_COUNT)
+    (news,) = await watch.take_new()
+    assert (news.is_new, news.alerted_count, news.death_count) == (False, 2, 2 + SURGE_COUNT)
 
     await die(migrated, "a", SURGE_COUNT)
-    assert await watch.news() == [], "not doubled yet"
+    assert await watch.take_new() == [], "not doubled yet"
     await die(migrated, "a", 2)
-    assert len(await watch.news()) == 1
+    assert len(await watch.take_new()) == 1
 
 
 async def test_the_alarm_counts_what_it_tells(migrated: Database) -> None:
@@ -51,7 +51,7 @@ async def test_the_alarm_counts_what_it_tells(migrated: Database) -> None:
     await die(migrated, "a", 1)
     await die(migrated, "b", 40)
 
-    async with background_task(alert_for_ever(PatternWatch(migrated), duties, interval_seconds=0.01)):
+    async with background_task(alert_for_ever(PatternAlerts(migrated), duties, interval_seconds=0.01)):
         await _until(counters, "new", 2)
         await die(migrated, "b", 40)
         await _until(counters, "surge", 1)
@@ -59,5 +59,5 @@ async def test_the_alarm_counts_what_it_tells(migrated: Database) -> None:
 
 async def _until(counters: Counters, kind: str, count: int) -> None:
     async with asyncio.timeout(90):
-        while counters.readings("p").get(METRIC, {}).get(("p", kind)) != count:
+        while counters.samples("p").get(METRIC, {}).get(("p", kind)) != count:
             await asyncio.sleep(0.01)

@@ -253,7 +253,7 @@ async def test_a_store_that_is_newer_than_its_history_is_not_rebuilt_unless_forc
         await kit.submit()
         await replicate_all(kept, store.url, kit, migrated)
         late = await kit.submit()
-        restoration = StoreRestore(kept.plain_client, kit.settings)
+        restoration = StoreRestore(kept.unguarded_client, kit.settings)
         await restoration.enter(await restoration.status(), "2")
 
     said = finished(command_line, "rebuild")
@@ -295,7 +295,7 @@ async def test_a_store_closed_before_history_had_everything_is_rebuilt_with_what
         known = await kit.submit()
         await replicate_all(kept, store.url, kit, migrated)
         unknown = await kit.submit()
-        restoration = StoreRestore(kept.plain_client, queue_settings)
+        restoration = StoreRestore(kept.unguarded_client, queue_settings)
         await restoration.close(await restoration.status())
 
     async with open_store(store.url, queue_settings, history_settings) as kept:
@@ -307,7 +307,7 @@ async def test_a_store_closed_before_history_had_everything_is_rebuilt_with_what
 async def test_a_store_left_closed_is_not_opened_without_its_history_and_that_is_said(
     kit: Kit, kept: OpenStore, store: StoreUnderTest, queue_settings: QueueSettings
 ) -> None:
-    restoration = StoreRestore(kept.plain_client, queue_settings)
+    restoration = StoreRestore(kept.unguarded_client, queue_settings)
     sealed = await restoration.close(await restoration.status())
 
     said = finished(environ(store.url, queue_settings.queue_name), "monitor")

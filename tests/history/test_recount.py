@@ -14,7 +14,7 @@ from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
 from tideq.persistence.dead_letters.list import DeadLetterFilter
 from tideq.persistence.history import History
-from tideq.persistence.recount import EVERY_MS, NotNow, Recount
+from tideq.persistence.recount import EVERY_MS, Recount, RecountPostponed
 from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
@@ -74,7 +74,7 @@ async def in_store(kit: Kit) -> dict[Kind, int]:
 
 async def in_history(database: Database, archive: History) -> dict[Kind, int]:
     """Once it has everything."""
-    assert await archive.freshness.wait_until_caught_up(PATIENCE_SECONDS)
+    assert await archive.lag.wait_until_caught_up(PATIENCE_SECONDS)
     query = "SELECT task_type, state, count(*) FROM tasks WHERE ended_at IS NOT NULL GROUP BY task_type, state"
     return {(task_type, state): count for task_type, state, count in await rows(database, query)}
 
@@ -100,7 +100,7 @@ async def recounted(recount: Recount) -> dict[Kind, int]:
         while True:
             try:
                 return await recount.run()
-            except NotNow:
+            except RecountPostponed:
                 await asyncio.sleep(0.02)
 
 
@@ -194,7 +194,7 @@ async def test_what_history_removes_after_the_store_forgot_it_is_not_counted(
     kit: Kit, archive: History, migrated: Database, recount: Recount
 ) -> None:
     done, dead = await ended(kit, "complete", 3), await ended(kit, "discard", 2, "crop")
-    assert await archive.freshness.wait_until_caught_up(PATIENCE_SECONDS)
+    assert await archive.lag.wait_until_caught_up(PATIENCE_SECONDS)
     await until_forgotten(kit, done + dead)
     await recounted(recount)
 
@@ -209,11 +209,11 @@ async def test_what_history_removes_after_the_store_forgot_it_is_not_counted(
 @pytest.mark.usefixtures("replicated")
 async def test_what_comes_back_from_history_is_not_counted(kit: Kit, archive: History, migrated: Database) -> None:
     dead, failed = await ended(kit, "discard", 3), await ended(kit, "fail", 2)
-    assert await archive.freshness.wait_until_caught_up(PATIENCE_SECONDS)
+    assert await archive.lag.wait_until_caught_up(PATIENCE_SECONDS)
     await until_forgotten(kit, dead + failed)
 
     assert (await archive.replays.run(DeadLetterFilter())).replayed == 3
-    async with archive.expired.holding(failed[0]) as held:
+    async with archive.expired.locked(failed[0]) as held:
         await kit.queue.retry(failed[0], kept=held)
 
     assert await in_store(kit) == {("resize", "failed"): 1}
@@ -226,7 +226,7 @@ async def test_dropped_partitions_go_on_being_counted(
 ) -> None:
     await ended(kit, "complete", 3)
     await ended(kit, "fail", 1, "crop")
-    assert await archive.freshness.wait_until_caught_up(PATIENCE_SECONDS)
+    assert await archive.lag.wait_until_caught_up(PATIENCE_SECONDS)
     before = await in_store(kit)
     partitions = Partitions(migrated, HistorySettings(retention_ms=1))
     clocks = await partitions.clocks(0)
@@ -264,7 +264,7 @@ async def test_a_recount_waits_until_history_follows_the_store(
     for part in kit.engine.parts:
         await kit.client.xtrim(part.keys.key("outbox"), maxlen=0, approximate=False)
 
-    with pytest.raises(NotNow, match="too far behind"):
+    with pytest.raises(RecountPostponed, match="too far behind"):
         await recount.run()
 
     assert await in_store(kit) == {("resize", "completed"): 3}
@@ -276,7 +276,7 @@ async def test_a_recount_reckons_with_what_history_has_not_heard_of(
     """History still has them as failed; nobody replicates what became of them."""
     async with replicating(kept, store.url, kit):
         again, gone, _ = await ended(kit, "fail", 3)
-        assert await archive.freshness.wait_until_caught_up(PATIENCE_SECONDS)
+        assert await archive.lag.wait_until_caught_up(PATIENCE_SECONDS)
     await kit.queue.retry(again)
     await kit.queue.purge(gone)
     await ended(kit, "complete")
@@ -292,14 +292,14 @@ async def test_a_store_that_lost_its_last_writes_is_recounted(
 ) -> None:
     """It counts less than it did, and says it was set right a moment ago."""
     await ended(kit, "complete", 3)
-    assert await archive.freshness.wait_until_caught_up(PATIENCE_SECONDS)
+    assert await archive.lag.wait_until_caught_up(PATIENCE_SECONDS)
     await recounted(recount)
     (part, *_) = [part for part in kit.engine.parts if await kit.client.hlen(part.keys.key("ended")) > 2]
     await kit.client.hincrby(part.keys.key("ended"), "resize completed", -1)
     assert not await recount.is_due()
 
-    assert kept.custodian is not None
-    await kept.custodian.reconcile()
+    assert kept.guard is not None
+    await kept.guard.reconcile()
     await until_whole(kit)
 
     assert await recount.is_due()
@@ -329,7 +329,7 @@ async def test_a_recount_waits_for_a_removal_that_is_under_way(
 ) -> None:
     """Gone from history and not yet from the counts, the task would be uncounted twice."""
     done = await ended(kit, "complete", 2)
-    assert await archive.freshness.wait_until_caught_up(PATIENCE_SECONDS)
+    assert await archive.lag.wait_until_caught_up(PATIENCE_SECONDS)
     await until_forgotten(kit, done)
     is_deleted, may_go_on, forget = asyncio.Event(), asyncio.Event(), kit.queue.forget_many
 

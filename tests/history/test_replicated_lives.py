@@ -14,7 +14,7 @@ from tests.history.situations import (
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.definitions import packed as packed_definition
+from tideq.persistence.definitions import packed_of_columns as packed_definition
 from tideq.persistence.definitions import packed_record
 from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.recovery.store_guard import StoreCheck
@@ -114,13 +114,13 @@ async def test_a_history_that_is_younger_than_the_store_learns_all_its_stream_st
     kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     """Also the entries of earlier epochs, which a store that was reconciled still holds."""
-    assert kept.custodian is not None
+    assert kept.guard is not None
     (first,) = await submit_count(kit, 1)
     restoration = StoreRestore(kit.client, kit.settings)
     await restoration.enter(await restoration.status(), "2")
     await execute(migrated, "DELETE FROM checkpoints")
 
-    assert await kept.custodian.verify() is StoreCheck.ADOPT
+    assert await kept.guard.verify() is StoreCheck.HISTORY_BEHIND
     (second,) = await submit_count(kit, 1)
     await replicate_all(kept, store.url, kit, migrated)
 

@@ -47,7 +47,7 @@ async def test_a_task_that_is_being_revived_is_not_removed(
 ) -> None:
     task_id = await _forgotten(kit, kept, store, migrated)
 
-    async with archive.expired.holding(task_id) as held:
+    async with archive.expired.locked(task_id) as held:
         removing = asyncio.create_task(archive.cleanup.remove([task_id]))
         await until_somebody_waits_for(migrated, "tasks")
         await kit.queue.retry(task_id, kept=held)
@@ -56,7 +56,7 @@ async def test_a_task_that_is_being_revived_is_not_removed(
     assert removed == 0
     async with replicating(kept, store.url, kit):
         await until_replicated(kit, migrated)
-    assert [step.version for step in await archive.history.transitions(task_id)] == [1, 2, 3]
+    assert [step.version for step in await archive.tasks.transitions(task_id)] == [1, 2, 3]
     assert await rows(migrated, "SELECT state FROM tasks") == [("queued",)]
 
 
@@ -66,7 +66,7 @@ async def test_a_task_that_is_being_removed_is_not_revived(
     task_id = await _forgotten(kit, kept, store, migrated)
 
     async def hold() -> bool:
-        async with archive.expired.holding(task_id) as held:
+        async with archive.expired.locked(task_id) as held:
             return held is not None
 
     async with migrated.session() as remover, remover.transaction():
@@ -94,7 +94,7 @@ async def test_a_kept_task_comes_back_as_it_was(
     async with replicating(kept, store.url, kit):
         await until_replicated(kit, migrated)
 
-    async with archive.expired.holding(task_id) as held:
+    async with archive.expired.locked(task_id) as held:
         assert held is not None
         await kit.queue.purge(task_id)
         await kit.queue.retry(task_id, kept=held)
@@ -113,10 +113,10 @@ async def test_history_finds_one_some_and_none(
         await until_replicated(kit, migrated)
     never = "0192f0c1-2b3c-7d4e-8f50-112233445566"
 
-    found = await archive.history.find_many([*ids[:2], never])
+    found = await archive.tasks.find_many([*ids[:2], never])
 
     assert sorted(found) == ids[:2]
-    one, none = await archive.history.find(ids[2]), await archive.history.find(never)
+    one, none = await archive.tasks.find(ids[2]), await archive.tasks.find(never)
     assert (one.task_id if one else None, none) == (ids[2], None)
-    assert await archive.history.find("nonsense") is None
-    assert await archive.history.transitions(never) == []
+    assert await archive.tasks.find("nonsense") is None
+    assert await archive.tasks.transitions(never) == []

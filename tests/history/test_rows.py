@@ -16,11 +16,11 @@ from tests.history.situations import replicate_all, rows
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.definitions import packed
+from tideq.persistence.definitions import packed_of_columns
 from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.replication.changes import Change, changes_in, timestamp
 from tideq.persistence.replication.copying import copy_text
-from tideq.persistence.replication.rows import Rows, finished_in
+from tideq.persistence.replication.rows import Rows, finished_tasks
 from tideq.queue_core.outbox.consumer import OutboxEntry
 from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.states import TaskState
@@ -64,7 +64,7 @@ def test_a_whole_life_in_one_batch_is_one_new_task_in_its_last_state() -> None:
     batch = Rows().add([BIRTH, CLAIM, START, DEATH])
 
     assert versions(batch) == [1, 2, 3, 4]
-    assert (set(batch.born), batch.changed(), batch.latest[ID]) == ({ID}, [], DEATH)
+    assert (set(batch.created), batch.changed(), batch.latest[ID]) == ({ID}, [], DEATH)
     assert batch.is_dead(ID.decode())
 
 
@@ -78,7 +78,7 @@ def test_an_error_goes_into_the_row_of_its_event_and_is_remembered_for_the_task(
 def test_a_task_known_before_is_changed_once() -> None:
     batch = Rows().add([CLAIM, START])
 
-    assert (set(batch.born), batch.changed()) == (set[bytes](), [ID])
+    assert (set(batch.created), batch.changed()) == (set[bytes](), [ID])
     assert batch.changed_task_lines().count(b"\n") == 1
 
 
@@ -86,7 +86,7 @@ def test_a_task_that_died_and_was_replayed_in_one_batch_counts_as_a_death_and_is
     batch = Rows().add([START, DEATH, REPLAY])
 
     assert [letter.pattern for letter in batch.dead_letters({ID: "resize"})] != []
-    assert batch.revived == {ID}
+    assert batch.requeued == {ID}
     assert not batch.is_dead(ID.decode())
 
 
@@ -102,13 +102,13 @@ def test_a_purge_leaves_nothing_of_what_came_before_it_in_the_batch() -> None:
     batch = Rows().add([BIRTH, CLAIM, START, DEATH, PURGE, change(1, "queued", task_id=OTHER)])
 
     assert batch.purged == {ID: PURGE}
-    assert (set(batch.born), batch.deaths, batch.errors, versions(batch)) == ({OTHER}, [], {}, [])
+    assert (set(batch.created), batch.deaths, batch.errors, versions(batch)) == ({OTHER}, [], {}, [])
 
 
 def test_an_id_submitted_again_after_its_purge_is_born_again() -> None:
     batch = Rows().add([START, DEATH, PURGE, BIRTH])
 
-    assert (batch.purged, set(batch.born), versions(batch)) == ({ID: PURGE}, {ID}, [1])
+    assert (batch.purged, set(batch.created), versions(batch)) == ({ID: PURGE}, {ID}, [1])
     assert not batch.is_dead(ID.decode())
 
 
@@ -123,14 +123,14 @@ def test_an_id_submitted_again_after_its_purge_is_born_again() -> None:
     ],
 )
 def test_finished_is_what_ended_and_stayed_so(story: Sequence[Change], finished: list[tuple[str, int]]) -> None:
-    assert finished_in(story, but_not=()) == finished
-    assert finished_in(story, but_not={ID, OTHER}) == []
+    assert finished_tasks(story, but_not=()) == finished
+    assert finished_tasks(story, but_not={ID, OTHER}) == []
 
 
 def test_every_terminal_state_is_acknowledged() -> None:
     for state in TaskState:
         story = [change(9, state.value)]
-        assert bool(finished_in(story, ())) == (state not in ("queued", "assigned", "executing"))
+        assert bool(finished_tasks(story, ())) == (state not in ("queued", "assigned", "executing"))
 
 
 @given(st.integers(0, 2**42))
@@ -184,7 +184,9 @@ async def test_awkward_tasks_are_in_history_as_they_were_and_a_rebuild_would_get
     await replicate_all(kept, store.url, kit, migrated)
 
     kept_rows = await rows(migrated, "SELECT task_id::text, task_type, parameters, attributes, result FROM tasks")
-    rebuilt = {task_id: packed(task_type, text.encode(), rest) for task_id, task_type, text, rest, _ in kept_rows}
+    rebuilt = {
+        task_id: packed_of_columns(task_type, text.encode(), rest) for task_id, task_type, text, rest, _ in kept_rows
+    }
     assert {task_id.decode(): definition for task_id, definition in stored.items()} == rebuilt
     assert [parameters for _, _, parameters, _, _ in kept_rows] == [result for *_, result in kept_rows]
     assert await rows(migrated, "SELECT FROM parked_events") == []

@@ -60,9 +60,9 @@ async def test_after_a_rebuild_time_goes_on_from_where_history_was(
     await execute(migrated, "UPDATE checkpoints SET now_ms = now_ms + %s", HOUR_MS)
     least_ms = (await checkpoint(kit, migrated)).now_ms
     await forget_everything(kit)
-    assert kept.custodian
+    assert kept.guard
 
-    await kept.custodian.verify()
+    await kept.guard.verify()
 
     assert (await _record(kit, await kit.submit())).number("created_ms") >= least_ms
 

@@ -10,9 +10,9 @@ from tests.history.situations import execute, replicate_all, replicating, rows, 
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import (
-    MENDING,
     MIGRATING,
     READING,
+    REPAIRING,
     WAITING,
     WRITING,
     Connection,
@@ -22,7 +22,7 @@ from tideq.persistence.database import (
 from tideq.persistence.read.tasks import lock_tasks
 from tideq.persistence.recovery.open_store import OpenStore, open_store
 from tideq.persistence.replication import replicator as replicator_module
-from tideq.persistence.replication.batch import MAX_EVENTS, Portion
+from tideq.persistence.replication.batch import MAX_EVENTS, BatchLimit
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.task import NewTask
@@ -71,7 +71,7 @@ async def _limits(connection: Connection) -> dict[str, int]:
     return {name: int(setting) for name, setting in await found.fetchall()}
 
 
-@pytest.mark.parametrize("limits", [WRITING, WAITING, MENDING, MIGRATING])
+@pytest.mark.parametrize("limits", [WRITING, WAITING, REPAIRING, MIGRATING])
 async def test_a_session_has_the_limits_of_its_work_whatever_the_role_has(
     impatient: Database, limits: SessionLimits
 ) -> None:
@@ -123,7 +123,7 @@ async def test_a_batch_that_is_cancelled_is_halved_until_it_fits_and_grows_again
         await kit.submit()
     await execute(migrated, AT_MOST_THREE)
     sizes: list[int] = []
-    monkeypatch.setattr(Portion, "taken", _noting(sizes))
+    monkeypatch.setattr(BatchLimit, "grow", _noting(sizes))
 
     await replicate_all(kept, store.url, kit, migrated)
 
@@ -132,11 +132,11 @@ async def test_a_batch_that_is_cancelled_is_halved_until_it_fits_and_grows_again
     assert max(sizes) > 3
 
 
-def _noting(sizes: list[int]) -> Callable[[Portion], None]:
-    taken = Portion.taken
+def _noting(sizes: list[int]) -> Callable[[BatchLimit], None]:
+    taken = BatchLimit.grow
 
-    def note(portion: Portion) -> None:
-        sizes.append(portion.most)
+    def note(portion: BatchLimit) -> None:
+        sizes.append(portion.max_entries)
         taken(portion)
 
     return note
@@ -156,15 +156,15 @@ async def test_one_entry_that_is_cancelled_is_written_in_parts(
 
 
 def test_a_portion_halves_at_once_and_grows_slowly_to_what_it_was() -> None:
-    portion = Portion()
+    portion = BatchLimit()
 
-    portion.cancelled(MAX_EVENTS)
-    assert portion.most == MAX_EVENTS // 2
-    portion.cancelled(1)
-    assert portion.most == 1
+    portion.shrink(MAX_EVENTS)
+    assert portion.max_entries == MAX_EVENTS // 2
+    portion.shrink(1)
+    assert portion.max_entries == 1
 
-    sizes = [portion.most]
-    while portion.most < MAX_EVENTS:
-        portion.taken()
-        sizes.append(portion.most)
+    sizes = [portion.max_entries]
+    while portion.max_entries < MAX_EVENTS:
+        portion.grow()
+        sizes.append(portion.max_entries)
     assert all(later <= earlier * 1.1 + 1 for earlier, later in pairwise(sizes))

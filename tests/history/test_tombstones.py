@@ -53,12 +53,12 @@ async def test_a_task_purged_in_writes_that_a_fail_over_lost_does_not_run(
     other = await kit.submit()
     await replicate_all(kept, store.url, kit, migrated)
     await _fail_over_to(copy, kit)
-    assert kept.custodian
+    assert kept.guard
 
-    told = [(each.task_id, each.in_history.state) async for each in kept.custodian.differences()]
-    verdict = await kept.custodian.verify()
+    told = [(each.task_id, each.in_history.state) async for each in kept.guard.differences()]
+    verdict = await kept.guard.verify()
 
-    assert verdict is StoreCheck.RECONCILE, "by SOUND history was away for too long, and the very same server goes on"
+    assert verdict is StoreCheck.STORE_BEHIND, "IN_SYNC means that history was away for too long"
     assert told == [(purged, PURGED), (other, "queued")]
     assert await kit.queue.read_many([purged]) == [None]
     assert (await kit.read(other)).state == "queued"
@@ -78,14 +78,14 @@ async def test_an_id_submitted_anew_after_its_purge_runs_after_a_fail_over(
     await kit.submit(task_id=CHOSEN, task_type="later")
     await replicate_all(kept, store.url, kit, migrated)
     later = await _copy(kit)
-    assert kept.custodian
+    assert kept.guard
 
     await _fail_over_to(copy, kit)
-    await kept.custodian.verify()
+    await kept.guard.verify()
     assert (await kit.read(CHOSEN)).definition.task_type == "later"
 
     await _fail_over_to(later, kit)
-    await kept.custodian.verify()
+    await kept.guard.verify()
     assert (await kit.read(CHOSEN)).definition.task_type == "later"
 
 
@@ -97,10 +97,10 @@ async def test_a_later_life_that_history_has_not_heard_of_stays(
     await replicate_all(kept, store.url, kit, migrated)
     await kit.clock.advance(5)
     await kit.submit(task_id=CHOSEN, task_type="later")
-    assert kept.custodian
+    assert kept.guard
 
-    await kept.custodian.reconcile()
-    await kept.custodian.verify()
+    await kept.guard.reconcile()
+    await kept.guard.verify()
 
     assert (await kit.read(CHOSEN)).definition.task_type == "later"
 
@@ -116,10 +116,10 @@ async def test_a_later_life_that_was_purged_too_does_not_run(
     copy = await _copy(kit)
     await _end(kit, CHOSEN)
     await replicate_all(kept, store.url, kit, migrated)
-    assert kept.custodian
+    assert kept.guard
 
     await _fail_over_to(copy, kit)
-    await kept.custodian.verify()
+    await kept.guard.verify()
 
     assert await kit.queue.read_many([CHOSEN]) == [None]
 
@@ -133,9 +133,9 @@ async def test_a_rebuild_brings_back_nothing_of_what_was_purged(
     await _end(kit, purged)
     await replicate_all(kept, store.url, kit, migrated)
     await forget_everything(kit)
-    assert kept.custodian
+    assert kept.guard
 
-    await kept.custodian.verify()
+    await kept.guard.verify()
 
     assert await kit.queue.read_many([purged]) == [None]
     assert await kit.submit(idempotency_key="k") != purged
@@ -205,12 +205,12 @@ async def test_what_a_clean_up_takes_from_history_alone_has_a_tombstone_too(
     await kit.queue.sweep()
     assert await kit.queue.read_many([task_id]) == [None]
     archive = History(migrated, kept.engine, kept.client, kit.settings, history_settings)
-    assert kept.custodian
+    assert kept.guard
 
     assert await archive.cleanup.remove([task_id]) == 1
     await _fail_over_to(copy, kit)
-    await kept.custodian.reconcile()
-    await kept.custodian.verify()
+    await kept.guard.reconcile()
+    await kept.guard.verify()
 
     assert await kit.queue.read_many([task_id]) == [None]
 

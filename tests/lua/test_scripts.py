@@ -13,19 +13,19 @@ SCRIPTS = sorted(path.name.removesuffix(".lua") for path in LUA.iterdir() if pat
 INCLUDES = sorted(path.name.removesuffix(".lua") for path in (LUA / "include").iterdir())
 
 FREEING = {
-    "acknowledge", "cancel", "claim", "complete", "confirm", "decide", "dismiss",
-    "enter_epoch", "extend", "fail", "follow", "forget",
-    "grant", "heartbeat", "judge", "peek", "pressure", "purge", "raise_format",
-    "read_clock", "recount", "redeem", "release", "set_aside", "start",
-    "survey", "suspect", "sweep", "wipe", "withdraw",
+    "acknowledge", "advance_monitor", "cancel", "claim", "complete", "correct_ended_counts", "deregister",
+    "enter_epoch", "extend", "fail", "forget", "grant", "heartbeat", "mark_suspect", "peek", "purge",
+    "raise_format", "read_clock", "release", "scan_ready", "set_aside", "set_circuits", "set_memory_flag",
+    "set_worker_state", "settle_grant", "settle_keys", "start", "sweep", "undo_claim", "wipe",
 }  # fmt: skip
 READING = {
-    "ahead", "backlog", "belongings", "depth", "describe", "ended", "explain", "fleet", "known", "read", "results",
-    "snapshot", "stats", "tallies", "tide", "trials_of", "unreadable", "usage",
+    "backlog", "count_ahead", "count_trials", "depth", "ended_counts", "explain", "find_existing",
+    "get_worker", "list_unreadable", "list_workers", "outcome_counts", "queue_picture", "read", "read_usage",
+    "side_data", "snapshot", "stats", "worker_results",
 }  # fmt: skip
 
-UNGUARDED = {"found", "enter_epoch", "read_clock"}
-"""They are what gives a store its epoch, and what is asked before it has one."""
+UNGUARDED = {"init_store", "enter_epoch", "read_clock"}
+"""Scripts that give a store its epoch, or that run before it has one."""
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -33,12 +33,12 @@ def test_a_script_assembles_and_begins_with_the_guard(name: str) -> None:
     source = assemble(name)
 
     assert source.header.is_guarded == (name not in UNGUARDED)
-    assert ("EPOCH_MISMATCH" in source.text) == (name not in ("found", "read_clock"))
+    assert ("EPOCH_MISMATCH" in source.text) == (name not in ("init_store", "read_clock"))
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_reads_the_clock_once(name: str) -> None:
-    assert assemble(name).text.count("redis.call('TIME')") == (0 if name == "found" else 1)
+    assert assemble(name).text.count("redis.call('TIME')") == (0 if name == "init_store" else 1)
 
 
 @pytest.mark.parametrize("name", SCRIPTS + [f"include/{name}" for name in INCLUDES])
@@ -107,8 +107,8 @@ def test_the_rows_of_submit_are_those_python_sends() -> None:
     [
         ("-- @kye queue", "unknown directive @kye"),
         ("-- @key nothing zset", "'nothing' is not in keys.py"),
-        ("-- @arg limit", "must say one of"),
-        ("-- @arg limit float", "must say one of"),
+        ("-- @arg limit", "not one of"),
+        ("-- @arg limit float", "not one of"),
     ],
 )
 def test_a_wrong_header_is_refused_with_its_fault(header: str, words: str) -> None:
@@ -120,6 +120,6 @@ async def test_a_missing_or_unknown_argument_is_refused_before_anything_is_sent(
     scripts = Scripts(client=None, keys=Keys(), constants={})
 
     with pytest.raises(TypeError, match="needs argument 'new_epoch'"):
-        await scripts.call("found")
+        await scripts.call("init_store")
     with pytest.raises(TypeError, match="takes no argument 'colour'"):
-        await scripts.call("found", new_epoch="1", colour="red")
+        await scripts.call("init_store", new_epoch="1", colour="red")

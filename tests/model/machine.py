@@ -20,7 +20,7 @@ from tests.model.rules_producers import Aim, ProducerRules
 from tests.model.rules_workers import BODIES, WORKERS, Ticket, WorkerRules
 from tests.model.situation import ASSIGNMENT_MS, CIRCUIT_OPEN_MS, HEARTBEAT_MS, KEY_TTL_MS, PROFILES, SCOPES, Draft
 from tideq.queue_core.attempts import LeaseRef
-from tideq.queue_core.fleet import Word
+from tideq.queue_core.fleet import ReportedState
 from tideq.queue_core.task import WorkerDeclaration
 
 FOREVER_MS = 2**60
@@ -78,7 +78,7 @@ NEEDS = {
 
 STEPS_MS = (1_000, 11_000, 31_000, 31_000, 31_000, 61_000, 95_000, 95_000, 700_000)
 STANDINGS = ("active", "active", "active", "unhealthy", "draining")
-WORDS: tuple[Word | None, ...] = (
+WORDS: tuple[ReportedState | None, ...] = (
     None,
     "active",
     "active",
@@ -180,8 +180,8 @@ class QueueMachine(ProducerRules, WorkerRules):
     def heartbeat(self, dice: Random) -> None:
         self.beat(dice.choice(ANYBODY), dice.choice(WORDS))
 
-    def beat(self, worker: str, word: Word | None = None) -> None:
-        answer = self.ask(self.kit.fleet.heartbeat(worker, word=word))
+    def beat(self, worker: str, word: ReportedState | None = None) -> None:
+        answer = self.ask(self.kit.fleet.heartbeat(worker, reported_state=word))
         if isinstance(answer, str) or worker not in self.model.silent_at:
             return self.agree("heartbeat", answer, "unknown-worker")
         self.model.silent_at[worker] = self.model.now + HEARTBEAT_MS

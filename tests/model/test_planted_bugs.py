@@ -59,12 +59,12 @@ MISTAKES = {
     "the slot is not freed": Mistake(("fail",), "if counts[from] then", "if counts[from] and from ~= 'executing' then"),
     "slots count only what executes": Mistake(("claim",), "names[i] .. ':assigned'", "names[i] .. ':nothing'"),
     "a second result is accepted": Mistake(("complete",), "lease, 'executing')", "lease, 'executing', 'completed')"),
-    "a result repeated is refused": Mistake(("fail",), "= repeated(task, lease, digest)", "= nil"),
-    "a cancelled task stays in the set": Mistake(("cancel",), "  place_nowhere(task_id)\n", ""),
+    "a result repeated is refused": Mistake(("fail",), "= earlier_outcome(task, lease, digest)", "= nil"),
+    "a cancelled task stays in the set": Mistake(("cancel",), "  remove_from_queue(task_id)\n", ""),
     "a result comes after a cancel": Mistake(("complete",), "lease, 'executing')", "lease, 'executing', 'cancelled')"),
-    "a replay keeps the old rank": Mistake(("revive",), "now + offset, level", "task.rank, level"),
-    "a replay keeps spent budgets": Mistake(("revive",), "if keeps_budgets == 0 then", "if false then"),
-    "a revival overwrites what lives": Mistake(("revive",), "if is_absent and kept_record", "if kept_record"),
+    "a replay keeps the old rank": Mistake(("requeue",), "now + offset, level", "task.rank, level"),
+    "a replay keeps spent budgets": Mistake(("requeue",), "if keeps_budgets == 0 then", "if false then"),
+    "a revival overwrites what lives": Mistake(("requeue",), "if is_absent and kept_record", "if kept_record"),
     "an extension shortens": Mistake(("extend",), "math.max(tonumber(task.visible_ms) or 0, ", "math.max(0, "),
     "an extension has no end": Mistake(
         ("extend",), "(tonumber(task.started_ms) or now) + max_execution_ms", "math.huge"
@@ -78,11 +78,11 @@ MISTAKES = {
     ),
     "a task handed out started stays in its place": Mistake(
         ("claim",),
-        "starts == 1 and begin(task_id, tasks[task_id])",
+        "starts == 1 and start_attempt(task_id, tasks[task_id])",
         "starts == 1 and move(task_id, tasks[task_id], 'executing', 'started', visible_text)",
     ),
-    "an answer with started tasks stays out": Mistake(("withdraw",), "or task.state == handed_as", ""),
-    "an old answer is withdrawn": Mistake(("withdraw",), "if number == answer then", "if number then"),
+    "an answer with started tasks stays out": Mistake(("undo_claim",), "or task.state == handed_as", ""),
+    "an old answer is withdrawn": Mistake(("undo_claim",), "if number == answer then", "if number then"),
     "a drained worker is given work": Mistake(
         ("claim",), "status_of(worker[1], worker[4]) == 'active' and wanted or 0", "wanted"
     ),
@@ -93,11 +93,11 @@ MISTAKES = {
         ("heartbeat",), "'word', word)", "'word', word, 'state', word)"
     ),
     "a pause is ignored": Mistake(("claim",), "then return 0, resume_at end", "then end"),
-    "an open circuit is ignored": Mistake(("claim",), "bars_any = next(bars) ~= nil", "bars_any = false"),
+    "an open circuit is ignored": Mistake(("claim",), "has_blocks = next(blocks) ~= nil", "has_blocks = false"),
     "a circuit never closes": Mistake(("complete",), "return not is_passed and", "return true and"),
-    "a trial has no end": Mistake(("claim",), " - held_in(barred_worker, scope)", ""),
+    "a trial has no end": Mistake(("claim",), " - count_held(blocked_worker, scope)", ""),
     "a broken type holds back the others": Mistake(
-        ("claim",), "local bar = bars[lane_type(lane)]", "local _, bar = next(bars)"
+        ("claim",), "local block = blocks[lane_type(lane)]", "local _, block = next(blocks)"
     ),
     "trials are of any type": Mistake(("claim",), "lane_type(tasks[task_id].lane) == scope", "true"),
     "a rate limit is held against the worker": Mistake(("fail",), "if blames == '1' then", "if true then"),
@@ -106,7 +106,7 @@ MISTAKES = {
     "old outcomes count for ever": Mistake(("fail",), "if step * width > now - circuit_window_ms then", "if true then"),
     "an idle dead worker ends the sweep": Mistake(("sweep",), "#ids == left and 1 or 0", "0"),
     "a dead worker's task is recovered twice": Mistake(
-        RECOVERING, "  judge_circuits()\n  flush()\n", "  judge_circuits()\n"
+        RECOVERING, "  update_circuits()\n  flush()\n", "  update_circuits()\n"
     ),
     "a worker that came back is forgotten": Mistake(
         ("register",), "redis.call('ZREM', dead_workers_key, worker_id)\n", ""

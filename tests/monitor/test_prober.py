@@ -15,7 +15,7 @@ from tideq.queue_core.errors import StoreUnavailable
 from tideq.queue_core.task import WorkerDeclaration
 from tideq.workers.monitor import addresses
 from tideq.workers.monitor.addresses import MAX_RESOLVING, NotAllowed, allowed_address
-from tideq.workers.monitor.probe import MAX_BYTES, is_well
+from tideq.workers.monitor.probe import MAX_BYTES, probe
 from tideq.workers.monitor.prober import Prober
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -128,7 +128,7 @@ async def test_a_redirect_is_not_followed() -> None:
     async with listening(note) as elsewhere:
         redirect = b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:%d/health\r\nContent-Length: 0\r\n\r\n"
         async with listening(_saying(redirect % elsewhere)) as port:
-            is_healthy = await is_well(ip_address("127.0.0.1"), port)
+            is_healthy = await probe(ip_address("127.0.0.1"), port)
 
     assert (is_healthy, asked) == (False, [])
 
@@ -148,7 +148,7 @@ async def test_a_redirect_is_not_followed() -> None:
 )
 async def test_only_a_plain_200_is_health(answer: bytes, is_healthy: bool) -> None:
     async with listening(_saying(answer)) as port:
-        assert await is_well(ip_address("127.0.0.1"), port) is is_healthy
+        assert await probe(ip_address("127.0.0.1"), port) is is_healthy
 
 
 async def test_an_answer_that_never_comes_is_not_waited_for() -> None:
@@ -156,7 +156,7 @@ async def test_an_answer_that_never_comes_is_not_waited_for() -> None:
         await reader.read()
 
     async with listening(say_nothing) as port:
-        assert await is_well(ip_address("127.0.0.1"), port) is False
+        assert await probe(ip_address("127.0.0.1"), port) is False
 
 
 async def test_two_failures_stop_new_work_and_release_nothing_and_one_success_brings_it_back(kit: Kit) -> None:
@@ -219,7 +219,7 @@ async def test_a_worker_that_drains_by_itself_is_probed_and_one_sent_home_is_not
     async with listening(_saying(SICK)) as port:
         for worker_id in ("resting", "leaving"):
             await kit.fleet.register(WorkerDeclaration(worker_id=worker_id, host="127.0.0.1", health_port=port))
-        await kit.fleet.heartbeat("resting", word="draining")
+        await kit.fleet.heartbeat("resting", reported_state="draining")
         await kit.fleet.drain("leaving")
 
         await Prober(kit.fleet, ["127.0.0.1/32"]).probe_all()
@@ -290,7 +290,7 @@ async def test_a_round_in_which_one_cannot_be_judged_still_forgets_who_has_left(
         await prober.probe_all()
         await kit.fleet.remove("w2")
         with monkeypatch.context() as patch:
-            patch.setattr(kit.fleet, "judge", refuse)
+            patch.setattr(kit.fleet, "set_state", refuse)
             with pytest.raises(StoreUnavailable):
                 await prober.probe_all()
 

@@ -14,7 +14,7 @@ from tests.stores import StoreUnderTest
 from tideq.api.app import create_app
 from tideq.api.service import Service, open_service
 from tideq.api.settings import ServiceSettings
-from tideq.cli.background_duties import do_everything
+from tideq.cli.background_duties import run_all_duties
 from tideq.persistence.database import Database
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.schema.partitions import Partitions
@@ -66,6 +66,6 @@ async def whole(quiet: Whole) -> AsyncIterator[Whole]:
     async def is_followed() -> bool:
         return bool(await journal.position())
 
-    async with background_task(do_everything(service.store, service.settings, service.duties)):
+    async with background_task(run_all_duties(service.store, service.settings, service.duties)):
         await until(is_followed)
         yield quiet

@@ -22,12 +22,12 @@ class Monitor:
 
     async def catch_up(self) -> None:
         told = -1
-        while told != self.follower.told_count:
-            told = self.follower.told_count
+        while told != self.follower.published_count:
+            told = self.follower.published_count
             await self.follower.step()
 
     def rows(self, metric: str) -> dict[Labels, Sample]:
-        found = self.counters.readings(PROCESS).get(metric, {})
+        found = self.counters.samples(PROCESS).get(metric, {})
         return {labels[1:]: value for labels, value in found.items()}
 
     def milliseconds(self, metric: str, *labels: str) -> tuple[int, int]:

@@ -117,8 +117,8 @@ def _row(name: str) -> str:
 def test_readings_survive_the_way_between_processes() -> None:
     counters = Counters()
     counters.add("tideq_worker_probes_total", "failed")
-    counters.distribution("tideq_claim_duration_seconds", (), (0.1, 1.0)).note(0.5)
-    told = counters.readings("7")
+    counters.histogram("tideq_claim_duration_seconds", (), (0.1, 1.0)).note(0.5)
+    told = counters.samples("7")
 
     again = decode(encode(told))
 

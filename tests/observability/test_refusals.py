@@ -45,7 +45,7 @@ async def test_who_is_turned_away_at_the_door_is_counted_once(quiet: Whole) -> N
     answer = await quiet.http.get("/api/v1/queue/stats")
 
     assert answer.status_code == 401
-    assert quiet.service.meters.refusals["unauthorized"] == 1
+    assert quiet.service.metrics.refusals["unauthorized"] == 1
 
 
 async def test_the_problem_is_the_only_thing_told(quiet: Whole) -> None:

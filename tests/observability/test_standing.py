@@ -36,7 +36,7 @@ async def test_while_history_is_away_the_lag_goes_on_growing(quiet: Whole) -> No
     """Seen once, then gone: what the store has on top of that is known all the same."""
     kit = quiet.kit
     await quiet.bench.submit()
-    watch = quiet.service.watch
+    watch = quiet.service.status_reader
     assert watch is not None
     seen = await _standing(quiet, watch)
     async with Database(f"postgresql://nobody@127.0.0.1:{free_port()}/none") as nowhere:
@@ -58,7 +58,7 @@ async def test_of_a_history_never_seen_nothing_is_made_up(quiet: Whole) -> None:
 
 async def test_a_history_that_hangs_is_told_as_away_while_it_still_hangs(quiet: Whole) -> None:
     """And one question at a time is put to it, however often it is looked at."""
-    watch, database = quiet.service.watch, quiet.service.store.database
+    watch, database = quiet.service.status_reader, quiet.service.store.database
     assert watch is not None
     assert database is not None
     async with database.session() as connection:
@@ -92,7 +92,7 @@ async def test_a_history_of_another_epoch_is_told_as_that(quiet: Whole) -> None:
 
 
 async def test_a_store_in_doubt_is_told_as_that(quiet: Whole) -> None:
-    custodian = quiet.service.store.custodian
+    custodian = quiet.service.store.guard
     assert custodian is not None
     before = await scrape(quiet.http)
     await quiet.kit.client.hset(quiet.kit.keys.key("meta"), "epoch", "999")
@@ -105,4 +105,4 @@ async def test_a_store_in_doubt_is_told_as_that(quiet: Whole) -> None:
 
 async def _standing(quiet: Whole, watch: StatusReader) -> HistoryStatus:
     now_ms = (await quiet.kit.insight.stats()).now_ms
-    return await watch.standing(now_ms, quiet.service.engine.scripts.epoch)
+    return await watch.read(now_ms, quiet.service.engine.scripts.epoch)

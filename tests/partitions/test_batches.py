@@ -147,7 +147,7 @@ async def test_a_batch_whose_process_died_after_it_was_written_stands_and_is_met
     kit: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as dying:
-        dying.setattr(Queue, "confirm", _cut_off)
+        dying.setattr(Queue, "settle_keys", _cut_off)
         first = await kit.queue.submit_many(keyed(*range(20)))
     assert await pending_keys(kit)
 
@@ -167,7 +167,7 @@ async def test_a_process_that_slept_before_it_wrote_writes_nothing(kit: Kit, mon
     before = await kit.dump()
     with monkeypatch.context() as slow:
         slow.setattr(Queue, "submit_prepared", sleepy)
-        with pytest.raises(StoreUnavailable, match="too late"):
+        with pytest.raises(StoreUnavailable, match="expired"):
             await kit.queue.submit_many(keyed(*range(20)))
 
     assert await pending_keys(kit) == []

@@ -8,7 +8,7 @@ from tests.contract.situations import held
 from tests.kit import Kit, make_kit
 from tests.stores import StoreUnderTest
 from tideq.queue_core.attempts import AttemptVerb
-from tideq.queue_core.circuits import HeldBack
+from tideq.queue_core.circuits import CircuitState
 from tideq.queue_core.fleet import Member
 from tideq.queue_core.task import ClaimedTask, NewTask
 from tideq.queue_core.task_id import partition_of
@@ -63,8 +63,8 @@ async def test_five_failures_open_a_circuit_wherever_they_fell(shut: Kit) -> Non
     claim = await shut.queue.claim("w1", 9)
 
     assert [task.definition.task_type for task in claim.tasks] == ["crawl"]
-    assert claim.held_back == (await member(shut)).held_back
-    assert [each.task_type for each in claim.held_back] == ["resize"]
+    assert claim.circuits == (await member(shut)).circuits
+    assert [each.task_type for each in claim.circuits] == ["resize"]
     stats = await shut.insight.stats()
     assert (stats.workers.open_circuits, stats.totals["circuits_opened"]) == (1, 1)
 
@@ -75,7 +75,7 @@ async def test_a_claim_that_finds_nothing_says_when_the_trial_begins(shut: Kit) 
     claim = await shut.queue.claim("w1", 1)
 
     assert claim.retry_at_ms is not None
-    assert claim.retry_at_ms <= (claim.held_back[0].until_ms or 0)
+    assert claim.retry_at_ms <= (claim.circuits[0].until_ms or 0)
 
 
 async def test_good_results_elsewhere_count(kit: Kit) -> None:
@@ -121,7 +121,7 @@ async def test_explain_counts_the_trials_of_all_partitions(shut: Kit) -> None:
     assert told == [(3,), (1,), (0,), (0,)]
     assert (await shut.insight.explain(waiting)).serving_worker_count == 0
     await end(shut, trials[1], "retry")
-    assert (await shut.insight.explain(waiting)).held_back_until_ms
+    assert (await shut.insight.explain(waiting)).blocked_until_ms
 
 
 async def test_three_that_end_well_anywhere_close_it_everywhere(shut: Kit) -> None:
@@ -132,14 +132,14 @@ async def test_three_that_end_well_anywhere_close_it_everywhere(shut: Kit) -> No
         await submit_in(shut, partition)
 
     assert len({partition_of(task.task_id) for task in await given(shut)}) == 4
-    assert (await member(shut)).held_back == ()
+    assert (await member(shut)).circuits == ()
 
 
 async def test_one_bad_trial_opens_it_everywhere_again(shut: Kit) -> None:
     await shut.clock.advance(OPEN_MS)
 
     await attempts_in(shut, 1)
-    assert (await shut.queue.claim("w1", 1)).held_back == (HeldBack("resize", None),)
+    assert (await shut.queue.claim("w1", 1)).circuits == (CircuitState("resize", None),)
     await attempts_in(shut, 2, verdict="retry")
     for partition in range(4):
         await submit_in(shut, partition)

@@ -8,7 +8,7 @@ import pytest
 from tests.kit import Kit, make_kit
 from tests.stores import StoreUnderTest
 from tideq.queue_core.errors import IdempotencyConflict, InvalidTask
-from tideq.queue_core.fleet import Word
+from tideq.queue_core.fleet import ReportedState
 from tideq.queue_core.scripts.keys import SLOTS, Keys, hash_tag, slot_of
 from tideq.queue_core.settings import QueueSettings, SettingsError, read_settings
 from tideq.queue_core.task import NewTask
@@ -86,22 +86,22 @@ async def test_a_worker_that_drains_is_not_brought_back(client: Any, queue_name:
 
 
 @pytest.mark.parametrize("word", ["draining", "unhealthy"])
-async def test_a_worker_is_introduced_with_what_it_says_of_itself(client: Any, queue_name: str, word: Word) -> None:
+async def test_a_worker_is_introduced_with_what_it_says_of_itself(client: Any, queue_name: str, word: ReportedState) -> None:
     small = await grown(client, queue_name, 2)
     await small.worker()
-    await small.fleet.heartbeat("w1", word=word)
+    await small.fleet.heartbeat("w1", reported_state=word)
 
     large = await grown(client, queue_name, 2, 8)
     await large.fleet.heartbeat("w1")
 
     assert [(await part.fleet.get("w1")).status for part in large.engine.parts] == [word] * 8
-    await large.fleet.heartbeat("w1", word="active")
+    await large.fleet.heartbeat("w1", reported_state="active")
     assert (await large.fleet.get("w1")).status == "active"
 
 
 @pytest.mark.parametrize("word", ["draining", "unhealthy"])
 async def test_a_partition_that_has_not_heard_of_it_gives_a_worker_nothing(
-    client: Any, queue_name: str, word: Word
+    client: Any, queue_name: str, word: ReportedState
 ) -> None:
     """One that was away when the worker said so: to have no new work holds for the whole queue."""
     kit = await grown(client, queue_name, 4)
@@ -109,11 +109,11 @@ async def test_a_partition_that_has_not_heard_of_it_gives_a_worker_nothing(
     for _ in range(40):
         await kit.submit()
 
-    await kit.engine.parts[2].fleet.heartbeat("w1", word=word)
+    await kit.engine.parts[2].fleet.heartbeat("w1", reported_state=word)
 
     assert (await kit.queue.claim("w1", 40)).tasks == ()
     assert (await kit.fleet.get("w1")).reason == f"{word}_by_itself"
-    await kit.fleet.heartbeat("w1", word="active")
+    await kit.fleet.heartbeat("w1", reported_state="active")
     assert len((await kit.queue.claim("w1", 40)).tasks) == 40
 
 
@@ -245,13 +245,13 @@ async def test_one_partition_costs_nothing(client: Any, store: StoreUnderTest, q
     await kit.queue.read(done.task_id)
     await kit.fleet.heartbeat("w1")
     called: list[str] = []
-    ask: Any = kit.engine.scripts._ask  # pyright: ignore[reportPrivateUsage]
+    ask: Any = kit.engine.scripts._execute  # pyright: ignore[reportPrivateUsage]
 
     def counting(command: str, *words: Any, **options: Any) -> Any:
         called.append(command)
         return ask(command, *words, **options)
 
-    kit.engine.scripts._ask = counting  # pyright: ignore[reportPrivateUsage]
+    kit.engine.scripts._execute = counting  # pyright: ignore[reportPrivateUsage]
     await kit.submit()
     held = await kit.started()
     await kit.complete(held)

@@ -62,14 +62,14 @@ async def test_one_partition_that_was_lost_gets_its_tasks_back_and_the_others_ke
         await kit.complete(done)
         assert kept.database is not None
         archive = History(kept.database, kept.engine, kept.client, queue_settings, HistorySettings())
-        assert await archive.freshness.wait_until_caught_up(PATIENCE_SECONDS)
-        found = await archive.history.find(done.task_id)
+        assert await archive.lag.wait_until_caught_up(PATIENCE_SECONDS)
+        found = await archive.tasks.find(done.task_id)
         assert found is not None
         assert found.state == "completed"
         lost = (partition_of(together[0]) + 1) % len(kept.engine.parts)
         tag = kept.engine.parts[lost].keys.tag
-        keys = [key async for key in kept.plain_client.scan_iter(match=tag.replace("{", "[{]") + "*")]
-        await kept.plain_client.delete(*keys)
+        keys = [key async for key in kept.unguarded_client.scan_iter(match=tag.replace("{", "[{]") + "*")]
+        await kept.unguarded_client.delete(*keys)
 
         async def is_back() -> bool:
             with contextlib.suppress(Exception):

@@ -160,7 +160,7 @@ async def test_a_look_that_is_too_old_is_taken_anew(kit: Kit) -> None:
     await kit.clock.advance(5_001)
 
     (permit,) = (await ledger_of(kit).grant(uses, {"resize": 2}, looked_ms)).permits.values()
-    assert (permit.granted, permit.is_doubtful) == (0, True)
+    assert (permit.granted, permit.is_uncertain) == (0, True)
 
 
 async def test_a_rate_lets_out_the_same_wherever_the_tasks_lie(kit: Kit) -> None:
@@ -228,7 +228,7 @@ async def test_without_the_ledger_what_is_not_limited_goes_on(kit: Kit, monkeypa
     await fill(kit, 40, "crop")
     await kit.worker(capacity=100)
     await kit.controls.limit("resize", tasks_per_second=100)
-    refuse_calls(monkeypatch, kit.engine.parts[0].scripts, lambda name: name in ("grant", "redeem"))
+    refuse_calls(monkeypatch, kit.engine.parts[0].scripts, lambda name: name in ("grant", "settle_grant"))
 
     claim = await kit.queue.claim("w1", 10)
 
@@ -381,7 +381,7 @@ async def uses_of(kit: Kit) -> tuple[int, dict[int, Any]]:
 async def survey(kit: Kit) -> tuple[dict[str, int], int | None]:
     """What is told to those who wait: how many are ready, and how long until there may be more."""
     sources = [ReadyLanes(part.scripts, kit.client, part.keys) for part in kit.engine.parts]
-    surveys = await ledger_of(kit).within({number: await each.scan(100) for number, each in enumerate(sources)})
+    surveys = await ledger_of(kit).apply_limits({number: await each.scan(100) for number, each in enumerate(sources)})
     ready: dict[str, int] = {}
     for signature, count in (each for told in surveys for each in told.ready):
         ready[signature] = ready.get(signature, 0) + count

@@ -12,7 +12,7 @@ from bench.peers.processes import DriverClient, DriverFailed
 from bench.peers.rounds import BEST, Plan, take_turns
 from bench.peers.samples import Amount
 from bench.peers.stores import PostgresServer
-from bench.peers.turn import Place
+from bench.peers.turn import TurnContext
 from tests.stores import StoreUnderTest
 
 FLOOR = Peer("floor", "floor.py", "ours", "redis", {"bulk": 100})
@@ -51,13 +51,13 @@ protocol.main(Few)
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> TurnContext:
     """No turn of these tests needs a PostgreSQL."""
-    return Place(tmp_path, Environments(tmp_path / "peers"), PostgresServer(""), has_aof=True)
+    return TurnContext(tmp_path, Environments(tmp_path / "peers"), PostgresServer(""), has_aof=True)
 
 
 @pytest.fixture
-async def driver(place: Place, client: object, store: StoreUnderTest) -> AsyncIterator[DriverClient]:
+async def driver(place: TurnContext, client: object, store: StoreUnderTest) -> AsyncIterator[DriverClient]:
     command, environ = place.environments.command(FLOOR), place.environments.environ()
     settings = {"redis_url": store.url}
     async with processes.client(command, settings, environ, place.folder / "log") as (driver, greeting):
@@ -66,12 +66,12 @@ async def driver(place: Place, client: object, store: StoreUnderTest) -> AsyncIt
 
 
 async def test_every_order_is_answered_with_what_was_done(driver: DriverClient) -> None:
-    before = (await driver.ask("left"))["left"]
-    bulk = await driver.ask("bulk", seconds=0.02, batch=10)
-    single = await driver.ask("single", seconds=0.02, at_once=1)
-    at_once = await driver.ask("single", seconds=0.02, at_once=4)
-    paced = await driver.ask("paced", count=3, per_second=1_000)
-    left = (await driver.ask("left"))["left"]
+    before = (await driver.order("left"))["left"]
+    bulk = await driver.order("bulk", seconds=0.02, batch=10)
+    single = await driver.order("single", seconds=0.02, at_once=1)
+    at_once = await driver.order("single", seconds=0.02, at_once=4)
+    paced = await driver.order("paced", count=3, per_second=1_000)
+    left = (await driver.order("left"))["left"]
 
     assert bulk["count"] >= 10
     assert bulk["count"] % 10 == 0
@@ -82,12 +82,12 @@ async def test_every_order_is_answered_with_what_was_done(driver: DriverClient) 
 
 async def test_an_order_that_cannot_be_done_is_an_error_and_the_last(driver: DriverClient) -> None:
     with pytest.raises(DriverFailed, match="KeyError"):
-        await driver.ask("dance")
+        await driver.order("dance")
     with pytest.raises(DriverFailed, match="the driver ended"):
-        await driver.ask("left")
+        await driver.order("left")
 
 
-async def test_a_turn_gives_every_figure(place: Place) -> None:
+async def test_a_turn_gives_every_figure(place: TurnContext) -> None:
     results = await take_turns([FLOOR], ONCE, place, lambda _line: None)
 
     (sample,) = results["floor"].samples[BEST]
@@ -99,7 +99,7 @@ async def test_a_turn_gives_every_figure(place: Place) -> None:
     assert sample.bytes_a_task > 40, "a task of the floor is 40 bytes"
 
 
-async def test_the_floor_behind_http_gives_every_figure_of_submitting(place: Place) -> None:
+async def test_the_floor_behind_http_gives_every_figure_of_submitting(place: TurnContext) -> None:
     results = await take_turns([HTTP_FLOOR], ONCE, place, lambda _line: None)
 
     (sample,) = results["http floor"].samples[BEST]
@@ -108,7 +108,7 @@ async def test_the_floor_behind_http_gives_every_figure_of_submitting(place: Pla
     assert sample.bytes_a_task > 40, "every call is a write"
 
 
-async def test_a_library_that_cannot_have_so_many_calls_at_once_lacks_only_that_figure(place: Place) -> None:
+async def test_a_library_that_cannot_have_so_many_calls_at_once_lacks_only_that_figure(place: TurnContext) -> None:
     script = place.folder / "few.py"
     script.write_text(FEW)
     few = Peer("few", str(script), "ours", "redis", {"bulk": 100})
@@ -126,7 +126,7 @@ async def test_a_library_that_cannot_have_so_many_calls_at_once_lacks_only_that_
     [("sys.exit('error: no work today')", "a worker ended: error: no work today"), ("super().work()", "out of luck")],
     ids=["worker", "client"],
 )
-async def test_a_driver_that_dies_is_told_of_and_the_rest_goes_on(place: Place, work: str, said: str) -> None:
+async def test_a_driver_that_dies_is_told_of_and_the_rest_goes_on(place: TurnContext, work: str, said: str) -> None:
     script, lines = place.folder / "dies.py", list[str]()
     script.write_text(DIES.format(work=work))
     dying = Peer("dying", str(script), "ours", "redis", {"bulk": 100})
@@ -139,7 +139,7 @@ async def test_a_driver_that_dies_is_told_of_and_the_rest_goes_on(place: Place, 
     assert len(results["floor"].samples[BEST]) == 1
 
 
-async def test_a_peer_that_failed_twice_takes_no_third_turn(place: Place) -> None:
+async def test_a_peer_that_failed_twice_takes_no_third_turn(place: TurnContext) -> None:
     script, lines = place.folder / "ends.py", list[str]()
     script.write_text("raise SystemExit('error: not today')")
     three = Plan(3, 3, ONCE.kinds)
@@ -150,7 +150,7 @@ async def test_a_peer_that_failed_twice_takes_no_third_turn(place: Place) -> Non
     assert [line for line in lines if line.startswith("round")] == ["round 1 of 3: ends", "round 2 of 3: ends"]
 
 
-async def test_a_peer_that_cannot_be_installed_takes_no_turn_and_is_told_of(place: Place) -> None:
+async def test_a_peer_that_cannot_be_installed_takes_no_turn_and_is_told_of(place: TurnContext) -> None:
     nowhere, lines = Peer("nowhere", "floor.py", "python", "redis", {}, ("./is-not-there",)), list[str]()
 
     results = await take_turns([nowhere], ONCE, place, lines.append)

@@ -79,7 +79,7 @@ def programs_on(stores: Guarded, folder: Path) -> Generator[Programs]:
         settings = {user: stores.settings(user, **told) for user in ("api", "monitor", "replicator")}
         with (
             serving(settings["api"], folder) as running,
-            process(settings["monitor"], folder / "monitor.log", TIDEQ, "monitor", ready="no worker is probed") as one,
+            process(settings["monitor"], folder / "monitor.log", TIDEQ, "monitor", ready="probing disabled") as one,
             process(settings["replicator"], folder / "replicate.log", TIDEQ, "replicate", ready="replicating") as other,
         ):
             pids = {"api": running.process.pid, "monitor": one.pid, "replicator": other.pid}

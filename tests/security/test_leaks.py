@@ -122,7 +122,7 @@ def test_no_secret_is_in(left: Left, place: str) -> None:
 
 def test_what_is_searched_would_show_a_secret(left: Left, key: str) -> None:
     """Each place holds something of this run: a search that finds nothing has looked somewhere."""
-    assert '"tasks die in a new way"' in left.texts["logs"] or '"transition"' in left.texts["logs"]
+    assert '"dead-letter pattern appeared"' in left.texts["logs"] or '"transition"' in left.texts["logs"]
     assert "task.lifecycle" in left.texts["spans"]
     assert "tideq_http_requests_total" in left.texts["metrics"]
     assert "boss" in left.texts["audit"]

@@ -18,12 +18,19 @@ CONNECTING = "hello ping info time client|setinfo client|setname select evalsha 
 RESTORING = "hset hget hgetall hmget hkeys hscan zadd set scan exists xrange xread xinfo|stream"
 """Whoever opens a store that was lost fills it again, and looks first whether its stream has what history lacks."""
 LISTENING = "xrange xrevrange xread xinfo|stream scan hscan subscribe unsubscribe wait waitaof"
-RESTORING_SCRIPTS = ("found", "enter_epoch", "restore", "wipe", "read")
+RESTORING_SCRIPTS = ("init_store", "enter_epoch", "restore", "wipe", "read")
 ALL_SCRIPTS = tuple(sorted(path.name.removesuffix(".lua") for path in LUA.iterdir() if path.name.endswith(".lua")))
 NEEDS = {
     "api": (ALL_SCRIPTS, LISTENING),
-    "monitor": ((*RESTORING_SCRIPTS, "sweep", "pressure", "follow", "fleet", "judge", "ended", "recount"), RESTORING),
-    "replicator": ((*RESTORING_SCRIPTS, "acknowledge", "belongings"), RESTORING),
+    "monitor": (
+        (
+            *RESTORING_SCRIPTS,
+            *("sweep", "set_memory_flag", "advance_monitor", "list_workers", "set_worker_state"),
+            *("ended_counts", "correct_ended_counts"),
+        ),
+        RESTORING,
+    ),
+    "replicator": ((*RESTORING_SCRIPTS, "acknowledge", "side_data"), RESTORING),
 }
 """The scripts that a program calls, and what it sends besides."""
 DANGEROUS = (

@@ -87,9 +87,8 @@ class TestWithKeys:
 
 
 async def test_names_for_a_proxy_are_a_setting(http: httpx.AsyncClient, service: Service) -> None:
-    service.authenticator._allowed_hosts = read_service_settings(
-        {"TIDEQ_ALLOWED_HOSTS": "Tideq.Example, other"}
-    ).allowed_hosts  # pyright: ignore[reportPrivateUsage]
+    settings = read_service_settings({"TIDEQ_ALLOWED_HOSTS": "Tideq.Example, other"})
+    service.authenticator._allowed_hosts = settings.allowed_hosts  # pyright: ignore[reportPrivateUsage]
 
     by_name = await http.get("/api/v1/queue/stats", headers={"Host": "tideq.example:443"})
     page = {"Host": "127.0.0.1:8080", "Origin": "https://tideq.example"}

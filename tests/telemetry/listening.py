@@ -37,6 +37,6 @@ async def follower(kit: Kit, *listeners: TransitionListener) -> Follower:
 async def follow(made: Follower) -> None:
     """Until nothing is new."""
     count = -1
-    while made.told_count != count:
-        count = made.told_count
+    while made.published_count != count:
+        count = made.published_count
         await made.step()

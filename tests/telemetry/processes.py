@@ -64,7 +64,7 @@ def whole_service(
 @contextmanager
 def monitor(settings: Mapping[str, str], folder: Path, name: str = "monitor") -> Generator[subprocess.Popen[bytes]]:
     # Said by one of its duties: by then all have begun, and signals are heard.
-    with process(settings, folder / f"{name}.log", TIDEQ, "monitor", ready="no worker is probed") as running:
+    with process(settings, folder / f"{name}.log", TIDEQ, "monitor", ready="probing disabled") as running:
         yield running
 
 

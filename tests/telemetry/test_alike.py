@@ -88,7 +88,7 @@ def test_so_many_are_kept_and_no_more() -> None:
         made.append(each.task_type)
         return each.task_type
 
-    alike = Memo(note, max_known=2)
+    alike = Memo(note, max_entries=2)
     for task_type in ("a", "a", "b", "c", "a"):
         assert alike(transition(0, task_type, {})) == task_type
 

@@ -232,7 +232,7 @@ async def test_where_a_task_comes_from_is_told_to_those_who_want_it(kit: Kit) ->
 
 
 async def test_origins_are_forgotten_with_their_tasks_and_the_oldest_first(kit: Kit) -> None:
-    origins, store = Origins(journal(kit), max_known=10), journal(kit)
+    origins, store = Origins(journal(kit), max_entries=10), journal(kit)
     await kit.worker()
     await kit.queue.submit_many([NewTask(task_type="a", trace=TRACE)] * 25)
     done = await kit.started()
@@ -242,7 +242,7 @@ async def test_origins_are_forgotten_with_their_tasks_and_the_oldest_first(kit: 
     await origins.fill_in(told)
 
     assert all(each.trace == TRACE for each in told)
-    assert origins.known_count == 10
+    assert origins.cached_count == 10
 
 
 async def test_a_batch_larger_than_a_slice_is_told_in_order(kit: Kit) -> None:
@@ -289,7 +289,7 @@ async def test_a_task_sent_back_by_hand_says_in_which_state_it_was_found(kit: Ki
 
     reason = {"retry": "retried", "replay": "replayed"}[verb]
     assert ear.moves()[-1] == (state, "queued", reason)
-    assert counters.readings("7")["tideq_transitions_total"]["7", state, "queued", reason] == 1
+    assert counters.samples("7")["tideq_transitions_total"]["7", state, "queued", reason] == 1
 
 
 async def test_a_retry_that_an_earlier_version_wrote_does_not_say_where_it_came_from(kit: Kit) -> None:
@@ -314,7 +314,7 @@ class Reader(Ear):
 
     def observe(self, transitions: Sequence[ObservedTransition]) -> None:
         for each in transitions:
-            assert (each.looks, each.phases, each.is_revived, each.worker_id, each.life) is not None
+            assert (each.step_key, each.phases, each.is_requeued, each.worker_id, each.life) is not None
             assert each.retry_count + each.loss_count + each.delivery_count >= 0
             self.heard.append(each)
 
@@ -350,7 +350,7 @@ async def test_an_event_with_a_damaged_field_takes_no_other_with_it(kit: Kit, na
 
     await follow(made)
 
-    assert (made.skipped_count, made.told_count, len(reader.heard)) == (1, 6, 6)
+    assert (made.skipped_count, made.published_count, len(reader.heard)) == (1, 6, 6)
     assert reader.heard[-1].task_id == last
 
 

@@ -10,7 +10,7 @@ from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.task import TraceContext
 from tideq.queue_core.telemetry.spans import SpanError
-from tideq.queue_core.telemetry.trace_context import execution_span_id, revival_span_id
+from tideq.queue_core.telemetry.trace_context import execution_span_id, requeue_span_id
 from tideq.workers.monitor.journal.lifecycle_spans import LifecycleSpans
 from tideq.workers.monitor.journal.transition import ObservedTransition
 
@@ -163,5 +163,5 @@ async def test_a_life_that_was_asked_for_by_hand_begins_then_and_links_to_it(
         created_ms = (await kit.read(task_id)).created_at_ms
         assert [span.began_ns // 1_000_000 for span in (first, second)] == [created_ms, eligible_ms]
         assert first.links == ()
-        assert [link.span_id for link in second.links] == [revival_span_id(task_id, str(eligible_ms))]
+        assert [link.span_id for link in second.links] == [requeue_span_id(task_id, str(eligible_ms))]
         tracing.spans.clear()

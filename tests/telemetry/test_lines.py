@@ -35,7 +35,7 @@ structlog.get_logger().warning({HOSTILE!r}, name={HOSTILE!r})
 
 async def test_a_line_says_who_did_what_and_why(kit: Kit) -> None:
     written = list[str]()
-    made = await follower(kit, TransitionLog(written.append, for_people=False))
+    made = await follower(kit, TransitionLog(written.append, readable=False))
     await kit.worker()
     task_id = await kit.submit("resize", trace=TRACE, client_id="shop", parameters=b'{"card":"4111"}')
     await kit.clock.advance(45_000)
@@ -76,14 +76,14 @@ def test_a_line_gives_its_instant_in_utc_wherever_the_process_lives(for_people: 
     written, made = list[str](), hostile()
     made.at_ms = 1_772_442_000_042
 
-    TransitionLog(written.append, for_people=for_people).observe([made])
+    TransitionLog(written.append, readable=for_people).observe([made])
 
     assert "2026-03-02T09:00:00.042Z" in "".join(written)
 
 
 async def test_a_line_has_a_trace_also_where_the_task_came_without_one(kit: Kit) -> None:
     written = list[str]()
-    made = await follower(kit, TransitionLog(written.append, for_people=False))
+    made = await follower(kit, TransitionLog(written.append, readable=False))
     task_id = await kit.submit()
 
     await follow(made)
@@ -95,7 +95,7 @@ async def test_a_line_has_a_trace_also_where_the_task_came_without_one(kit: Kit)
 async def test_every_state_in_the_lines_is_one_that_tasks_are_in(kit: Kit) -> None:
     """Whatever became of them: none is `finished`."""
     written = list[str]()
-    made = await follower(kit, TransitionLog(written.append, for_people=False))
+    made = await follower(kit, TransitionLog(written.append, readable=False))
     await kit.worker()
     for state in TaskState:
         task = await task_in(kit, state)
@@ -115,7 +115,7 @@ async def test_every_state_in_the_lines_is_one_that_tasks_are_in(kit: Kit) -> No
 def test_hostile_names_stay_on_their_line(for_people: bool) -> None:
     written = list[str]()
 
-    TransitionLog(written.append, for_people=for_people).observe([hostile(), hostile()])
+    TransitionLog(written.append, readable=for_people).observe([hostile(), hostile()])
 
     (text,) = written
     assert len(text.splitlines()) == 2

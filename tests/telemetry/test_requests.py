@@ -25,7 +25,7 @@ SAMPLED, UNSAMPLED = f"00-{TRACE_ID}-{SUBMITTER}-03", f"00-{TRACE_ID}-{SUBMITTER
 async def service(store: StoreUnderTest, queue_name: str, tracing: Recording) -> AsyncIterator[Service]:
     settings = ServiceSettings(auth="off", redis_url=store.url, queue=QueueSettings(queue_name=queue_name))
     async with open_service(settings, tracing) as service:
-        await service.wakeups.listening()
+        await service.wakeups.wait_until_subscribed()
         yield service
 
 
@@ -132,7 +132,7 @@ async def test_every_request_is_metered_once_whether_it_is_traced_or_not(
     await http.post(TASKS, json={"task_type": "a"})
     await http.get("/readyz")
 
-    counted = {key: noted.count for key, noted in service.meters.requests.items()}
+    counted = {key: noted.count for key, noted in service.metrics.requests.items()}
     assert counted == {
         (TASKS, "POST", 2): 2,
         (f"{TASKS}/{{task_id}}", "GET", 4): 1,
@@ -154,7 +154,7 @@ async def test_an_unforeseen_error_is_told_as_one(
     assert (answer.status_code, request.attributes["http.response.status_code"]) == (500, 500)
     assert request.error is not None
     assert "secret" not in repr(tracing.spans)
-    assert service.meters.requests[TASKS, "POST", 5].count == 1
+    assert service.metrics.requests[TASKS, "POST", 5].count == 1
 
 
 async def test_a_refused_submission_is_an_error_without_what_was_submitted(

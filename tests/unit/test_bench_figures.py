@@ -2,10 +2,10 @@
 
 import pytest
 
-from tideq.cli.measuring.charts import nice_ticks
-from tideq.cli.measuring.findings import at, seconds_until, times
-from tideq.cli.measuring.plan import quantities, quantity
-from tideq.cli.measuring.words import number
+from tideq.cli.benchmark.charts import nice_ticks
+from tideq.cli.benchmark.findings import at, seconds_until, times
+from tideq.cli.benchmark.plan import quantities, quantity
+from tideq.cli.benchmark.words import number
 
 
 def test_the_time_runs_to_the_task_that_makes_up_the_number() -> None:

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tideq.queue_core.background import background_task, run_all
-from tideq.queue_core.duties import LONGEST_PAUSE_SECONDS, PATIENCE_SECONDS, Duties, DutiesEnded, Duty
+from tideq.queue_core.duties import LONGEST_PAUSE_SECONDS, STALE_AFTER_SECONDS, Duties, DutiesEnded, Duty
 from tideq.queue_core.errors import HistoryRefused, StoreUnavailable
 
 
@@ -49,7 +49,7 @@ async def so_that(is_so: Callable[[], bool]) -> None:
 
 
 def restarts(duties: Duties, name: str) -> float:
-    found = duties.counters.readings("p")["tideq_duty_restarts_total"][("p", name)]
+    found = duties.counters.samples("p")["tideq_duty_restarts_total"][("p", name)]
     assert isinstance(found, float)
     return found
 
@@ -135,9 +135,9 @@ async def test_a_duty_is_stale_when_it_fails_from_the_beginning_and_not_after_a_
         await so_that(lambda: rounds > since + 2)
         assert duties.stale == []
 
-        clock.now += PATIENCE_SECONDS + 1
+        clock.now += STALE_AFTER_SECONDS + 1
         assert [each.duty for each in duties.stale] == ["sweep"]
-        assert duties.counters.readings("p")["tideq_duty_stale"][("p", "sweep")] == 1
+        assert duties.counters.samples("p")["tideq_duty_stale"][("p", "sweep")] == 1
 
 
 async def test_a_duty_that_hangs_becomes_stale_and_one_that_waits_does_not(duties: Duties, clock: Clock) -> None:
@@ -151,7 +151,7 @@ async def test_a_duty_that_hangs_becomes_stale_and_one_that_waits_does_not(dutie
     async with background_task(run_all(duties.add("hangs", hang, every_seconds=10), duties.add("waits", wait))):
         for _ in range(3):
             await asyncio.sleep(0)
-        clock.now += 10 + PATIENCE_SECONDS
+        clock.now += 10 + STALE_AFTER_SECONDS
         assert duties.stale == []
         clock.now += 1
         assert [each.duty for each in duties.stale] == ["hangs"]
@@ -167,7 +167,7 @@ async def test_a_duty_that_was_cancelled_from_outside_is_noticed_and_one_that_wa
     first, second = duties.start("first", wait), duties.start("second", wait)
     await asyncio.sleep(0)
     await duties.stop(first)
-    async with background_task(duties.one_ended()) as noticing:
+    async with background_task(duties.wait_for_unexpected_end()) as noticing:
         await asyncio.sleep(0)
         assert not noticing.done()
         second.cancel()

@@ -12,7 +12,7 @@ from tideq.queue_core.score import (
     rank,
     rank_of,
     ready_score,
-    shown_score,
+    queue_score,
 )
 
 lanes = st.integers(0, MAX_LANES - 1)
@@ -54,4 +54,4 @@ def test_ranks_outside_the_band_are_no_ranks() -> None:
 def test_the_shown_score_is_offset_minus_age_in_seconds() -> None:
     submitted_ms, age_ms = 1_700_000_000_000, 30_000
 
-    assert shown_score(rank(submitted_ms, 100_000_000), submitted_ms + age_ms) == 100_000 - 30
+    assert queue_score(rank(submitted_ms, 100_000_000), submitted_ms + age_ms) == 100_000 - 30

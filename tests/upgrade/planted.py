@@ -29,7 +29,7 @@ CHANGES: dict[str, tuple[Edit, ...]] = {
         Edit("persistence/replication/rows.py", "_, _, _, _, attempt, _, worker", "_, _, _, attempt, _, _, worker"),
     ),
     "a field of stream entries has another name": (
-        Edit("queue_core/scripts/include/emit.lua", "'now_ms', now_text", "'at_ms', now_text"),
+        Edit("queue_core/scripts/include/outbox_append.lua", "'now_ms', now_text", "'at_ms', now_text"),
         Edit("persistence/replication/changes.py", 'fields[b"now_ms"]', 'fields[b"at_ms"]'),
         Edit("queue_core/outbox/consumer.py", 'fields.get(b"now_ms"', 'fields.get(b"at_ms"'),
         Edit("queue_core/outbox/stream.py", '(b"now_ms", b"epoch")', '(b"at_ms", b"epoch")'),

@@ -198,8 +198,8 @@ async def test_a_page_of_history_leaves_out_a_row_that_cannot_be_read(
 
     assert [task.task_id for task in page.tasks] == [good]
     with pytest.raises(TaskUnreadable):
-        await archive.history.find(bad)
-    assert list(await archive.history.find_many([bad, good])) == [good]
+        await archive.tasks.find(bad)
+    assert list(await archive.tasks.find_many([bad, good])) == [good]
 
 
 async def test_an_instant_that_is_none_costs_the_timings_of_others_nothing(

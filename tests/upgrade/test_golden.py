@@ -190,10 +190,10 @@ async def test_tasks_are_read_and_found_in_history_as_they_were_left(
         name: each["reason"] for name, each in tasks.items()
     }
     for each in tasks.values():
-        found = await archive.history.find(each["task_id"])
+        found = await archive.tasks.find(each["task_id"])
         assert found is not None
         assert shown(found, without=AGED) == without(each, AGED)
-        steps = await archive.history.transitions(each["task_id"])
+        steps = await archive.tasks.transitions(each["task_id"])
         assert [step.version for step in steps] == list(range(1, each["version"] + 1))
     gold = await archive.listing.page(TaskFilter(terms=("tag:customer=c-118",)), 50)
     assert [task.task_id for task in gold.tasks] == [tasks["full"]["task_id"]]
@@ -288,7 +288,7 @@ async def test_a_task_that_only_history_has_is_retried_with_all_that_it_was(
     for name in ("records", "definitions"):
         await kit.client.hdel(kit.keys.key(name), task_id)
 
-    async with archive.history.holding(task_id) as known:
+    async with archive.tasks.locked(task_id) as known:
         await kit.queue.retry(task_id, kept=known)
 
     assert (await kit.read(task_id)).state is TaskState.QUEUED
@@ -297,10 +297,10 @@ async def test_a_task_that_only_history_has_is_retried_with_all_that_it_was(
 
 async def test_a_lost_store_is_rebuilt_with_every_live_task(kit: Kit, kept: OpenStore, folder: str) -> None:
     tasks = expected(folder)
-    assert kept.custodian is not None
+    assert kept.guard is not None
 
-    await kept.custodian.rebuild()
-    await kept.custodian.verify()
+    await kept.guard.rebuild()
+    await kept.guard.verify()
 
     found = await kit.queue.read_many([each["task_id"] for each in tasks.values()])
     live = {name: task for name, task in zip(tasks, found, strict=True) if task is not None}

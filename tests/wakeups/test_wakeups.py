@@ -56,7 +56,7 @@ class Pollers:
 async def pollers(kit: Kit, store: StoreUnderTest) -> AsyncIterator[Pollers]:
     source = ReadyLanes(kit.engine.scripts, kit.client, kit.keys)
     async with PollWakeups([source], lambda: connect_listener(store.url)) as wakeups:
-        await wakeups.listening()
+        await wakeups.wait_until_subscribed()
         yield Pollers(kit, wakeups)
 
 
@@ -67,13 +67,13 @@ def deaf(monkeypatch: pytest.MonkeyPatch) -> None:
     def ignore(self: PollWakeups, channel: str, message: str) -> None:
         return None
 
-    monkeypatch.setattr(PollWakeups, "_hear", ignore)
+    monkeypatch.setattr(PollWakeups, "_on_message", ignore)
 
 
 @pytest.fixture
 def blind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks for himself, so only notifications count."""
-    monkeypatch.setattr(poll_wakeups, "SURVEY_SECONDS", 3600.0)
+    monkeypatch.setattr(poll_wakeups, "SCAN_SECONDS", 3600.0)
 
 
 @pytest.mark.usefixtures("blind")
@@ -237,7 +237,7 @@ async def test_a_timer_that_fires_a_moment_early_does_not_cost_the_next_instant(
         return call_at(when - 0.15 if is_due_timer else when, callback, *arguments, **options)
 
     monkeypatch.setattr(loop, "call_at", early)
-    monkeypatch.setattr(pollers.wakeups, "_survey", asyncio.Event().wait)
+    monkeypatch.setattr(pollers.wakeups, "_scan", asyncio.Event().wait)
     await kit.worker()
     await kit.controls.limit("resize", tasks_per_second=4)
     await kit.queue.submit_many([NewTask(task_type="resize") for _ in range(5)])
@@ -282,7 +282,7 @@ async def test_what_a_rule_held_back_wakes_a_poll_that_may_have_it_not_the_first
 async def test_polls_of_a_paused_queue_are_left_in_peace(
     kit: Kit, pollers: Pollers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(poll_wakeups, "SURVEY_SECONDS", 0.02)
+    monkeypatch.setattr(poll_wakeups, "SCAN_SECONDS", 0.02)
     await kit.worker()
     await kit.controls.pause()
     await kit.queue.submit_many([NewTask(task_type="resize") for _ in range(50)])
@@ -342,7 +342,7 @@ class TestShortCircuits:
         broken = pollers.poll("broken")
         await pollers.asleep(2)
 
-        ends_at_ms = (await kit.queue.claim("broken", 1)).held_back[0].until_ms
+        ends_at_ms = (await kit.queue.claim("broken", 1)).circuits[0].until_ms
         got = await asyncio.wait_for(broken, 25)
 
         assert got.tasks
@@ -427,13 +427,13 @@ async def test_a_rule_that_changes_while_a_poll_looks_is_not_missed(
     await kit.controls.pause()
     await kit.submit()
     await asyncio.wait_for(heard.wait(), 25)
-    looks, told, wake_looking = 0, asyncio.Event(), WaitingPolls.wake_looking
+    looks, told, wake_claiming = 0, asyncio.Event(), WaitingPolls.wake_claiming
 
     def wake_and_say_so(self: WaitingPolls) -> None:
-        wake_looking(self)
+        wake_claiming(self)
         told.set()
 
-    monkeypatch.setattr(WaitingPolls, "wake_looking", wake_and_say_so)
+    monkeypatch.setattr(WaitingPolls, "wake_claiming", wake_and_say_so)
 
     async def slow_claim() -> Claim:
         nonlocal looks
@@ -442,7 +442,7 @@ async def test_a_rule_that_changes_while_a_poll_looks_is_not_missed(
         if looks == 1:
             await kit.controls.resume()
             await asyncio.wait_for(told.wait(), 25)
-            while pollers.wakeups._should_look.is_set():  # pyright: ignore[reportPrivateUsage]
+            while pollers.wakeups._scan_requested.is_set():  # pyright: ignore[reportPrivateUsage]
                 await asyncio.sleep(0.001)
         return got
 

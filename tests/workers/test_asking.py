@@ -162,13 +162,13 @@ async def test_slots_are_kept_for_what_was_asked_for_until_it_is_answered() -> N
     )
     claimer.worker_id = "w1"
 
-    first, free_meanwhile = claimer.claim_now("w1", is_time=True), slots.free
-    again = claimer.claim_now("w1", is_time=False)
-    claimer.answered("w1", None)
+    first, free_meanwhile = claimer.claim_now("w1", claim_new=True), slots.free
+    again = claimer.claim_now("w1", claim_new=False)
+    claimer.handle_reply("w1", None)
 
     assert (first["available_capacity"], free_meanwhile, slots.free) == (SLOTS, 0, SLOTS)
     assert again == first
-    assert claimer.claim_now("w1", is_time=False) == claimer.claim_now("w2", is_time=True) == {}
+    assert claimer.claim_now("w1", claim_new=False) == claimer.claim_now("w2", claim_new=True) == {}
 
 
 async def test_a_few_tasks_are_started_before_more_are_polled_for(service: ScriptedService) -> None:

@@ -163,7 +163,7 @@ async def test_a_hung_handler_times_out_is_told_and_its_late_result_changes_noth
         await bench.read(task_id),
     )
     may_end.touch()
-    await until(lambda: hand.events("service refused a report"))
+    await until(lambda: hand.events("report refused"))
     after = await health_of(bench, hand)
 
     assert (well.status_code, well.json()["checks"]["stuck_threads"]["ok"]) == (200, True)

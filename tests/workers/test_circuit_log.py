@@ -14,7 +14,7 @@ def events(*told: list[BlockedType]) -> list[tuple[str, str]]:
     log = CircuitLog()
     with structlog.testing.capture_logs() as logs:
         for each in told:
-            log.note("w1", each)
+            log.update("w1", each)
     return [(line["log_level"], line["event"]) for line in logs]
 
 

@@ -68,7 +68,7 @@ def test_a_name_the_service_never_takes_is_said_in_one_line(service: Running, sh
     ended = shop.run("--handlers", "ledgered", "--url", service.url, "--name", "not a name")
 
     assert ended.returncode == 1
-    assert "error: the service does not take this worker" in ended.stderr
+    assert "error: the service refused to register this worker" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
@@ -103,7 +103,7 @@ async def test_health_names_every_check(service: Running, bench: Bench, shop: Wo
 async def test_health_says_when_the_service_does_not_answer(shop: Workshop, own_service: Running) -> None:
     port = free_port()
     hand = shop.hire(own_service.url, "--health-port", str(port))
-    await until(lambda: hand.events("registered"))
+    await until(lambda: hand.events("worker registered"))
 
     own_service.process.kill()
 
@@ -136,7 +136,7 @@ async def test_a_changed_file_starts_it_anew_and_a_signal_ends_both(
 
     source.write_text(ONE_HANDLER.format(text="'after'"))
     os.utime(source, (time.time() + 5, time.time() + 5))
-    await until(lambda: len(hand.events("registered")) == 2)
+    await until(lambda: len(hand.events("worker registered")) == 2)
     after = await done(bench, "answer")
     source.write_text("broken(")
     await until(lambda: "SyntaxError" in hand.said())

@@ -345,7 +345,7 @@ def _come_and_go(crew: Consumer) -> None:
             self.context = context
 
     until_at = time.monotonic() + 0.5
-    runs: Any = crew.runs
+    runs: Any = crew.attempts
     while time.monotonic() < until_at:
         for number in range(200):
             runs[str(number)] = Standing()
@@ -377,7 +377,7 @@ async def test_a_worker_says_that_it_has_too_little_memory_and_when_it_has_enoug
         used = 50.0
         await until(lambda: said()[-1] == "active")
 
-    assert (well.is_well, ill.is_well) == (True, False)
+    assert (well.is_healthy, ill.is_healthy) == (True, False)
     assert ill.checks["memory_usage_percent"].limit == 90
 
 
@@ -391,9 +391,9 @@ async def test_heartbeats_that_failed_stop_no_new_work_once_one_arrives(service:
     script.special["/heartbeat"] = beating
     bench = Bench(service, script)
     async with bench.working():
-        await until(lambda: not bench.worker.health().is_well)
+        await until(lambda: not bench.worker.health().is_healthy)
         is_away = False
-        await until(lambda: bench.worker.health().is_well)
+        await until(lambda: bench.worker.health().is_healthy)
 
     assert {body["status"] for body in service.bodies("heartbeat")} <= {"active", "draining"}
 

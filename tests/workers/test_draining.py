@@ -54,7 +54,7 @@ async def test_what_runs_is_finished_and_delivered_and_nothing_more_is_claimed(
     running = [await running_task(bench, shop, may_end) for _ in range(3)]
 
     hand.signal(signal.SIGTERM)
-    await until(lambda: len(hand.events("draining")) == 3)
+    await until(lambda: len(hand.events("drain started")) == 3)
     late = await bench.submit("short")
 
     async def all_say_so() -> bool:
@@ -87,7 +87,7 @@ async def test_what_does_not_finish_in_time_is_handed_back_free_of_charge_and_to
     behind = await bench.submit("until_file", parameters={"path": str(may_end)}, priority="low")
 
     hand.signal(signal.SIGTERM)
-    await until(lambda: len(hand.events("draining")) == 3)
+    await until(lambda: len(hand.events("drain started")) == 3)
     quick_end.touch()
     status = hand.ended()
 
@@ -109,7 +109,7 @@ async def test_a_second_signal_does_not_wait(service: Running, bench: Bench, kit
     task_id = await running_task(bench, shop, may_end)
 
     hand.signal(signal.SIGTERM)
-    await until(lambda: len(hand.events("draining")) == 3)
+    await until(lambda: len(hand.events("drain started")) == 3)
     is_waiting = hand.process.poll() is None
     hand.signal(signal.SIGTERM)
     status = hand.ended()
@@ -153,7 +153,7 @@ async def test_asked_by_the_service_a_crew_drains_and_with_the_last_the_process_
     is_alive = hand.process.poll() is None
     for crew in (busy, idle[1]):
         await bench.call("POST", f"/api/v1/workers/{crew['worker_id']}/drain")
-    await until(lambda: len(hand.events("draining")) == 3)
+    await until(lambda: len(hand.events("drain started")) == 3)
     may_end.touch()
     status = hand.ended()
 
@@ -171,7 +171,7 @@ async def test_a_task_that_outlasts_the_heartbeat_timeout_during_a_drain_is_fini
     task_id = await running_task(bench, shop, may_end)
 
     hand.signal(signal.SIGTERM)
-    await until(lambda: len(hand.events("draining")) == 3)
+    await until(lambda: len(hand.events("drain started")) == 3)
     given_up_at = datetime.now(UTC) + timedelta(seconds=SHARED_HEARTBEAT_SECONDS)
     await until(lambda: datetime.now(UTC) > given_up_at)
     await kit.queue.sweep()

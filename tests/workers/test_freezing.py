@@ -56,7 +56,7 @@ def _lasting(task: Json) -> Json:
 
 
 def _is_refused(hand: Hand, task_id: str) -> bool:
-    return any(line["task_id"] == task_id for line in hand.events("service refused a report"))
+    return any(line["task_id"] == task_id for line in hand.events("report refused"))
 
 
 async def test_a_worker_frozen_at_any_moment_never_begins_what_is_not_its_own(

@@ -36,7 +36,7 @@ async def test_a_rate_holds_for_each_worker_or_for_all_depending_on_where_it_is_
     bench: Bench, kit: Kit, shop: Workshop
 ) -> None:
     await bench.call("PUT", "/api/v1/queue/limits", {"task_type": "limited", "tasks_per_second": RATE})
-    await until(lambda: all(len(hand.events("registered")) == 3 for hand in shop.hands))
+    await until(lambda: all(len(hand.events("worker registered")) == 3 for hand in shop.hands))
     ids = await submitted(bench, [{"task_type": "tick"}] * 80 + [{"task_type": "limited"}] * 40)
 
     tasks = await all_ended(bench, ids)

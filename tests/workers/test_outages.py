@@ -57,7 +57,7 @@ async def test_results_finished_while_the_service_is_down_are_delivered_once_it_
     service.process.kill()
     may_end.touch()
     await until(lambda: shop.ledger.count("end") == RUNNING)
-    await until(lambda: len(hand.events("reports not delivered, trying again")) >= 3)
+    await until(lambda: len(hand.events("report delivery failed, retrying")) >= 3)
     with serving(site.settings, site.folder, port):
         tasks = await all_ended(bench, ids)
         after = await ended(bench, await bench.submit("short"))
@@ -73,7 +73,7 @@ async def test_a_worker_waits_for_its_service_and_its_deaths_cost_no_task_anythi
     site: Site, port: int, shop: Workshop
 ) -> None:
     hand = shop.hire(url_of(port))
-    await until(lambda: hand.events("cannot claim, trying again"))
+    await until(lambda: hand.events("claim failed, retrying"))
 
     async with httpx.AsyncClient(base_url=url_of(port), timeout=40) as http:
         bench = Bench(http)
@@ -110,11 +110,11 @@ async def test_a_signal_while_the_service_is_down_waits_for_it_and_a_second_one_
     service.process.kill()
     may_end.touch()
     for hand in (patient, hurried):
-        await until(lambda hand=hand: hand.events("reports not delivered, trying again"))
+        await until(lambda hand=hand: hand.events("report delivery failed, retrying"))
 
     for hand in (patient, hurried):
         hand.signal(signal.SIGTERM)
-        await until(lambda hand=hand: hand.events("draining"))
+        await until(lambda hand=hand: hand.events("drain started"))
     are_waiting = [hand.process.poll() is None for hand in (patient, hurried)]
     hurried.signal(signal.SIGTERM)
     statuses = [hurried.ended()]
@@ -124,7 +124,7 @@ async def test_a_signal_while_the_service_is_down_waits_for_it_and_a_second_one_
 
     assert are_waiting == [True, True]
     assert statuses == [1, 0]
-    (line,) = hurried.events("reports undelivered: held tasks come back by themselves")
+    (line,) = hurried.events("report delivery timed out; held tasks return when the heartbeat times out")
     assert line["unsent"] == shop.ledger.count("end", pid=hurried.pid)
     assert {(task["status"], task["attempt"]) for task in tasks} == {("completed", 1)}
 
@@ -187,7 +187,7 @@ async def test_results_finished_while_the_store_is_away_are_delivered_once_it_is
                 await gate.shut()
                 may_end.touch()
                 await until(lambda: shop.ledger.count("end") == RUNNING)
-                await until(lambda: len(hand.events("reports not delivered, trying again")) >= 2)
+                await until(lambda: len(hand.events("report delivery failed, retrying")) >= 2)
                 await gate.open()
                 ended_tasks = await all_ended(bench, ids)
 

@@ -18,7 +18,7 @@ from tests.workers.scripted import HANG_UP, Reply, ScriptedService, obliging, pr
 from tests.workers.waiting import until
 from tideq.queue_core.background import background_task
 from tideq.workers.runtime.report_buffer import HeldTask, ReportBuffer, Result
-from tideq.workers.runtime.reporter import MAX_UNDER_WAY, PLENTY, Reporter
+from tideq.workers.runtime.reporter import MAX_IN_FLIGHT, MANY_REPORTS, Reporter
 from tideq.workers.runtime.service_api import ReportOutcome, ServiceApi, ServiceReply
 
 
@@ -34,7 +34,7 @@ class Desk:
 
     async def delivered(self) -> None:
         async with asyncio.timeout(20):
-            await self.reporter.silent()
+            await self.reporter.all_delivered()
 
 
 @contextlib.asynccontextmanager
@@ -43,7 +43,7 @@ async def desk_at(url: str, worker_id: str = "w1") -> AsyncGenerator[Desk]:
     async with ServiceApi(url) as protocol:
         reporter = Reporter(protocol, lambda _, answer: answers.append(answer), lost.append, unknown.append)
         async with background_task(reporter.run()) as job:
-            yield Desk(reporter.mailbox(worker_id), reporter, lost, unknown, answers)
+            yield Desk(reporter.new_buffer(worker_id), reporter, lost, unknown, answers)
             assert not job.done(), "the reporter has ended"
 
 
@@ -243,7 +243,7 @@ async def test_results_of_a_worker_the_service_forgot_still_count_in_its_name(
 
 
 async def test_reports_of_two_worker_ids_are_told_each_in_its_own_name(scripted: ScriptedService, desk: Desk) -> None:
-    other = desk.reporter.mailbox("w2")
+    other = desk.reporter.new_buffer("w2")
 
     desk.mailbox.finish([success("a")])
     other.finish([success("b")])
@@ -333,7 +333,7 @@ async def test_a_reporter_that_is_broken_off_while_sending_has_said_nothing(scri
     scripted.script = hang
     async with ServiceApi(scripted.url) as protocol:
         reporter = Reporter(protocol, lambda _id, _answer: None, lambda _: None, lambda _: None)
-        box = reporter.mailbox("w1")
+        box = reporter.new_buffer("w1")
         async with background_task(reporter.run()):
             box.finish([success("a")])
             await asked.wait()
@@ -341,7 +341,7 @@ async def test_a_reporter_that_is_broken_off_while_sending_has_said_nothing(scri
         left = reporter.unsent_count
         scripted.script = obliging
         async with background_task(reporter.run()), asyncio.timeout(60):
-            await reporter.silent()
+            await reporter.all_delivered()
 
     assert (under_way, left, reporter.unsent_count) == (1, 1, 0)
     assert [row["lease"] for row in scripted.bodies("sync")[-1]["results"]] == ["a"]
@@ -376,7 +376,7 @@ class SlowService:
         await until(lambda: len(self.waiting) >= count)
 
 
-def many(name: str, count: int = PLENTY) -> list[Result]:
+def many(name: str, count: int = MANY_REPORTS) -> list[Result]:
     return [success(f"{name}{number}") for number in range(count)]
 
 
@@ -384,19 +384,19 @@ async def test_much_that_is_said_goes_beside_a_request_that_is_under_way(scripte
     service = SlowService()
     scripted.script = service.script
 
-    for number in range(MAX_UNDER_WAY + 1):
+    for number in range(MAX_IN_FLIGHT + 1):
         desk.mailbox.finish(many(f"{number}-"))
-        await service.asked(min(number + 1, MAX_UNDER_WAY))
+        await service.asked(min(number + 1, MAX_IN_FLIGHT))
     under_way = [len(body["results"]) for body in scripted.bodies("sync")]
     for gate in service.waiting:
         gate.set()
-    await service.asked(MAX_UNDER_WAY + 1)
+    await service.asked(MAX_IN_FLIGHT + 1)
     service.waiting[-1].set()
     await desk.delivered()
 
-    assert under_way == [PLENTY] * MAX_UNDER_WAY
+    assert under_way == [MANY_REPORTS] * MAX_IN_FLIGHT
     assert sorted(row["lease"] for row in scripted.rows("results")) == sorted(
-        result.lease for number in range(MAX_UNDER_WAY + 1) for result in many(f"{number}-")
+        result.lease for number in range(MAX_IN_FLIGHT + 1) for result in many(f"{number}-")
     )
 
 
@@ -408,7 +408,7 @@ async def test_a_little_that_is_said_waits_for_the_request_that_is_under_way(
 
     desk.mailbox.finish([success("a")])
     await service.asked(1)
-    desk.mailbox.finish(many("b", PLENTY - 1))
+    desk.mailbox.finish(many("b", MANY_REPORTS - 1))
     for _ in range(20):
         await asyncio.sleep(0)
     asked_beside = len(service.waiting) - 1
@@ -418,7 +418,7 @@ async def test_a_little_that_is_said_waits_for_the_request_that_is_under_way(
     await desk.delivered()
 
     assert asked_beside == 0
-    assert [len(body["results"]) for body in scripted.bodies("sync")] == [1, PLENTY - 1]
+    assert [len(body["results"]) for body in scripted.bodies("sync")] == [1, MANY_REPORTS - 1]
 
 
 async def test_silence_waits_for_every_request_that_is_under_way(scripted: ScriptedService, desk: Desk) -> None:
@@ -430,8 +430,8 @@ async def test_silence_waits_for_every_request_that_is_under_way(scripted: Scrip
     await service.asked(2)
 
     service.waiting[1].set()
-    await until(lambda: desk.reporter.unsent_count == PLENTY)
-    async with background_task(desk.reporter.silent()) as silence:
+    await until(lambda: desk.reporter.unsent_count == MANY_REPORTS)
+    async with background_task(desk.reporter.all_delivered()) as silence:
         await asyncio.sleep(0)
         was_silent = silence.done()
         service.waiting[0].set()
@@ -469,10 +469,10 @@ async def test_what_was_under_way_beside_another_is_not_lost_with_its_connection
 
 async def test_only_one_request_at_a_time_asks_for_work(scripted: ScriptedService, desk: Desk) -> None:
     class Asking:
-        def claim_now(self, worker_id: str, *, is_time: bool) -> Json:
+        def claim_now(self, worker_id: str, *, claim_new: bool) -> Json:
             return {"available_capacity": 1, "poll_id": "p"}
 
-        def answered(self, worker_id: str, answer: ServiceReply | None) -> None:
+        def handle_reply(self, worker_id: str, reply: ServiceReply | None) -> None:
             pass
 
     desk.reporter.claims = Asking()

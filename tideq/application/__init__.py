@@ -1,1 +1,1 @@
-"""How application code speaks of tasks: the decorator, the chainable form, and workers inside its own process."""
+"""The API for application code: the decorator, the chainable form, and workers in the application's process."""

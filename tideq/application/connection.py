@@ -1,4 +1,4 @@
-"""The client that decorators and chains use: one a process, made when it is first needed."""
+"""The client that decorators and chains use: one for each process, created on first use."""
 
 import contextlib
 import threading
@@ -13,7 +13,7 @@ _client: Client | None = None
 
 @strict_call
 def init(url: str | None = None, api_key: str | None = None) -> Client:
-    """Say where the service is, instead of TIDEQ_URL and TIDEQ_API_KEY; returns the client, which all calls share."""
+    """Sets the service, instead of TIDEQ_URL and TIDEQ_API_KEY; returns the client that all calls share."""
     global _client
     with _lock:
         if _client is not None:
@@ -32,7 +32,7 @@ def default_client() -> Client:
 
 @contextlib.contextmanager
 def use(client: Client) -> Generator[None]:
-    """This client instead, for as long as the block lasts."""
+    """Replaces the client inside the block."""
     global _client
     before, _client = _client, client
     try:

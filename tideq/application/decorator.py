@@ -1,4 +1,4 @@
-"""`@task`: a function that can be called here, or submitted to run elsewhere, with the same arguments and types."""
+"""`@task`: a function that can be called here or submitted to a worker, with the same arguments and types."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 @strict
 class TaskFunction(Generic[P, R]):
-    """What `@task` makes of a function. Calling it runs it here; `submit` hands it to a worker."""
+    """The result of `@task`. A call runs the function here; `submit` submits a task."""
 
     def __init__(
         self, function: Callable[..., R], task_type: str, options: TaskOptions, client: Client | None = None
@@ -35,28 +35,28 @@ class TaskFunction(Generic[P, R]):
         self.__wrapped__ = function
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Here and now. A context is made up where the function takes one: its words go nowhere."""
+        """Runs the function here. Where it takes a context it gets one whose reports are discarded."""
         if self._context_name is None or self._context_name in kwargs:
             return self.function(*args, **kwargs)
-        context = TaskContext("here", self.task_type, 1, "", float("inf"), Unheard())
+        context = TaskContext("here", self.task_type, 1, "", float("inf"), DiscardedReports())
         bound = self._signature.bind(*args, **kwargs)
         return self.function(**{self._context_name: context}, **bound.arguments)
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Submitted:
-        """Run it on a worker, with these arguments and the decorator's options."""
+        """Submits a task with these arguments and the decorator's options."""
         task = self.new_task(*args, **kwargs)
         return self._submitter().submit(task.task_type, task.parameters, **self._options)
 
     delay = submit
-    """The same under the name many know it by."""
+    """Alias, as in Celery."""
 
     def submit_many(self, arguments: Iterable[Mapping[str, Any]]) -> tuple[Submitted, ...]:
-        """One task for each mapping of argument names to values, in as few calls as can be."""
+        """Submits one task for each mapping of argument names to values, in as few requests as possible."""
         submit_many = cast("Callable[..., NewTask]", self.new_task)
         return self._submitter().submit_many(submit_many(**each) for each in arguments)
 
     def new_task(self, *args: P.args, **kwargs: P.kwargs) -> NewTask:
-        """What `submit` would hand in."""
+        """Returns the task that `submit` would submit."""
         bound = self._signature.bind(*args, **kwargs)
         parameters = dict(bound.arguments)
         for name, parameter in bound.signature.parameters.items():
@@ -65,28 +65,28 @@ class TaskFunction(Generic[P, R]):
         return NewTask(self.task_type, parameters, **self._options)
 
     def options(self, **options: Unpack[TaskOptions]) -> "TaskFunction[P, R]":
-        """The same function with other options: `resize.options(priority="high", delay_seconds=60).submit(…)`."""
+        """Returns the same function with other options: `resize.options(priority="high").submit(…)`."""
         return TaskFunction(
             self.function, self.task_type, cast("TaskOptions", {**self._options, **options}), self._client
         )
 
     def on(self, client: Client) -> "TaskFunction[P, R]":
-        """The same function, submitted through this client."""
+        """Returns the same function, submitted through this client."""
         return TaskFunction(self.function, self.task_type, self._options, client)
 
     def _submitter(self) -> Client:
         return self._client or default_client()
 
 
-class Unheard:
-    """A context's words, where nobody listens."""
+class DiscardedReports:
+    """The reporter of a context outside a worker."""
 
     def progress(self, task_id: str, lease: str, percent: float, message: str) -> None: ...
     def extend(self, task_id: str, lease: str, seconds: float) -> None: ...
 
 
 class Decorate(Protocol):
-    """What `@task(…)` is: to callers the context, which comes first, is no argument."""
+    """The type of `@task(…)`: callers do not pass the context, which is the first parameter."""
 
     @overload
     def __call__(self, function: Callable[Concatenate[TaskContext, P], R], /) -> TaskFunction[P, R]: ...
@@ -131,11 +131,11 @@ def task(
     timeout: float | None = None,
     **options: Unpack[TaskOptions],
 ) -> Any:
-    """Make a function a task. It runs under `tideq worker --handlers its.module`.
+    """Makes a function a task. It runs under `tideq worker --handlers its.module`.
 
-    `name` is its task type, the function's own name by default. `process` runs it in a child process, for work that
-    computes. `concurrency` and `rate_limit` (a second) hold for each worker process. All else travels with `submit`:
-    `timeout` is short for `timeout_seconds`; a task submitted over plain HTTP has the service's defaults.
+    `name` is the task type, by default the name of the function. `process` runs it in a child process, for CPU-bound
+    work. `concurrency` and `rate_limit` (a second) hold for each worker process. `submit` uses all other options;
+    `timeout` is short for `timeout_seconds`. A task submitted over plain HTTP has the service's defaults.
     """
     if isinstance(function, str):
         function, name = None, function
@@ -145,25 +145,25 @@ def task(
     def decorate(function: Callable[..., Any]) -> TaskFunction[..., Any]:
         task_type = name or function.__name__
         slots = HandlerOptions(concurrency=concurrency, rate_per_second=rate_limit)
-        registered.add(Handler(task_type, function, in_process=process, options=slots, submits_with=options))
+        registered.add(Handler(task_type, function, in_process=process, options=slots, submit_options=options))
         return TaskFunction(function, task_type, options)
 
     return decorate if function is None else decorate(function)
 
 
 class RegisteredTask(NamedTuple):
-    """What a worker in this process could run, and how."""
+    """A handler registered in this process."""
 
     function: Callable[..., Any]
     options: Mapping[str, Any]
-    """What its submissions say, where they are made from here."""
+    """Options of tasks that this process submits."""
 
 
 def get_registered_tasks() -> dict[str, RegisteredTask]:
-    """What a worker in this process could run, by task type."""
-    return {handler.task_type: RegisteredTask(handler.function, handler.submits_with) for handler in registered}
+    """Returns the handlers registered in this process, by task type."""
+    return {handler.task_type: RegisteredTask(handler.function, handler.submit_options) for handler in registered}
 
 
 def _without(signature: inspect.Signature, context_name: str | None) -> inspect.Signature:
-    """The context comes from the worker."""
+    """The signature for callers: the worker passes the context."""
     return signature.replace(parameters=[each for name, each in signature.parameters.items() if name != context_name])

@@ -1,4 +1,4 @@
-"""A worker inside the application's own process, beside what the application does."""
+"""A worker inside the application's own process, in the background."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from tideq.client.options import strict_call
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """Of this process."""
+    """Statistics of this process."""
 
     running: int
     unsent_reports: int
@@ -20,7 +20,7 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 class InProcessWorker:
-    """A worker on a loop in a thread of its own. What it says and does is about this process, never about the queue."""
+    """A worker on a loop in its own thread. All methods concern this process, not the queue."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -32,26 +32,26 @@ class InProcessWorker:
         return self
 
     def pause(self) -> None:
-        """Claim nothing more in this process; what runs goes on. The queue's own pause is `tq.pause()`."""
-        self._tell(self._worker.pause)
+        """Stops claiming in this process; running tasks go on. `tq.pause()` pauses the queue."""
+        self._call_on_loop(self._worker.pause)
 
     def resume(self) -> None:
-        self._tell(self._worker.resume)
+        self._call_on_loop(self._worker.resume)
 
     def is_running(self) -> bool:
         return self._thread.is_alive()
 
     def stats(self) -> Stats:
-        """Of this process; the queue's are `tq.stats()`."""
+        """Statistics of this process; `tq.stats()` returns those of the queue."""
         return Stats(self._worker.running_count, self._worker.unsent_count, self._worker.is_paused)
 
     def stop(self, timeout_seconds: float | None = None) -> None:
-        """Finish what runs, hand the rest back, deliver every result."""
-        self._tell(self._worker.stop)
+        """Finishes running tasks, releases the rest and delivers every result."""
+        self._call_on_loop(self._worker.stop)
         self._thread.join(timeout_seconds)
 
-    def _tell(self, verb: Callable[[], None]) -> None:
-        # A loop that is closed has nobody left to be told.
+    def _call_on_loop(self, verb: Callable[[], None]) -> None:
+        # The loop may be closed already.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(verb)
 
@@ -65,17 +65,17 @@ _started: InProcessWorker | None = None
 
 @strict_call
 def start(*, concurrency: int = 10, capabilities: tuple[str, ...] = (), drain_seconds: float = 30.0) -> InProcessWorker:
-    """Run every handler this process knows, in the background. A second call is refused until `stop`."""
+    """Runs every registered handler in the background. Raises RuntimeError where a worker runs already."""
     global _started
     if is_running():
-        raise RuntimeError("a worker runs in this process already: set every worker, then call start() once")
+        raise RuntimeError("a worker runs in this process already: set every handler first, then call start() once")
     worker = Worker(concurrency=concurrency, capabilities=capabilities, drain_seconds=drain_seconds)
     _started = InProcessWorker(worker).start()
     return _started
 
 
 def stop(timeout_seconds: float | None = None) -> None:
-    """Drain and end the worker of this process, if there is one."""
+    """Drains and ends the worker of this process, if there is one."""
     global _started
     if _started is not None:
         _started.stop(timeout_seconds)

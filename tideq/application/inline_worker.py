@@ -18,7 +18,7 @@ from tideq.client.models.pulled import PulledTask
 from tideq.workers.runtime.context import TaskContext
 from tideq.workers.runtime.failures import error_document, status_after
 from tideq.workers.runtime.handlers import Handler, Handlers
-from tideq.workers.runtime.registry import has_begun
+from tideq.workers.runtime.registry import has_started
 from tideq.workers.runtime.results import encode_result
 
 MAX_BATCH = 1_000
@@ -27,65 +27,67 @@ log = logging.getLogger(__name__)
 
 
 class InlineWorker:
-    """One of the fleet for as long as the block lasts; heartbeats come from a thread of their own."""
+    """A registered worker for the duration of the block; heartbeats come from their own thread."""
 
     def __init__(self, transport: Transport, handlers: Handlers, name: str) -> None:
         task_types = [handler.task_type for handler in handlers]
         if not task_types:
-            raise ValueError("there is no handler to run: decorate a function with @task, or give tq(…) a worker")
-        has_begun.set()
+            raise ValueError("no handler is registered: decorate a function with @task, or call tq(…).set_worker(…)")
+        has_started.set()
         self._transport = transport
         self._handlers = handlers
-        self._heart = HeldTasksHeartbeat(transport.connection, transport.ask(calls.register(name, task_types, ())))
+        self._heartbeat = HeldTasksHeartbeat(
+            transport.connection, transport.request(calls.register(name, task_types, ()))
+        )
 
     def __enter__(self) -> "InlineWorker":
         return self
 
     def __exit__(self, *_: object) -> None:
-        """What was claimed and not done goes back free of charge."""
-        self._heart.stop()
+        """Deregisters; tasks claimed and not finished return to the queue at no cost."""
+        self._heartbeat.stop()
         with contextlib.suppress(TideqError):
-            self._transport.ask(calls.leave(self._heart.worker_id))
+            self._transport.request(calls.deregister(self._heartbeat.worker_id))
 
     def run(self, limit: int) -> Iterator[str]:
-        """Until nothing is ready; gives the ids, each as soon as its task has ended or waits again."""
+        """Runs until no task is ready; yields each task's id once it has ended or waits for a retry."""
         for _ in range(limit):
-            tasks = self._transport.ask(calls.poll(self._heart.worker_id, 1, 0)).tasks
+            tasks = self._transport.request(calls.poll(self._heartbeat.worker_id, 1, 0)).tasks
             if not tasks:
                 return
             self._run(tasks[0])
             yield tasks[0].task_id
 
     def progress(self, task_id: str, lease: str, percent: float, message: str) -> None:
-        self._transport.ask(calls.progress(self._heart.worker_id, task_id, lease, percent, message))
+        self._transport.request(calls.progress(self._heartbeat.worker_id, task_id, lease, percent, message))
 
     def extend(self, task_id: str, lease: str, seconds: float) -> None:
-        self._transport.ask(calls.extend(self._heart.worker_id, task_id, lease, seconds))
+        self._transport.request(calls.extend(self._heartbeat.worker_id, task_id, lease, seconds))
 
     def _run(self, task: PulledTask) -> None:
         handler = self._handlers.get(task.task_type)
         assert handler is not None
         try:
-            self._transport.ask(calls.start(self._heart.worker_id, task))
+            self._transport.request(calls.start(self._heartbeat.worker_id, task))
             context = TaskContext(task.task_id, task.task_type, task.attempt, task.lease, task.timeout_seconds, self)
-            self._transport.ask(calls.tell(self._heart.worker_id, _ending(handler, task, context)))
+            self._transport.request(calls.report(self._heartbeat.worker_id, _report_of(handler, task, context)))
         except (Conflict, NotFound) as error:
-            log.warning("task %s is no longer ours: %s", task.task_id, error)
+            log.warning("lease of task %s lost: %s", task.task_id, error)
 
 
-def _ending(handler: Handler, task: PulledTask, context: TaskContext) -> bytes:
+def _report_of(handler: Handler, task: PulledTask, context: TaskContext) -> bytes:
     try:
         value = handler.function(**handler.arguments(bytes(task.raw_parameters), context))
         return calls.completed(
             task, msgspec.Raw(encode_result(_awaited(value) if inspect.iscoroutine(value) else value))
         )
     except Exception as error:
-        tell = calls.discarded if status_after(error) == "discarded" else calls.failed
-        return tell(task, msgspec.Raw(error_document(error)))
+        report = calls.discarded if status_after(error) == "discarded" else calls.failed
+        return report(task, msgspec.Raw(error_document(error)))
 
 
 def _awaited(work: Coroutine[Any, Any, Any]) -> Any:
-    """On a loop of its own, which cannot run inside another one's thread."""
+    """Runs on its own loop, in another thread where this thread has a running loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

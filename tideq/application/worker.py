@@ -1,4 +1,4 @@
-"""`Worker`: every handler this process knows, on the loop that awaits it."""
+"""`Worker`: runs every registered handler on the loop that awaits it."""
 
 from collections.abc import Sequence
 
@@ -13,9 +13,9 @@ from tideq.workers.runtime.registry import registered
 class Worker(worker.WorkerProcess):
     """A worker to await: `await Worker(concurrency=4).run()`.
 
-    It runs what `@task` and `tq(…)` have named by then. Where the service is says `url` with `api_key`, else
-    `tideq.init`, else TIDEQ_URL and TIDEQ_API_KEY. `stop` drains it, and `run` returns; cancelling `run` hands back at
-    once, free of charge, what had not finished.
+    It runs the handlers registered by `@task` and `tq(…)` before. The service is `url` with `api_key`, else that of
+    `tideq.init`, else TIDEQ_URL with TIDEQ_API_KEY. `stop` drains the worker and `run` returns; cancelling `run`
+    releases unfinished tasks at once, at no cost.
     """
 
     def __init__(
@@ -54,5 +54,5 @@ def _connection(url: str | None, api_key: str | None) -> ClientConfig:
 
 
 def _imported_by_children() -> tuple[str, ...]:
-    """Where the handlers are that run in processes of their own."""
+    """Modules of handlers that run in child processes."""
     return tuple(sorted({handler.function.__module__ for handler in registered if handler.mode == "process"}))

@@ -1,4 +1,4 @@
-"""The `tideq` command, from its first line: nothing heavy is imported before signals end the process.
+"""The `tideq` command: installs the early signal handlers before it imports the commands.
 
 The commands themselves are in `commands.py`.
 """
@@ -11,7 +11,7 @@ INTERRUPTED = 130
 
 
 def main() -> None:
-    """Ends with 2 after wrong usage, with 130 after Ctrl-C, with 0 where the reader of the output has gone."""
+    """Exits with 2 after wrong usage, 130 after Ctrl-C, and 0 when the reader of a pipe has closed it."""
     end_on_signals()
     try:
         from tideq.cli.commands import run

@@ -1,10 +1,10 @@
-"""What the service does beside answering, each duty for as long as the process runs."""
+"""The background duties of the service; each runs as long as its process."""
 
 from functools import partial
 
 from tideq.api.settings import ServiceSettings
-from tideq.cli.journal_listeners import telling
-from tideq.persistence.dead_letters.alerts import PatternWatch
+from tideq.cli.journal_listeners import open_listeners
+from tideq.persistence.dead_letters.alerts import PatternAlerts
 from tideq.persistence.recount import Recount
 from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.replication.assemble import replicator_on
@@ -36,7 +36,7 @@ async def monitor(store: OpenStore, settings: ServiceSettings, duties: Duties, t
         sweep(store, settings, duties),
         _probe(store, settings, duties),
         _prune(store, settings, duties),
-        _sound_alarms(store, duties),
+        _alert_on_dead_letters(store, duties),
         _recount(store, duties),
         _follow(store, settings, duties, tracing),
     )
@@ -49,10 +49,10 @@ async def replicate(store: OpenStore, settings: ServiceSettings, duties: Duties)
         await replicator.run_for_ever(duties)
 
 
-async def do_everything(
+async def run_all_duties(
     store: OpenStore, settings: ServiceSettings, duties: Duties, tracing: Tracing | None = None
 ) -> None:
-    """For those who run one process."""
+    """All duties, for an installation that runs one process."""
     await run_all(monitor(store, settings, duties, tracing), replicate(store, settings, duties))
 
 
@@ -69,20 +69,20 @@ async def _probe(store: OpenStore, settings: ServiceSettings, duties: Duties) ->
 
 async def _follow(store: OpenStore, settings: ServiceSettings, duties: Duties, tracing: Tracing | None) -> None:
     counters = duties.counters
-    counters.watch("tideq_spans_dropped_total", lambda: tracing.lost_count if tracing else 0)
-    with telling(settings.queue, tracing) as listeners:
+    counters.observe_value("tideq_spans_dropped_total", lambda: tracing.lost_count if tracing else 0)
+    with open_listeners(settings.queue, tracing) as listeners:
         meters = [TaskMetrics(counters), *listeners]
         followers = [
             Follower(MonitorCursor(store.client, part.scripts, part.keys), meters) for part in store.engine.parts
         ]
-        counters.watch("tideq_journal_gaps_total", lambda: sum(follower.gap_count for follower in followers))
-        counters.watch("tideq_journal_skipped_total", lambda: sum(follower.skipped_count for follower in followers))
+        counters.observe_value("tideq_journal_gaps_total", lambda: sum(follower.gap_count for follower in followers))
+        counters.observe_value("tideq_journal_skipped_total", lambda: sum(follower.skipped_count for follower in followers))
         await run_all(*(follower.follow_for_ever(duties) for follower in followers))
 
 
-async def _sound_alarms(store: OpenStore, duties: Duties) -> None:
+async def _alert_on_dead_letters(store: OpenStore, duties: Duties) -> None:
     if store.database is not None:
-        await alert_for_ever(PatternWatch(store.database), duties)
+        await alert_for_ever(PatternAlerts(store.database), duties)
 
 
 async def _recount(store: OpenStore, duties: Duties) -> None:
@@ -93,12 +93,14 @@ async def _recount(store: OpenStore, duties: Duties) -> None:
 async def _prune(store: OpenStore, settings: ServiceSettings, duties: Duties) -> None:
     if store.database is None:
         return
-    seen: list[Clocks] = []
-    duties.counters.watch("tideq_clock_difference_seconds", lambda: seen[0].difference_ms / 1000 if seen else 0.0)
+    latest: list[Clocks] = []
+    duties.counters.observe_value(
+        "tideq_clock_difference_seconds", lambda: latest[0].difference_ms / 1000 if latest else 0.0
+    )
 
     def note(clocks: Clocks) -> None:
-        seen[:] = [clocks]
+        latest[:] = [clocks]
 
-    instants = partial(store_instants, store.plain_client, store.engine)
+    instants = partial(store_instants, store.unguarded_client, store.engine)
     partitions = Partitions(store.database, settings.history)
     await prune_for_ever(partitions, settings.queue.retention.dead_letter_ttl_ms, duties, instants, note)

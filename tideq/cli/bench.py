@@ -15,20 +15,20 @@ from typing import Annotated, NoReturn
 
 import cyclopts
 
-from tideq.cli.measuring.bars import bars
-from tideq.cli.measuring.clearing import clear, cleared
-from tideq.cli.measuring.findings import Machine, Run, as_json, read_run
-from tideq.cli.measuring.measures import MEASURES
-from tideq.cli.measuring.page import page
-from tideq.cli.measuring.place import Place
-from tideq.cli.measuring.plan import Plan, checked, quantities, quantity
-from tideq.cli.measuring.steps import Steps
-from tideq.cli.measuring.tables import show_run
-from tideq.cli.measuring.team import GaveUp, Team
-from tideq.cli.measuring.temporary import temporary_service
-from tideq.cli.measuring.words import limits_found
-from tideq.cli.output import agrees, note
-from tideq.cli.session import FAILED, LOCAL, NOT_ALLOWED, OK, USAGE, Service, Switch, calling, split, stop
+from tideq.cli.benchmark.bars import bars
+from tideq.cli.benchmark.cleanup import clear, cleared
+from tideq.cli.benchmark.findings import Machine, Run, as_json, read_run
+from tideq.cli.benchmark.measures import MEASURES
+from tideq.cli.benchmark.page import page
+from tideq.cli.benchmark.benched_service import BenchedService
+from tideq.cli.benchmark.plan import Plan, checked, quantities, quantity
+from tideq.cli.benchmark.steps import Steps
+from tideq.cli.benchmark.tables import show_run
+from tideq.cli.benchmark.processes import GaveUp, ProcessGroup
+from tideq.cli.benchmark.temporary import temporary_service
+from tideq.cli.benchmark.words import limits_found
+from tideq.cli.output import confirm, note
+from tideq.cli.session import FAILED, LOCAL, NOT_ALLOWED, OK, USAGE, Service, Switch, open_client, split, stop
 from tideq.client import CannotConnect
 
 LOOK_SECONDS = 0.5
@@ -122,8 +122,8 @@ def bench(
         before = read_run(compare) if compare else None
     except ValueError as error:
         stop(str(error), USAGE)
-    with _made(service, up=up) as service, calling(service) as client:
-        place = Place(client, service.target().api_key)
+    with _made(service, up=up) as service, open_client(service) as client:
+        place = BenchedService(client, service.target().api_key)
         _check(place, is_wanted=yes or up or clean)
         if clean:
             return _clean(place, plan)
@@ -150,7 +150,7 @@ def _made(service: Service, *, up: bool) -> Generator[Service]:
         yield Service(url=url, output=service.output, no_color=service.no_color)
 
 
-def _check(place: Place, *, is_wanted: bool) -> None:
+def _check(place: BenchedService, *, is_wanted: bool) -> None:
     """Whether a run can be made at all, and whether it would be in somebody's way."""
     try:
         role = place.whoami().role
@@ -160,11 +160,11 @@ def _check(place: Place, *, is_wanted: bool) -> None:
         stop(f"a benchmark submits, works and cleans up: it takes an admin's key, and this is a {role}'s", NOT_ALLOWED)
     if any(limit.paused for limit in place.limits()):
         stop("the queue is paused: `tideq queue resume` first", FAILED)
-    if not is_wanted and (others := _other_work(place)) and not agrees(f"The queue {others}. Load it all the same?"):
+    if not is_wanted and (others := _other_work(place)) and not confirm(f"The queue {others}. Load it all the same?"):
         stop("nothing was done", FAILED)
 
 
-def _other_work(place: Place) -> str:
+def _other_work(place: BenchedService) -> str:
     """In words. Tasks that were finished lately may be of an earlier run: then no more come while one looks."""
     first = place.others()
     if first.live:
@@ -176,10 +176,10 @@ def _other_work(place: Place) -> str:
     return "is in use" if second.live or second.finished_lately > first.finished_lately else ""
 
 
-def _run(place: Place, plan: Plan, *, is_temporary: bool) -> Run:
+def _run(place: BenchedService, plan: Plan, *, is_temporary: bool) -> Run:
     at, notes, who = datetime.now(UTC), _limits(place), place.whoami()
     with bars() as shown, contextlib.nullcontext() if is_temporary else cleared(place, plan, shown):
-        team = Team(place.target, plan.clients, plan.max_workers, place.check)
+        team = ProcessGroup(place.target, plan.clients, plan.max_workers, place.check)
         try:
             team.ready()
             steps = Steps(place, plan, team, shown)
@@ -203,7 +203,7 @@ def _run(place: Place, plan: Plan, *, is_temporary: bool) -> Run:
     )
 
 
-def _limits(place: Place) -> list[str]:
+def _limits(place: BenchedService) -> list[str]:
     return [
         f"limited: tasks a second {limit.tasks_per_second or 'any'}, at once {limit.max_executing or 'any'}"
         for limit in place.limits()
@@ -211,11 +211,11 @@ def _limits(place: Place) -> list[str]:
     ]
 
 
-def _clean(place: Place, plan: Plan) -> int:
+def _clean(place: BenchedService, plan: Plan) -> int:
     leftovers = place.others().leftovers
     with bars() as shown:
         for task_type in leftovers:
-            clear(Place(place.client, place.target.api_key, task_type), plan, shown)
+            clear(BenchedService(place.client, place.target.api_key, task_type), plan, shown)
     note(f"removed what {len(leftovers)} runs had left" if leftovers else "no run has left anything")
     return OK
 

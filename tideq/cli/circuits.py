@@ -1,11 +1,11 @@
-"""Workers that are held back from task types because they failed too often, in words."""
+"""Describes the task types a worker is blocked from because it failed too often at them."""
 
 from collections.abc import Iterable
 
 from tideq.client import BlockedType, Worker
 
 MAX_NAMED = 3
-"""A worker whose every type fails may have hundreds."""
+"""A worker may be blocked from hundreds of types."""
 
 
 def is_held_back(worker: Worker) -> bool:
@@ -17,7 +17,7 @@ def is_held_back_from(worker: Worker, task_type: str) -> bool:
 
 
 def held_back_words(worker: Worker) -> str:
-    """`resize until 12:00:05Z, crawl on trial`; empty where the worker gets whatever it can do."""
+    """`resize until 12:00:05Z, crawl on trial`; empty for a worker that is blocked from no type."""
     if not is_held_back(worker):
         return ""
     left_out = len(worker.held_back) - MAX_NAMED
@@ -26,7 +26,7 @@ def held_back_words(worker: Worker) -> str:
 
 
 def reasons(circuits: Iterable[BlockedType]) -> str:
-    """Why, as the service says it, each reason once."""
+    """The service's reasons, each once."""
     return "; ".join(dict.fromkeys(each.reason for each in circuits))
 
 

@@ -1,19 +1,19 @@
-"""`tideq completion`: let the shell complete commands and options."""
+"""`tideq completion`: the completion script of a shell."""
 
 from typing import Literal
 
-from tideq.cli.output import say
+from tideq.cli.output import print_line
 
 
 def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
-    """Print what the shell has to know: `source <(tideq completion bash)` in your ~/.bashrc.
+    """Print the completion script: put `source <(tideq completion bash)` into your ~/.bashrc.
 
     Parameters
     ----------
     shell
-        Which one you use.
+        The shell to print it for.
     """
-    # The command's own module: at its top this would be a circle.
+    # Imported here because `commands` imports this module.
     from tideq.cli.commands import app
 
-    say(app.generate_completion(shell=shell))
+    print_line(app.generate_completion(shell=shell))

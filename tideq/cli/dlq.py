@@ -6,8 +6,8 @@ from typing import Annotated
 
 import cyclopts
 
-from tideq.cli.output import agrees, show, show_one
-from tideq.cli.session import FAILED, LOCAL, OK, USAGE, Service, Several, Switch, calling, stop
+from tideq.cli.output import confirm, show, show_one
+from tideq.cli.session import FAILED, LOCAL, OK, USAGE, Service, Several, Switch, open_client, stop
 from tideq.cli.tasks import for_each
 from tideq.cli.time_args import moment
 from tideq.client.calls.dlq import DeadLetterFilter
@@ -57,14 +57,14 @@ def show_list(
     limit
         The most to show.
     """
-    with calling(service) as client:
+    with open_client(service) as client:
         found = client.dlq.list(page_size=max(1, min(limit, 500)), **_wanted(type, reason, pattern, before))
         show(itertools.islice(found, limit), COLUMNS, service.output)
 
 
 def patterns(*, service: Service = LOCAL) -> None:
     """What is dead by type, reason and error, the most frequent first."""
-    with calling(service) as client:
+    with open_client(service) as client:
         show(client.dlq.patterns(), PATTERNS, service.output)
 
 
@@ -107,7 +107,7 @@ def replay(
     yes
         Do not ask.
     """
-    with calling(service) as client:
+    with open_client(service) as client:
         wanted = _wanted(type, reason, pattern, before)
         is_filtered = any(wanted.values()) or every
         if bool(task_ids) == is_filtered:
@@ -122,7 +122,7 @@ def replay(
         if dry_run:
             show_one(preview, service.output)
             return OK
-        if not yes and not agrees(f"Send {preview.matched} dead letters back?"):
+        if not yes and not confirm(f"Send {preview.matched} dead letters back?"):
             return FAILED
         done = client.dlq.replay_all(reset_retry_count=not keep_retries, new_priority=priority, **wanted)
         show_one(done, service.output)

@@ -12,7 +12,7 @@ from tideq.cli.checks.history import check_history
 from tideq.cli.checks.machine import check_machine, check_port, settings_in
 from tideq.cli.checks.service import answers_at, check_service
 from tideq.cli.checks.store import check_store
-from tideq.cli.output import colourful, harmless, say, show
+from tideq.cli.output import has_colours, printable, print_line, show
 from tideq.cli.session import FAILED, LOCAL, OK, Service
 from tideq.client import NO_RETRIES, Client, Timeouts
 
@@ -84,8 +84,8 @@ async def _all(findings: AsyncIterator[Finding]) -> list[Finding]:
 def _tell(finding: Finding) -> None:
     """As it is found: some checks take their time."""
     mark = f"{finding.status:<4}"
-    if colourful(sys.stdout):
+    if has_colours(sys.stdout):
         mark = f"\x1b[{COLOURS[finding.status]}m{mark}\x1b[0m"
-    say(f"{mark}  {finding.check:<{WIDTH}} {harmless(finding.found)}")
+    print_line(f"{mark}  {finding.check:<{WIDTH}} {printable(finding.found)}")
     if finding.advice:
-        say(f"{'':<{WIDTH + 6}} → {harmless(finding.advice)}")
+        print_line(f"{'':<{WIDTH + 6}} → {printable(finding.advice)}")

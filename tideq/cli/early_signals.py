@@ -1,10 +1,10 @@
-"""SIGTERM until a command has a handler of its own: it ends the process at once.
+"""Handles SIGTERM until a command installs its own handler: the process ends at once.
 
-Linux drops signals that the first process of a container has no handler for. A worker that starts would miss its
+Linux drops signals for which the first process of a container has no handler. A starting worker would miss its
 SIGTERM, and claim tasks until it is killed.
 
-Not covered: the milliseconds in which Python itself starts, before any line of ours. SIGINT needs nothing: Python
-handles it from there on, and it ends every command as KeyboardInterrupt.
+Not covered: the milliseconds before Python runs the first line of this package. SIGINT needs no handler: Python turns
+it into KeyboardInterrupt.
 """
 
 import os
@@ -17,8 +17,8 @@ def end_on_signals() -> None:
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
-    """Nothing is unwound: until now nothing was begun that others must be told of."""
+    """No cleanup: at this point the process holds no task and is registered nowhere."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
-    # The first process of a container outlives its own signal.
+    # The kernel ignores a signal that the first process of a container sends to itself.
     os._exit(128 + number)

@@ -1,6 +1,6 @@
-"""How every command ends: with one line on standard error, and a code that scripts can tell apart.
+"""The exit codes of every command; a failure also prints one line on standard error.
 
-0 done, 1 the task or operation failed, 2 asked wrongly, 3 not found, 4 not allowed, 5 cannot connect, 130 interrupted.
+0 done, 1 the task or operation failed, 2 wrong usage, 3 not found, 4 not allowed, 5 cannot connect, 130 interrupted.
 """
 
 import sys
@@ -18,7 +18,7 @@ def stop(why: str, code: int) -> NoReturn:
 
 
 def stop_with(error: Exception) -> NoReturn:
-    """What keeps a command of the operator's from its work. Wrong settings and URLs are ValueErrors."""
+    """Ends an operator's command: 5 for an unreachable store or database, 2 for wrong settings and URLs, else 1."""
     if isinstance(error, Unavailable):
         stop(str(error), UNREACHABLE)
     stop(str(error), USAGE if isinstance(error, (ValueError, InvalidRequest)) else FAILED)

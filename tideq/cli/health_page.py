@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import AsyncGenerator
 
-from tideq.api.metrics.prometheus import exposed
+from tideq.api.metrics.prometheus import exposition
 from tideq.queue_core.background import background_task
 from tideq.queue_core.duties import STORE_CHECK, Duties
 from tideq.workers.runtime.health import (
@@ -19,7 +19,7 @@ from tideq.workers.runtime.health import (
     Check,
     Health,
     HealthServer,
-    judged,
+    overall_health,
     memory_check,
 )
 
@@ -34,7 +34,7 @@ class ProcessHealth:
     def health(self) -> Health:
         stale, is_open = self._duties.stale, self._duties.has_done(STORE_CHECK)
         lag = max(time.monotonic() - self._ticked_at - TICK_SECONDS, 0.0)
-        return judged(
+        return overall_health(
             {
                 "memory_usage_percent": memory_check(),
                 LOOP_LAG: Check(lag < MAX_LOOP_LAG_SECONDS, round(lag, 3), MAX_LOOP_LAG_SECONDS),
@@ -58,7 +58,7 @@ async def health_page(host: str, port: int | None, queue_name: str, duties: Duti
     vitals, process = ProcessHealth(duties), str(os.getpid())
 
     def metrics() -> bytes:
-        return exposed(duties.counters.readings(process), queue_name)
+        return exposition(duties.counters.samples(process), queue_name)
 
     page = HealthServer(host, port, vitals.health, metrics)
     page.start()

@@ -15,7 +15,8 @@ from tideq.api.settings import ServiceSettings
 from tideq.cli import background_duties
 from tideq.cli.exit_codes import USAGE, stop, stop_with
 from tideq.cli.health_page import health_page
-from tideq.cli.service_runner import environ_with, log_to_stderr, say, settings_from, until_signal
+from tideq.cli.output import print_line
+from tideq.cli.service_runner import environ_with, log_to_stderr, settings_from, until_signal
 from tideq.persistence.database import Database
 from tideq.persistence.recovery.open_store import open_store
 from tideq.persistence.recovery.store_guard import StoreCheck, StoreGuard
@@ -56,15 +57,15 @@ def migrate(action: Literal["run", "status", "finish"] = "run", *, wait: float =
     """
     if action == "finish":
         run_command(_finish(_store_settings(settings_from(environ_with()))))
-        say(f"the store is written in format {NEWEST_FORMAT} from now on")
+        print_line(f"the store is written in format {NEWEST_FORMAT} from now on")
         return
     log_to_stderr()
     settings = history_settings(needs_store=False)
     missing = run_command(_migrate(settings, action, wait, allow_newer=allow_newer))
     for migration in missing:
-        say(f"{'missing' if action == 'status' else 'applied'}: {migration.number:04} {migration.name}")
+        print_line(f"{'missing' if action == 'status' else 'applied'}: {migration.number:04} {migration.name}")
     if not missing:
-        say("the schema is up to date")
+        print_line("the schema is up to date")
     elif action == "status":
         sys.exit(1)
 
@@ -81,7 +82,7 @@ def replicate(*, health_host: str = "127.0.0.1", health_port: int | None = None)
     """
     log_to_stderr()
     settings = history_settings()
-    say("replicating")
+    print_line("replicating")
     duties = Duties()
     page = health_page(health_host, health_port, settings.queue.queue_name, duties)
     run_command(until_signal(_replicate(settings, page, duties)))
@@ -139,7 +140,7 @@ async def make_partitions(database: Database, settings: ServiceSettings) -> None
     try:
         await Partitions(database, settings.history).make_ahead()
     except PartitionsBusy as error:
-        say(f"{error}; the monitor makes them later")
+        print_line(f"{error}; the monitor makes them later")
 
 
 async def _replicate(
@@ -150,7 +151,7 @@ async def _replicate(
             background_duties.replicate(store, settings, duties),
             DutyBoard(store.client, store.engine.keys).post_for_ever(duties),
             push_counters(os.environ, "tideq-replicator", settings.queue.queue_name, duties),
-            duties.one_ended(),
+            duties.wait_for_unexpected_end(),
         )
 
 
@@ -158,22 +159,22 @@ async def _rebuild(settings: ServiceSettings, *, dry_run: bool, force: bool) -> 
     epoch = ""
     with _bar("restoring tasks") as on_progress:
         async with _custodian(settings, on_progress) as custodian:
-            verdict, plan, is_behind = await custodian.verdict(), await custodian.plan(), await custodian.is_behind()
-            is_needed = force or verdict in (StoreCheck.REBUILD, StoreCheck.RECONCILE)
+            verdict, plan, is_behind = await custodian.check(), await custodian.plan(), await custodian.is_behind()
+            is_needed = force or verdict in (StoreCheck.STORE_EMPTY, StoreCheck.STORE_BEHIND)
             if not dry_run and is_needed:
                 epoch = await custodian.rebuild()
     counts = ", ".join(f"{count} {state}" for state, count in sorted(plan.live_by_state.items())) or "none"
-    say(f"store: {verdict.value}")
-    say(f"history: {plan.live_count} live tasks ({counts})")
-    say(f"         {plan.dead_letter_count} dead letters, {plan.key_count} idempotency keys")
+    print_line(f"store: {verdict.value}")
+    print_line(f"history: {plan.live_count} live tasks ({counts})")
+    print_line(f"         {plan.dead_letter_count} dead letters, {plan.key_count} idempotency keys")
     if plan.parked_count:
-        say(f"         {plan.parked_count} tasks with parked events, which are put back as those tell")
+        print_line(f"         {plan.parked_count} tasks with parked events, which are put back as those tell")
     if is_behind:
-        say("store: it has transitions that history lacks; a rebuild writes them first, so nothing is lost")
+        print_line("store: it has transitions that history lacks; a rebuild writes them first, so nothing is lost")
     if dry_run:
-        say("would rebuild" if is_needed else "would do nothing; --force rebuilds all the same")
+        print_line("would rebuild" if is_needed else "would do nothing; --force rebuilds all the same")
     else:
-        say(f"rebuilt under epoch {epoch}" if is_needed else "nothing to do; --force rebuilds all the same")
+        print_line(f"rebuilt under epoch {epoch}" if is_needed else "nothing to do; --force rebuilds all the same")
 
 
 async def _reconcile(settings: ServiceSettings, *, dry_run: bool) -> None:
@@ -182,10 +183,10 @@ async def _reconcile(settings: ServiceSettings, *, dry_run: bool) -> None:
         async for each in custodian.differences():
             count += 1
             in_store = f"{each.in_store.state} v{each.in_store.version}" if each.in_store else "nothing"
-            say(f"{each.task_id}  store: {in_store}  history: {each.in_history.state} v{each.in_history.version}")
+            print_line(f"{each.task_id}  store: {in_store}  history: {each.in_history.state} v{each.in_history.version}")
         if count and not dry_run:
-            say(f"mended under epoch {await custodian.reconcile()}")
-        say(f"{count} differences")
+            print_line(f"mended under epoch {await custodian.reconcile()}")
+        print_line(f"{count} differences")
 
 
 async def _prune(settings: ServiceSettings) -> None:
@@ -194,7 +195,7 @@ async def _prune(settings: ServiceSettings) -> None:
         made = await partitions.make_ahead()
         clocks = await partitions.clocks(time.time_ns() // 1_000_000, partial(_store_instants, settings))
         dropped = await partitions.prune(clocks, settings.queue.retention.dead_letter_ttl_ms)
-    say(f"{len(made)} partitions made, {len(dropped)} dropped")
+    print_line(f"{len(made)} partitions made, {len(dropped)} dropped")
 
 
 async def _store_instants(settings: ServiceSettings) -> list[int]:

@@ -1,4 +1,4 @@
-"""Who hears what the journal tells, besides the metrics: the log, and traces where somebody collects them."""
+"""The listeners of the transition journal besides the metrics: the log and, where tracing is on, lifecycle spans."""
 
 import contextlib
 import sys
@@ -13,12 +13,12 @@ from tideq.workers.monitor.journal.transition_log import TransitionLog
 
 
 @contextlib.contextmanager
-def telling(settings: QueueSettings, tracing: Tracing | None) -> Generator[list[TransitionListener]]:
+def open_listeners(settings: QueueSettings, tracing: Tracing | None) -> Generator[list[TransitionListener]]:
     listeners = list[TransitionListener]()
-    with contextlib.ExitStack() as open_while_told:
+    with contextlib.ExitStack() as opened:
         if tracing is not None:
             listeners.append(LifecycleSpans(tracing, settings.queue_name))
         if settings.telemetry.logs_transitions:
-            writer = open_while_told.enter_context(LineWriter(sys.stderr))
-            listeners.append(TransitionLog(writer.write, for_people=sys.stderr.isatty()))
+            writer = opened.enter_context(LineWriter(sys.stderr))
+            listeners.append(TransitionLog(writer.write, readable=sys.stderr.isatty()))
         yield listeners

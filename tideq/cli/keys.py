@@ -10,9 +10,9 @@ import cyclopts
 import msgspec
 
 from tideq.cli.exit_codes import NOT_FOUND, USAGE, stop, stop_with
-from tideq.cli.output import Format
+from tideq.cli.output import Format, print_line
 from tideq.cli.output import show as show_items
-from tideq.cli.service_runner import environ_with, say, settings_from
+from tideq.cli.service_runner import environ_with, settings_from
 from tideq.queue_core.errors import InvalidRequest, Unavailable
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.store.access_keys import AccessKey, AccessKeys
@@ -45,7 +45,7 @@ def create(name: str, *, role: Literal["producer", "worker", "viewer", "admin"],
     client_ids
         A client it may submit as besides its own name, or `*` for any. May be given more than once.
     """
-    say(_with_keys(lambda keys: keys.create(name, role, time.time_ns() // 1_000_000, client_ids or ())))
+    print_line(_with_keys(lambda keys: keys.create(name, role, time.time_ns() // 1_000_000, client_ids or ())))
 
 
 def allow(key_id: str, *, client_ids: ClientIds = None) -> None:
@@ -58,7 +58,7 @@ def allow(key_id: str, *, client_ids: ClientIds = None) -> None:
     client_ids
         The client, or `*` for any. May be given more than once.
     """
-    say(_line(_with_keys(lambda keys: keys.allow(key_id, client_ids or ()))))
+    print_line(_line(_with_keys(lambda keys: keys.allow(key_id, client_ids or ()))))
 
 
 def adopt(folder: Path, *, wait: float = 0, client_ids: ClientIds = None) -> None:
@@ -89,7 +89,7 @@ def adopt(folder: Path, *, wait: float = 0, client_ids: ClientIds = None) -> Non
         ]
 
     for key in _with_keys(lambda keys: _when_reachable(lambda: adopt_all(keys), wait)):
-        say(_line(key))
+        print_line(_line(key))
 
 
 def show(*, output: Annotated[Format, cyclopts.Parameter(alias="-o")] = "table") -> None:
@@ -103,7 +103,7 @@ def show(*, output: Annotated[Format, cyclopts.Parameter(alias="-o")] = "table")
     keys = _with_keys(AccessKeys.all)
     if output == "table":
         for key in keys:
-            say(_line(key))
+            print_line(_line(key))
     else:
         show_items([KeyRow(key.key_id, key.name, key.role, key.is_revoked, key.client_ids) for key in keys], {}, output)
 
@@ -116,7 +116,7 @@ def revoke(key_id: str) -> None:
     key_id
         The part between the underscores: tq_<id>_….
     """
-    say(_line(_with_keys(lambda keys: keys.revoke(key_id))))
+    print_line(_line(_with_keys(lambda keys: keys.revoke(key_id))))
 
 
 async def _when_reachable(act: Callable[[], Awaitable[T]], seconds: float) -> T:

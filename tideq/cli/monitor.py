@@ -1,4 +1,4 @@
-"""`tideq monitor`: the service's own housekeeping, for those who run it apart from the API."""
+"""`tideq monitor`: the background duties in a process of their own, apart from the API."""
 
 import asyncio
 import os
@@ -8,7 +8,8 @@ from tideq.api.settings import ServiceSettings
 from tideq.cli import background_duties
 from tideq.cli.exit_codes import USAGE, stop, stop_with
 from tideq.cli.health_page import health_page
-from tideq.cli.service_runner import environ_with, log_to_stderr, say, settings_from, until_signal
+from tideq.cli.output import print_line
+from tideq.cli.service_runner import environ_with, log_to_stderr, settings_from, until_signal
 from tideq.persistence.recovery.open_store import open_store
 from tideq.queue_core.background import run_all
 from tideq.queue_core.duties import Duties, DutiesEnded
@@ -23,26 +24,26 @@ from tideq.workers.runtime.health import HealthPortTaken
 
 
 def monitor(*, health_host: str = "127.0.0.1", health_port: int | None = None) -> None:
-    """Recover what fell due, watch memory, probe workers, make and drop partitions; until SIGTERM or Ctrl-C.
+    """Recover due tasks, watch memory, probe workers, create and drop partitions; until SIGTERM or Ctrl-C.
 
-    Any number may run. TIDEQ_PROBE_ALLOWED_CIDRS says which addresses may be probed; by default none.
+    Any number of monitors may run. TIDEQ_PROBE_ALLOWED_CIDRS lists the addresses that may be probed; none by default.
 
     Parameters
     ----------
     health_host
-        Where the health page and /metrics listen.
+        The address on which the health page and /metrics listen.
     health_port
-        The page's port; left out, there is no page.
+        The port of the health page; without this option there is no page.
     """
     log_to_stderr()
     settings = settings_from(environ_with())
     if not settings.redis_url:
         stop("set REDIS_URL to the service's store", USAGE)
-    say("monitoring")
+    print_line("monitoring")
     duties, telemetry = Duties(), settings.queue.telemetry
     page = health_page(health_host, health_port, settings.queue.queue_name, duties)
     try:
-        # Lives are told as the queue's: told as the monitor's, they look as if that called the workers.
+        # Lifecycle spans carry the service's name: under the monitor's name it would look as if it called the workers.
         with tracing_from(os.environ, telemetry.traces_per_second, telemetry.service_name, is_fixed=True) as tracing:
             asyncio.run(until_signal(_monitor(settings, page, duties, tracing)))
     except (DutiesEnded, QueueError, SettingsError, StoreUrlError, HealthPortTaken) as error:
@@ -57,5 +58,5 @@ async def _monitor(
             background_duties.monitor(store, settings, duties, tracing),
             DutyBoard(store.client, store.engine.keys).post_for_ever(duties),
             push_counters(os.environ, "tideq-monitor", settings.queue.queue_name, duties),
-            duties.one_ended(),
+            duties.wait_for_unexpected_end(),
         )

@@ -35,12 +35,12 @@ def show(items: Iterable[Any], columns: Mapping[str, Cell], style: Format) -> No
     """Many alike. `columns` are titles and the cells under them; the lines of jsonl come as they are read."""
     if style == "jsonl":
         for item in items:
-            say(_encode(item).decode())
+            print_line(_encode(item).decode())
     elif style == "json":
-        say(_pretty(list(items)))
+        print_line(_pretty(list(items)))
     else:
         for line in table([[_text(_value(item, name)) for name in columns.values()] for item in items], list(columns)):
-            say(line)
+            print_line(line)
 
 
 def show_one(item: Any, style: Format, fields: Sequence[str] = ()) -> None:
@@ -49,16 +49,16 @@ def show_one(item: Any, style: Format, fields: Sequence[str] = ()) -> None:
         names = fields or [field.name for field in msgspec.structs.fields(item)]
         rows = [[name, _text(value)] for name in names if (value := _value(item, name)) not in (None, "", (), {})]
         for line in table(rows, []):
-            say(line)
+            print_line(line)
     else:
-        say(_pretty(item) if style == "json" else _encode(item).decode())
+        print_line(_pretty(item) if style == "json" else _encode(item).decode())
 
 
 def table(rows: Sequence[Sequence[str]], titles: Sequence[str]) -> list[str]:
     """Columns side by side, none cut off. The widths are those of the texts, without their colours."""
     lines = [[title.upper() for title in titles], *rows] if titles else list(rows)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    is_colourful = colourful(sys.stdout)
+    is_colourful = has_colours(sys.stdout)
     return [
         "  ".join(_padded(text, width, is_colourful) for text, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
@@ -67,11 +67,11 @@ def table(rows: Sequence[Sequence[str]], titles: Sequence[str]) -> list[str]:
 
 def note(line: str) -> None:
     """For people who look on, not part of the answer."""
-    sys.stderr.write(f"{harmless(line)}\n")
+    sys.stderr.write(f"{printable(line)}\n")
     sys.stderr.flush()
 
 
-def agrees(question: str) -> bool:
+def confirm(question: str) -> bool:
     """Where nobody can be asked, the answer is no."""
     if not sys.stdin.isatty():
         note(f"{question} Say --yes.")
@@ -80,7 +80,7 @@ def agrees(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
-def followed(items: Sequence[T], title: str) -> Iterable[T]:
+def with_progress_bar(items: Sequence[T], title: str) -> Iterable[T]:
     """As they are taken, a bar grows: on a terminal only, and never on standard output."""
     if not sys.stderr.isatty():
         return items
@@ -90,12 +90,12 @@ def followed(items: Sequence[T], title: str) -> Iterable[T]:
     return track(items, title, console=Console(stderr=True), transient=True)
 
 
-def harmless(text: str) -> str:
+def printable(text: str) -> str:
     """What tasks and workers say may hold commands to a terminal, or pretend to be another line."""
     return text if text.isprintable() else "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
-def colourful(stream: TextIO) -> bool:
+def has_colours(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -125,14 +125,14 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, (tuple, list)) and all(isinstance(each, str) for each in value):  # pyright: ignore[reportUnknownVariableType]
-        return harmless(", ".join(value)) or "-"  # pyright: ignore[reportUnknownArgumentType]
-    return harmless(value if isinstance(value, str) else _encode(value).decode())
+        return printable(", ".join(value)) or "-"  # pyright: ignore[reportUnknownArgumentType]
+    return printable(value if isinstance(value, str) else _encode(value).decode())
 
 
 def _pretty(value: Any) -> str:
     return msgspec.json.format(_encode(value), indent=2).decode()
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

@@ -9,7 +9,7 @@ import msgspec
 
 from tideq.cli.exit_codes import FAILED, NOT_FOUND, OK, USAGE, stop
 from tideq.cli.history import history_settings, run_command
-from tideq.cli.output import Format, say, show
+from tideq.cli.output import Format, print_line, show
 from tideq.cli.session import Several, Switch
 from tideq.persistence.recovery.open_store import OpenStore, open_store
 from tideq.persistence.replication.parking import ParkingOfAll, parking_of
@@ -106,7 +106,7 @@ async def _for_each(task_ids: list[str] | None, deal: Callable[[ParkingOfAll, st
     async with _parking() as parking:
         for task_id in task_ids or [task.task_id for task in await parking.tasks()]:
             outcome = await deal(parking, task_id)
-            say(f"{task_id}  {outcome or 'has no parked events'}")
+            print_line(f"{task_id}  {outcome or 'has no parked events'}")
             code = max(code, NOT_FOUND if outcome is None else FAILED if outcome == "still parked" else OK)
     return code
 

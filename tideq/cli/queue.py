@@ -6,7 +6,7 @@ from typing import Annotated
 import cyclopts
 
 from tideq.cli.output import show, show_one
-from tideq.cli.session import LOCAL, USAGE, Service, Switch, calling, stop
+from tideq.cli.session import LOCAL, USAGE, Service, Switch, open_client, stop
 from tideq.cli.time_args import duration
 from tideq.client import Client, Limit
 
@@ -51,7 +51,7 @@ LIMITS = {
 
 def stats(*, service: Service = LOCAL) -> None:
     """Depth, ages, workers and throughput at a glance."""
-    with calling(service) as client:
+    with open_client(service) as client:
         show_one(client.queue.stats(), service.output, STATS)
 
 
@@ -73,7 +73,7 @@ def pause(
     time
         Resume by itself after so long: 30m, 2h.
     """
-    with calling(service) as client:
+    with open_client(service) as client:
         resume_at = None if time is None else datetime.now(UTC) + duration(time)
         client.queue.pause(task_type, reason=reason, resume_at=resume_at)
         show(client.queue.limits(), LIMITS, service.output)
@@ -87,7 +87,7 @@ def resume(task_type: str | None = None, *, service: Service = LOCAL) -> None:
     task_type
         Only this type; without one, what was paused as a whole.
     """
-    with calling(service) as client:
+    with open_client(service) as client:
         client.queue.resume(task_type)
         show(client.queue.limits(), LIMITS, service.output)
 
@@ -115,7 +115,7 @@ def limits(
     """
     if lift and (rate is not None or max_executing is not None):
         stop("--lift takes both limits away: give no others", USAGE)
-    with calling(service) as client:
+    with open_client(service) as client:
         if lift:
             client.queue.set_limits(task_type)
         elif rate is not None or max_executing is not None:

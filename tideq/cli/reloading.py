@@ -1,4 +1,4 @@
-"""`--reload`: the same command again whenever a source file under this folder changes."""
+"""`--reload`: restarts the command when a source file under the current folder changes."""
 
 import os
 import signal
@@ -9,12 +9,12 @@ from pathlib import Path
 
 LOOK_SECONDS = 0.3
 STOP_SECONDS = 5.0
-"""How long the old one may finish what it runs: whoever saved a file waits for the new one."""
+"""How long the old process may finish its tasks before it is killed; the developer waits for the new one."""
 IGNORED = {".venv", ".git", "node_modules", "__pycache__"}
 
 
 def run_with_reload() -> int:
-    """The exit status of the last one. One that ends by itself is started again when something changes."""
+    """Returns the exit status of the last process. A process that ends by itself is restarted at the next change."""
     command = [sys.executable, "-m", "tideq.cli", *(word for word in sys.argv[1:] if word != "--reload")]
     return Reloading(command).run()
 
@@ -41,18 +41,18 @@ class Reloading:
         self._signal_count += 1
 
     def _start(self) -> "subprocess.Popen[bytes]":
-        """In a group of its own: Ctrl-C comes here alone, and is passed on."""
+        """In a process group of its own: Ctrl-C reaches only this process, which passes it on."""
         return subprocess.Popen(self._command, process_group=0)
 
     def _end(self, child: "subprocess.Popen[bytes]") -> None:
-        """First asked, then hurried, then killed."""
+        """SIGTERM, a second SIGTERM that skips the drain, then SIGKILL."""
         for stop in (child.terminate, child.terminate, child.kill):
             stop()
             if _has_ended(child, STOP_SECONDS):
                 return
 
     def _pass_signals_on(self, child: "subprocess.Popen[bytes]") -> int:
-        """The second one makes it hurry."""
+        """A second signal makes the worker skip its drain."""
         passed_count = 0
         while child.poll() is None:
             if passed_count < self._signal_count:
@@ -71,7 +71,7 @@ def _has_ended(child: "subprocess.Popen[bytes]", seconds: float) -> bool:
 
 
 def _sources() -> dict[str, float]:
-    """Source files and when they changed; a file that vanishes meanwhile is a change as well."""
+    """Source files and their modification times. A file deleted during the scan is left out, which is a change too."""
     found: dict[str, float] = {}
     for folder, folders, files in os.walk(Path.cwd()):
         folders[:] = [name for name in folders if name not in IGNORED]

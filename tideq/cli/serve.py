@@ -1,4 +1,4 @@
-"""`tideq serve`: the service alone, against a store that is there already."""
+"""`tideq serve`: runs the service against an existing store."""
 
 import contextlib
 import sys
@@ -9,7 +9,8 @@ from tideq.api.server import PortTaken, address_of, listen
 from tideq.api.settings import ServiceSettings
 from tideq.cli.exit_codes import USAGE, stop, stop_with
 from tideq.cli.prefork import Parent
-from tideq.cli.service_runner import environ_with, log_to_stderr, run_service, say, settings_from
+from tideq.cli.output import print_line
+from tideq.cli.service_runner import environ_with, log_to_stderr, run_service, settings_from
 from tideq.queue_core.scripts.runner import assemble_all
 
 MAX_PROCESSES = 64
@@ -21,17 +22,17 @@ def serve(*, host: str | None = None, port: int | None = None, processes: int = 
     Parameters
     ----------
     host
-        Where to listen; also TIDEQ_HOST. Anything but loopback needs access keys.
+        The address to listen on; also TIDEQ_HOST. An address other than loopback needs access keys.
     port
-        Where to listen; also TIDEQ_PORT.
+        The port to listen on; also TIDEQ_PORT.
     processes
-        How many answer on that port; one that dies is replaced.
+        The number of processes behind that port; a process that dies is replaced.
     """
     settings = settings_from(environ_with(TIDEQ_HOST=host, TIDEQ_PORT=port))
     if not settings.redis_url:
         stop("set REDIS_URL, for example REDIS_URL=redis://127.0.0.1:6379; `tideq up` brings its own store", USAGE)
     if not 1 <= processes <= MAX_PROCESSES:
-        stop(f"--processes {processes} lies outside 1 … {MAX_PROCESSES}", USAGE)
+        stop(f"--processes {processes} is not between 1 and {MAX_PROCESSES}", USAGE)
     if processes == 1:
         run_service(settings, _greet)
     else:
@@ -45,15 +46,15 @@ def _serve_with(processes: int, settings: ServiceSettings) -> int:
         listener = listen(settings.host, settings.port)
     except PortTaken as error:
         stop_with(error)
-    with contextlib.closing(listener), tempfile.TemporaryDirectory(prefix="tideq-") as siblings:
+    with contextlib.closing(listener), tempfile.TemporaryDirectory(prefix="tideq-") as shared_folder:
         address = address_of(listener)
         return Parent(
             processes,
-            work=lambda on_ready: run_service(settings, lambda _address: on_ready(), listener, siblings=Path(siblings)),
+            work=lambda on_ready: run_service(settings, lambda _address: on_ready(), listener, shared_folder=Path(shared_folder)),
             on_ready=lambda: _greet(address),
             on_stop=listener.close,
         ).run()
 
 
 def _greet(address: str) -> None:
-    say(f"TideQ answers at {address}")
+    print_line(f"TideQ answers at {address}")

@@ -1,4 +1,4 @@
-"""What `up` and `serve` share: settings from the environment, the service with its housekeeping, how errors read."""
+"""Runs the service for `up` and `serve`: settings from the environment, background duties, errors as exit codes."""
 
 import asyncio
 import os
@@ -15,7 +15,6 @@ from tideq.api.settings import ServiceSettings, read_service_settings
 from tideq.cli import background_duties
 from tideq.cli.exit_codes import stop_with
 from tideq.cli.logging import log_to_stderr as log_to_stderr
-from tideq.cli.logging import say as say
 from tideq.persistence.recovery.open_store import OpenStore
 from tideq.queue_core.background import background_task, cancel_and_wait, run, run_all
 from tideq.queue_core.duties import Duties, DutiesEnded
@@ -27,9 +26,7 @@ from tideq.queue_core.telemetry.spans import Tracing
 from tideq.telemetry.metrics import push_for_ever
 from tideq.telemetry.setup import tracing_from
 
-"""Long enough for connections to be closed in order."""
-
-Housekeeping = Callable[[OpenStore, ServiceSettings, Duties, Tracing | None], Coroutine[Any, Any, None]]
+BackgroundDuties = Callable[[OpenStore, ServiceSettings, Duties, Tracing | None], Coroutine[Any, Any, None]]
 
 
 def settings_from(environ: Mapping[str, str]) -> ServiceSettings:
@@ -44,17 +41,17 @@ def run_service(
     on_ready: Callable[[str], None],
     listener: socket.socket | None = None,
     before_stop: Callable[[], Awaitable[None]] | None = None,
-    beside: Housekeeping = background_duties.sweep,
-    siblings: Path | None = None,
+    run_duties: BackgroundDuties = background_duties.sweep,
+    shared_folder: Path | None = None,
 ) -> None:
     """`siblings` is the folder that processes behind one port share."""
     log_to_stderr()
     assemble_all()
 
-    async def help_out(service: Service) -> None:
-        async with service.with_other_processes(siblings):
+    async def run_beside(service: Service) -> None:
+        async with service.with_other_processes(shared_folder):
             await run_all(
-                beside(service.store, settings, service.duties, service.tracing),
+                run_duties(service.store, settings, service.duties, service.tracing),
                 push_for_ever(
                     os.environ, "tideq", settings.queue.queue_name, lambda: process_samples(service), service.duties
                 ),
@@ -63,17 +60,17 @@ def run_service(
     try:
         telemetry = settings.queue.telemetry
         with tracing_from(os.environ, telemetry.traces_per_second, telemetry.service_name) as tracing:
-            run(serve(settings, on_ready, help_out, listener, before_stop, tracing))
+            run(serve(settings, on_ready, run_beside, listener, before_stop, tracing))
     except (DutiesEnded, NoKeys, PortTaken, SettingsError, StoreUrlError, Unavailable) as error:
         stop_with(error)
 
 
 async def until_signal(work: Coroutine[Any, Any, None]) -> None:
-    """SIGTERM and Ctrl-C end it."""
-    job, asked, loop = asyncio.ensure_future(work), asyncio.Event(), asyncio.get_running_loop()
+    """Runs `work` until it ends or SIGTERM or Ctrl-C arrives; raises the error of `work`."""
+    job, stop_requested, loop = asyncio.ensure_future(work), asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, asked.set)
-    async with background_task(asked.wait()) as waiting:
+        loop.add_signal_handler(number, stop_requested.set)
+    async with background_task(stop_requested.wait()) as waiting:
         await asyncio.wait((job, waiting), return_when=asyncio.FIRST_COMPLETED)
     await cancel_and_wait(job)
     if not job.cancelled():
@@ -81,6 +78,6 @@ async def until_signal(work: Coroutine[Any, Any, None]) -> None:
 
 
 def environ_with(**overrides: object) -> dict[str, str]:
-    """The environment, with options of the command line over it."""
+    """The environment; options of the command line take precedence."""
     given = {name: str(value) for name, value in overrides.items() if value is not None}
     return {**os.environ, **given}

@@ -32,7 +32,7 @@ EXITS: dict[type[TideqError], int] = {
     CannotConnect: UNREACHABLE,
     NoAnswer: UNREACHABLE,
 }
-PATIENCE = RetryPolicy(deadline_seconds=2)
+RETRIES = RetryPolicy(deadline_seconds=2)
 """Somebody waits at the prompt."""
 
 Several = cyclopts.Parameter(negative=())
@@ -69,13 +69,13 @@ LOCAL = Service()
 
 
 @contextmanager
-def calling(service: Service) -> Generator[Client]:
+def open_client(service: Service) -> Generator[Client]:
     """A client; whatever goes wrong becomes one line and an exit code."""
     if service.no_color:
         os.environ["NO_COLOR"] = "1"
     try:
         target = service.target()
-        with Client(target.url, target.api_key, retries=PATIENCE) as client:
+        with Client(target.url, target.api_key, retries=RETRIES) as client:
             yield client
     except TideqError as error:
         stop(str(error), exit_code(error))

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import cyclopts
 import msgspec
 
-from tideq.cli.output import followed, show, show_one
-from tideq.cli.session import LOCAL, Service, Several, Switch, calling, pairs, split
+from tideq.cli.output import with_progress_bar, show, show_one
+from tideq.cli.session import LOCAL, Service, Several, Switch, open_client, pairs, split
 from tideq.cli.tasks import show_outcome
 from tideq.cli.time_args import duration, moment
 from tideq.client import NewTask
@@ -71,7 +71,7 @@ def submit(
     wait_seconds
         Wait no longer than this.
     """
-    with calling(service) as client:
+    with open_client(service) as client:
         options = TaskOptions(
             priority=priority,
             delay_seconds=None if delay is None else duration(delay).total_seconds(),
@@ -83,7 +83,7 @@ def submit(
             durability=durability,
         )
         if lines is not None:
-            tasks = (NewTask(task_type, each, **options) for each in followed(list(_lines(lines)), "submitting"))
+            tasks = (NewTask(task_type, each, **options) for each in with_progress_bar(list(_lines(lines)), "submitting"))
             show(client.submit_many(tasks, idempotency_key=key), COLUMNS, service.output)
             return 0
         options["idempotency_key"] = key

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, cast
 
-from tideq.cli.output import Format, note, say, show, show_one, table
-from tideq.cli.session import FAILED, LOCAL, OK, Ids, Service, Several, Switch, calling, exit_code, pairs, split
+from tideq.cli.output import Format, note, print_line, show, show_one, table
+from tideq.cli.session import FAILED, LOCAL, OK, Ids, Service, Several, Switch, open_client, exit_code, pairs, split
 from tideq.cli.time_args import moment
 from tideq.client import Cancelled, Client, Conflict, NotFound, Retried, Task, Transition
 from tideq.client.calls.listing import TaskFilter
@@ -93,7 +93,7 @@ def show_list(
         The most to show.
     """
     now = datetime.now(UTC)
-    with calling(service) as client:
+    with open_client(service) as client:
         wanted = TaskFilter(
             status=cast("Sequence[Status]", split(status)),
             task_type=type,
@@ -119,7 +119,7 @@ def get(task_id: str, *, history: Annotated[bool, Switch] = False, service: Serv
     history
         With every transition it made.
     """
-    with calling(service) as client:
+    with open_client(service) as client:
         task = client.get(task_id, history=history)
         show_one(task, service.output, FIELDS)
         if history and service.output == "table":
@@ -128,7 +128,7 @@ def get(task_id: str, *, history: Annotated[bool, Switch] = False, service: Serv
 
 def explain(task_id: str, *, service: Service = LOCAL) -> None:
     """Why a task is where it is, and what holds it back."""
-    with calling(service) as client:
+    with open_client(service) as client:
         show_one(client.explain(task_id), service.output)
 
 
@@ -140,7 +140,7 @@ def cancel(task_ids: Ids, *, service: Service = LOCAL) -> int:
     task_ids
         One or more.
     """
-    with calling(service) as client:
+    with open_client(service) as client:
         return for_each(task_ids, client.cancel, service.output)
 
 
@@ -162,7 +162,7 @@ def retry(
     keep_retries
         Do not begin with fresh budgets.
     """
-    with calling(service) as client:
+    with open_client(service) as client:
         return for_each(
             task_ids,
             lambda task_id: client.retry(task_id, reset_retry_count=not keep_retries, new_priority=priority),
@@ -180,7 +180,7 @@ def watch(task_id: str, *, wait_seconds: float | None = None, service: Service =
     wait_seconds
         Watch no longer than this.
     """
-    with calling(service) as client:
+    with open_client(service) as client:
         if wait_seconds is None and service.output != "json":
             _follow(client, task_id, service.output)
         task = client.wait(task_id, wait_seconds)
@@ -232,4 +232,4 @@ def _tell(event: Transition, style: Format) -> None:
         show([event], {}, style)
     else:
         (line,) = table([[event.at.strftime("%H:%M:%S"), event.status, event.reason, event.worker_id or ""]], [])
-        say(line)
+        print_line(line)

@@ -10,12 +10,12 @@ from typing import Annotated
 from rich.console import Console
 from rich.live import Live
 
-from tideq.cli.live.frame import frame, now, plain_frame
-from tideq.cli.live.readings import Reader, ReadFailure, Snapshot, read
-from tideq.cli.live.terminal import Ended, Keys, listening
-from tideq.cli.live.view import View, Wish
-from tideq.cli.output import colourful, show_one
-from tideq.cli.session import LOCAL, OK, USAGE, Service, Switch, calling, stop
+from tideq.cli.top_view.frame import frame, now, plain_frame
+from tideq.cli.top_view.readings import Reader, ReadFailure, Snapshot, read
+from tideq.cli.top_view.terminal import Ended, KeyReader, open_terminal
+from tideq.cli.top_view.view import View, Action
+from tideq.cli.output import has_colours, show_one
+from tideq.cli.session import LOCAL, OK, USAGE, Service, Switch, open_client, stop
 from tideq.client import Client, TideqError
 
 MIN_INTERVAL_SECONDS = 0.1
@@ -37,7 +37,7 @@ def top(*, once: Annotated[bool, Switch] = False, interval: float = 1.0, service
     """
     if not MIN_INTERVAL_SECONDS <= interval <= 3_600:
         stop(f"--interval {interval:g} lies outside {MIN_INTERVAL_SECONDS} … 3600", USAGE)
-    with calling(service) as client:
+    with open_client(service) as client:
         if service.output != "table":
             return _print(client, service, interval, once=once)
         if once or not (sys.stdout.isatty() and sys.stdin.isatty()):
@@ -58,7 +58,7 @@ def _print_once(client: Client) -> int:
     view = View()
     view.take(read(client))
     is_terminal = sys.stdout.isatty()
-    console = Console(no_color=not colourful(sys.stdout), width=None if is_terminal else PLAIN_WIDTH, highlight=False)
+    console = Console(no_color=not has_colours(sys.stdout), width=None if is_terminal else PLAIN_WIDTH, highlight=False)
     console.print(plain_frame(view, client.transport.connection.url, now()))
     return OK
 
@@ -66,7 +66,7 @@ def _print_once(client: Client) -> int:
 def _watch(client: Client, interval: float) -> int:
     view = View()
     try:
-        with listening() as keys, _screen() as screen:
+        with open_terminal() as keys, _screen() as screen:
             _live(client, view, keys, screen, interval)
     except Ended as end:
         return end.code
@@ -76,13 +76,13 @@ def _watch(client: Client, interval: float) -> int:
     return OK
 
 
-def _live(client: Client, view: View, keys: Keys, screen: Live, interval: float) -> None:
+def _live(client: Client, view: View, keys: KeyReader, screen: Live, interval: float) -> None:
     """Until somebody has seen enough. News come from the reader's thread; only this one draws."""
     news: list[Snapshot | ReadFailure] = []
 
     def hear(each: Snapshot | ReadFailure) -> None:
         news.append(each)
-        keys.ring()
+        keys.wake()
 
     reader = Reader(client, interval, hear)
     reader.start()
@@ -92,7 +92,7 @@ def _live(client: Client, view: View, keys: Keys, screen: Live, interval: float)
                 _take(news.pop(0), view)
             _draw(view, client, screen)
             for key in keys.wait(1.0):
-                if (wish := view.hear(key)) == "quit":
+                if (wish := view.handle_key(key)) == "quit":
                     return
                 _fulfil(wish, client, view, reader)
     finally:
@@ -106,7 +106,7 @@ def _take(news: Snapshot | ReadFailure, view: View) -> None:
     view.take(news)
 
 
-def _fulfil(wish: Wish | None, client: Client, view: View, reader: Reader) -> None:
+def _fulfil(wish: Action | None, client: Client, view: View, reader: Reader) -> None:
     try:
         if wish == "pause":
             client.queue.pause(reason="paused from tideq top")
@@ -115,7 +115,7 @@ def _fulfil(wish: Wish | None, client: Client, view: View, reader: Reader) -> No
     except TideqError as error:
         view.message = str(error)
     if wish is not None:
-        reader.hurry()
+        reader.read_now()
 
 
 def _draw(view: View, client: Client, screen: Live) -> None:
@@ -126,6 +126,6 @@ def _draw(view: View, client: Client, screen: Live) -> None:
 @contextlib.contextmanager
 def _screen() -> Generator[Live]:
     """The terminal's other screen: what was there before comes back."""
-    console = Console(no_color=not colourful(sys.stdout), highlight=False)
+    console = Console(no_color=not has_colours(sys.stdout), highlight=False)
     with Live(console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:
         yield live

@@ -11,20 +11,21 @@ from pathlib import Path
 
 from tideq.api.server import PortTaken, listen
 from tideq.api.settings import ServiceSettings
-from tideq.cli.background_duties import do_everything
+from tideq.cli.background_duties import run_all_duties
 from tideq.cli.exit_codes import stop_with
 from tideq.cli.history import make_partitions
-from tideq.cli.service_runner import environ_with, log_to_stderr, run_service, say, settings_from
+from tideq.cli.output import print_line
+from tideq.cli.service_runner import environ_with, log_to_stderr, run_service, settings_from
 from tideq.embedded import EmbeddedError, EmbeddedStores
 from tideq.embedded.foreground import leave_on_signal
 from tideq.persistence.database import Database, UnsuitableDatabase
 from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.schema.migrations import (
+    LOG_AGAIN_SECONDS,
     RETRY_SECONDS,
-    TELL_AGAIN_SECONDS,
     MigrationError,
+    log_waiting,
     migrate,
-    tell_waiting,
 )
 from tideq.queue_core.background import run_all
 from tideq.queue_core.duties import Duties
@@ -85,20 +86,20 @@ def _run(data_dir: Path, environ: dict[str, str], listener: socket.socket, *, ha
             data_dir,
             redis_url=environ.get("REDIS_URL"),
             database_url=environ.get("DATABASE_URL"),
-            on_progress=say,
+            on_progress=print_line,
         ) as stores,
         _demo() as demo,
     ):
-        say("Starting the service")
+        print_line("Starting the service")
 
         def greet(address: str) -> None:
             if has_demo:
                 demo.start(address)
-            say(_greeting(address, data_dir, has_demo=has_demo))
+            print_line(_greeting(address, data_dir, has_demo=has_demo))
 
         settings = settings_from({**environ, "REDIS_URL": stores.redis_url, "DATABASE_URL": stores.database_url})
-        beside = do_everything if _migrate_at_once(settings) else _migrate_and_do_everything
-        run_service(settings, greet, listener, before_stop=demo.stop, beside=beside)
+        beside = run_all_duties if _migrate_at_once(settings) else _migrate_and_do_everything
+        run_service(settings, greet, listener, before_stop=demo.stop, run_duties=beside)
 
 
 def _migrate_at_once(settings: ServiceSettings) -> bool:
@@ -118,14 +119,14 @@ async def _migrate_and_do_everything(
     store: OpenStore, settings: ServiceSettings, duties: Duties, tracing: Tracing | None
 ) -> None:
     """The service is closed until the database is back, and says so."""
-    await run_all(migrate_when_back(store, settings), do_everything(store, settings, duties, tracing))
+    await run_all(migrate_when_back(store, settings), run_all_duties(store, settings, duties, tracing))
 
 
 async def migrate_when_back(store: OpenStore, settings: ServiceSettings) -> None:
     """Says once what it waits for. Raises what waiting does not mend."""
-    told = LogOnce(TELL_AGAIN_SECONDS)
+    told = LogOnce(LOG_AGAIN_SECONDS)
     while store.database is not None and (failure := await _failure_to_migrate(store.database, settings)):
-        tell_waiting(failure, told)
+        log_waiting(failure, told)
         await asyncio.sleep(RETRY_SECONDS)
 
 

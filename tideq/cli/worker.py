@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 from tideq.cli.contexts import Target
 from tideq.cli.exit_codes import USAGE, stop, stop_with
-from tideq.cli.logging import log_to_stderr, say
+from tideq.cli.logging import log_to_stderr
+from tideq.cli.output import print_line
 from tideq.cli.reloading import run_with_reload
 from tideq.cli.session import Address
 from tideq.client.config import DEFAULT_URL
@@ -16,7 +17,7 @@ from tideq.telemetry.setup import tracing_from
 from tideq.workers.runtime.arguments import HandlerError
 from tideq.workers.runtime.health import HealthPortTaken
 from tideq.workers.runtime.poller import RegistrationRefused
-from tideq.workers.runtime.registry import has_begun, registered
+from tideq.workers.runtime.registry import has_started, registered
 from tideq.workers.runtime.worker import WorkerSettings, run_until_signal
 
 MAX_CONCURRENCY = 10_000
@@ -35,26 +36,26 @@ def worker(
     reload: bool = False,
     service: Address = LOCAL,
 ) -> None:
-    """Claim tasks and run their handlers, until SIGTERM or Ctrl-C; a second signal does not wait for what runs.
+    """Claim tasks and run their handlers, until SIGTERM or Ctrl-C; a second signal does not wait for running tasks.
 
     Parameters
     ----------
     handlers
-        Modules to import, comma-separated: their @task functions and tq(…) workers are what this worker can do.
+        Modules to import, comma-separated: this worker serves their @task functions and tq(…) workers.
     concurrency
-        Tasks at once, of all handlers that have no concurrency of their own.
+        Tasks that run at once, counted over all handlers without a concurrency of their own.
     capabilities
-        What this worker has, comma-separated: gpu,large.
+        The worker's capabilities, comma-separated: gpu,large.
     name
-        How it shows in lists; an id is made of it.
+        The name shown in lists; the worker's id begins with it.
     drain_seconds
         How long running tasks may take to finish after the first signal.
     health_host
-        Where the health page listens, and where the service is told to find it.
+        The address on which the health page listens, and which the worker registers for probes.
     health_port
-        The page's port; 0 takes any. Left out, there is no page.
+        The port of the health page; 0 takes any free port. Without this option there is no page.
     reload
-        Start anew when a source file of the application changes. For development.
+        Restart when a source file of the application changes. For development.
     """
     log_to_stderr()
     if reload:
@@ -63,7 +64,7 @@ def worker(
     url = target.url or DEFAULT_URL
     _check(url, concurrency)
     modules = _words(handlers)
-    has_begun.set()
+    has_started.set()
     _import(modules)
     if not len(registered):
         stop(f"no handler in {handlers!r}: decorate a function with @task, or give tq(…) a worker", USAGE)
@@ -78,7 +79,7 @@ def worker(
         health_host=health_host,
         health_port=health_port,
     )
-    say(f"working for {url}: {', '.join(sorted(handler.task_type for handler in registered))}")
+    print_line(f"working for {url}: {', '.join(sorted(handler.task_type for handler in registered))}")
     try:
         with tracing_from(os.environ, Telemetry().traces_per_second, "tideq-worker") as tracing:
             if tracing is not None:
@@ -89,7 +90,7 @@ def worker(
 
 
 def _target(service: Address) -> Target:
-    """Its key needs the role worker."""
+    """The key needs the role worker."""
     try:
         return service.target()
     except ValueError as error:
@@ -101,16 +102,16 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _check(url: str, concurrency: int) -> None:
-    """What would only show as a service that never answers."""
+    """A worker retries an unreachable service without end, so a wrong URL must be refused at the start."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        stop(f"--url {url} is no address: it looks like http://127.0.0.1:8080", USAGE)
+        stop(f"--url {url} is not a URL of a service; use one like http://127.0.0.1:8080", USAGE)
     if not 1 <= concurrency <= MAX_CONCURRENCY:
-        stop(f"--concurrency {concurrency} lies outside 1 … {MAX_CONCURRENCY}", USAGE)
+        stop(f"--concurrency {concurrency} is not between 1 and {MAX_CONCURRENCY}", USAGE)
 
 
 def _import(modules: tuple[str, ...]) -> None:
-    """From the folder the command is run in, as `python -m` would."""
+    """Searches the current folder first, as `python -m` does."""
     sys.path.insert(0, os.getcwd())
     for module in modules:
         try:
@@ -118,8 +119,8 @@ def _import(modules: tuple[str, ...]) -> None:
         except ModuleNotFoundError as error:
             if error.name is None or not f"{module}.".startswith(f"{error.name}."):
                 raise
-            stop(f"no module {error.name!r} here; --handlers takes names as `import` does", USAGE)
+            stop(f"module {error.name!r} was not found; give --handlers names as `import` takes them", USAGE)
         except (TypeError, ValueError) as error:
             if not module.startswith("."):
                 raise
-            stop(f"{module!r}: --handlers takes whole names, as `import` does ({error})", USAGE)
+            stop(f"{module!r} is a relative name; --handlers takes absolute module names ({error})", USAGE)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from tideq.cli.circuits import held_back_words
 from tideq.cli.output import Cell, note, show, show_one
-from tideq.cli.session import LOCAL, OK, Ids, Service, Several, calling, exit_code, split
+from tideq.cli.session import LOCAL, OK, Ids, Service, Several, open_client, exit_code, split
 from tideq.client import Drained, NotFound
 
 COLUMNS: dict[str, Cell] = {
@@ -33,13 +33,13 @@ def show_list(*, status: Annotated[list[str] | None, Several] = None, service: S
     status
         Only these: active,draining,unhealthy,dead.
     """
-    with calling(service) as client:
+    with open_client(service) as client:
         show(client.workers.list(split(status)), COLUMNS, service.output)
 
 
 def show_worker(worker_id: str, *, service: Service = LOCAL) -> None:
     """One worker, also one that died within the hour: how it is, why and since when, and the tasks it holds."""
-    with calling(service) as client:
+    with open_client(service) as client:
         show_one(client.workers.get(worker_id), service.output)
 
 
@@ -53,7 +53,7 @@ def drain(worker_ids: Ids, *, service: Service = LOCAL) -> int:
     """
     done: list[Drained] = []
     codes: list[int] = []
-    with calling(service) as client:
+    with open_client(service) as client:
         for worker_id in worker_ids:
             try:
                 done.append(client.workers.drain(worker_id))

@@ -1,7 +1,7 @@
-"""TideQ's client: `Client` for blocking code, `AsyncClient` for asynchronous code, the same in all else.
+"""TideQ's client: `Client` for blocking code, `AsyncClient` for asynchronous code, otherwise the same.
 
-Runs in other people's processes: it speaks HTTP and knows nothing of stores and databases. `tideq.client.bulk` takes
-tasks out of the queue by hand; writing workers is the business of `tideq.workers`.
+It runs in the application's process and uses HTTP only. `tideq.client.bulk` takes tasks from the queue without a worker
+runtime; `tideq.workers` is the worker runtime.
 """
 
 from tideq.client._async.client import AsyncClient

@@ -1,4 +1,4 @@
-"""Taking tasks out of the queue by hand, many at a time: `PullQueue` and `AsyncPullQueue`."""
+"""Takes tasks from the queue in batches, without a worker runtime: `PullQueue` and `AsyncPullQueue`."""
 
 from tideq.client._async.pull import AsyncPullQueue
 from tideq.client._sync.pull import PullQueue

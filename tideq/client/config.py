@@ -1,4 +1,4 @@
-"""Where the service is and how to talk to it: arguments, then the environment, then what `tideq up` listens on."""
+"""URL, key and timeouts of a client: from arguments, else the environment, else the address of `tideq up`."""
 
 import importlib.metadata
 import os
@@ -17,25 +17,23 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 
 
 class ClientConfig(msgspec.Struct, frozen=True):
-    """Everything a client must know before its first call."""
-
     url: str
     headers: dict[str, str]
     timeouts: Timeouts
     max_connections: int
     verify: ssl.SSLContext | bool
     has_proxy: bool
-    """Whether the environment names one for this URL."""
+    """Whether the environment sets a proxy for this URL."""
 
     def unreachable(self, error: ExchangeFailed) -> TideqError:
-        """What a failed exchange means to a caller."""
+        """Returns the client's error for a failed exchange."""
         why = str(error) or type(error).__name__
         if isinstance(error, Unsent):
-            kind = UntrustedServer if _is_about_trust(error) else CannotConnect
-            return kind(f"no TideQ service can be reached at {self.url}: {why}. Is the URL right, and does it run?")
+            kind = UntrustedServer if _is_certificate_error(error) else CannotConnect
+            return kind(f"cannot connect to {self.url}: {why}. Check the URL and that the TideQ service runs")
         if isinstance(error, Lost):
-            return NoAnswer(f"{self.url} did not answer: {why}")
-        return BadAnswer(f"{self.url} and this client do not understand each other: {why}")
+            return NoAnswer(f"no response from {self.url}: {why}")
+        return BadAnswer(f"the response of {self.url} is not valid HTTP from a TideQ service: {why}")
 
 
 def client_config(
@@ -55,21 +53,21 @@ def client_config(
         headers={**headers, "Authorization": f"Bearer {key}"} if key else headers,
         timeouts=timeouts or Timeouts(),
         max_connections=max_connections,
-        verify=_cheap_trust() if verify is True and address.startswith("http://") and not proxied else verify,
+        verify=_unused_tls_context() if verify is True and address.startswith("http://") and not proxied else verify,
         has_proxy=proxied,
     )
 
 
 def checked_url(url: str) -> str:
     if not _is_http(url):
-        raise ValueError(f"{url!r} is no URL of a service: it should read like http://127.0.0.1:8080")
+        raise ValueError(f"{url!r} is not a valid service URL: use the form http://127.0.0.1:8080")
     return url.rstrip("/")
 
 
 def checked_key(key: str) -> str:
-    """As files and environments give it, with a line's end perhaps."""
+    """Strips the line end that a file or the environment may add."""
     if not key.strip().isascii() or not key.strip().isprintable():
-        raise ValueError("the API key holds characters that no key has")
+        raise ValueError("the API key contains characters outside printable ASCII: check TIDEQ_API_KEY or api_key")
     return key.strip()
 
 
@@ -81,13 +79,13 @@ def _is_http(url: str) -> bool:
     return True
 
 
-def _cheap_trust() -> ssl.SSLContext:
-    """Trusts nobody, and is not asked. Reading the list of authorities takes longer than ten calls."""
+def _unused_tls_context() -> ssl.SSLContext:
+    """A placeholder for plain HTTP: loading the certificate authorities would take longer than ten calls."""
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
-def _is_about_trust(error: BaseException) -> bool:
-    """Of the certificate only the error's ancestry tells."""
+def _is_certificate_error(error: BaseException) -> bool:
+    """Whether an SSL certificate error is among the causes."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLError):
         cause = cause.__cause__ or cause.__context__

@@ -1,15 +1,15 @@
-"""How long a caller is still willing to wait."""
+"""The deadline of a caller that waits."""
 
 import time
 from collections.abc import Callable
 
 MAX_POLL_SECONDS = 30.0
-"""The longest the service lets a caller wait in one go."""
+"""The longest wait that the service accepts in one request."""
 PAUSE_SECONDS = 0.1
 
 
 class Deadline:
-    """Counts from its making; None is for ever."""
+    """Starts with its creation; None never ends."""
 
     def __init__(self, seconds: float | None, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -25,12 +25,12 @@ class Deadline:
 
     @property
     def next_poll(self) -> float:
-        """How long to wait in one go."""
+        """Seconds to wait in the next request."""
         left = self.left
         return MAX_POLL_SECONDS if left is None else min(left, MAX_POLL_SECONDS)
 
     @property
-    def breath(self) -> float:
-        """Before asking again: a service that is closing answers at once, and must not be asked in circles."""
+    def pause_seconds(self) -> float:
+        """Pause before the next request: a service that is closing answers at once and must not be polled in a loop."""
         left = self.left
         return PAUSE_SECONDS if left is None else min(left, PAUSE_SECONDS)

@@ -1,7 +1,7 @@
-"""Python values to JSON and back, so that numbers keep their digits.
+"""Converts Python values to JSON and back without losing digits of numbers.
 
-Whole numbers of any size are `int`. A fraction becomes a `float` where that stands for the very digits that were
-written, else a `Decimal`; a `Decimal` is written as a number.
+Integers of any size are `int`. A fraction becomes a `float` where the float has exactly the written digits, else a
+`Decimal`; a `Decimal` is written as a number.
 """
 
 import functools
@@ -17,11 +17,11 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def encode(value: Any) -> bytes:
-    """Also takes dataclasses, msgspec structs, datetimes, UUIDs. Raises TypeError or ValueError for what JSON lacks."""
+    """Returns JSON, also for dataclasses, structs, datetimes and UUIDs. Raises TypeError or ValueError otherwise."""
     body = _encode(value)
-    # msgspec writes NaN and infinities as null. To look for them costs time, and most bodies hold no null.
+    # msgspec writes NaN and infinities as null; only a body with a null needs the slow check.
     if b"null" in body and is_lossy(value):
-        raise ValueError("JSON has no number for NaN or infinity")
+        raise ValueError("JSON cannot represent NaN or infinity")
     return body
 
 
@@ -44,7 +44,7 @@ def _number(digits: str) -> float | Decimal:
 
 
 def is_lossy(value: Any) -> bool:
-    """Whether it holds a number that JSON has not."""
+    """Whether the value contains NaN or an infinity, which JSON cannot represent."""
     if isinstance(value, (float, Decimal)):
         return not math.isfinite(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""From an answer that is no success to the error it stands for. Pure."""
+"""Maps a response without success to an exception. Pure."""
 
 import email.utils
 import time
@@ -28,7 +28,7 @@ BY_STATUS: dict[int, type[Refusal]] = {
     503: errors.Unavailable,
     504: errors.Unavailable,
 }
-"""For the types that have no class of their own, and for proxies, which send no document."""
+"""For problem types without a class of their own, and for proxies, which send no problem document."""
 MAX_SHOWN = 200
 
 
@@ -40,24 +40,24 @@ def refused_by(problem: Problem, status: int = 0, retry_after: str | None = None
     status = status or problem.status
     kind = BY_CODE.get(problem.code) or BY_STATUS.get(status)
     if kind is None and status < 500:
-        return errors.BadAnswer(f"the answer is no TideQ service's: HTTP {status} {problem.detail}")
+        return errors.BadAnswer(f"the response is not from a TideQ service: HTTP {status} {problem.detail}")
     return (kind or errors.ServerError)(problem, seconds_until(retry_after))
 
 
 def problem_in(status: int, body: bytes) -> Problem:
-    """The document an answer holds; where it holds none, one made of its status."""
+    """The problem document of a response, else one made from its status."""
     try:
         problem = msgspec.json.decode(body, type=Problem)
     except (msgspec.DecodeError, UnicodeDecodeError):
         problem = Problem()
     if problem.type.startswith(errors.PROBLEM_TYPES):
         return problem
-    said = " ".join(body.decode(errors="replace").split())[:MAX_SHOWN]
-    return Problem(title=f"HTTP {status}", status=status, detail=f"HTTP {status}: {said}" if said else f"HTTP {status}")
+    text = " ".join(body.decode(errors="replace").split())[:MAX_SHOWN]
+    return Problem(title=f"HTTP {status}", status=status, detail=f"HTTP {status}: {text}" if text else f"HTTP {status}")
 
 
 def seconds_until(retry_after: str | None, now: float | None = None) -> float | None:
-    """`Retry-After` is a number of seconds or a date; anything else says nothing."""
+    """Reads `Retry-After`, seconds or a date; None for anything else."""
     if not retry_after:
         return None
     if retry_after.strip().isdecimal():

@@ -1,23 +1,23 @@
-"""Every way a call can fail, as one tree.
+"""All errors of a call, as one tree.
 
     TideqError
-    ├── CannotConnect          nothing was sent: nobody listens there, or the name or the certificate is wrong
-    ├── NoAnswer               it was sent and the answer was lost: it may have been done
-    ├── BadAnswer              something answered that is not a TideQ service
-    ├── NotHeld                the task was not taken by this pull queue, or its time is up
-    ├── NotAllMarked           of many tasks marked at once some were refused; `refused` says which and why
-    └── Refusal                the service said no; `problem` is what it said
-        ├── InvalidRequest     `fields` say what is wrong and where · PayloadTooLarge · IdempotencyConflict
-        ├── Unauthorized       no key, or one that is unknown or revoked
+    ├── CannotConnect          nothing was sent: no server listens there, or the name or the certificate is wrong
+    ├── NoAnswer               the request was sent and the response was lost: it may have been carried out
+    ├── BadAnswer              the response is not from a TideQ service
+    ├── NotHeld                the task was not taken by this pull queue, or its time has passed
+    ├── NotAllMarked           some of many tasks marked at once were refused; `refused` has the error of each
+    └── Refusal                the service refused the request; `problem` is its problem document
+        ├── InvalidRequest     `fields` has the invalid values · PayloadTooLarge · IdempotencyConflict
+        ├── Unauthorized       the key is missing, unknown or revoked
         ├── Forbidden          the key's role may not do that
         ├── NotFound           UnknownWorker
-        ├── Conflict           the task is not where the caller thinks · StaleLease
-        ├── TooManyRequests    `retry_after` seconds from now it may be taken
-        ├── Unavailable        the service, its store or a proxy before it is away
-        ├── DurabilityNotReached  the task stands, less safe than was asked for
-        └── ServerError        something went wrong inside
+        ├── Conflict           the task is in another state · StaleLease
+        ├── TooManyRequests    try again in `retry_after` seconds
+        ├── Unavailable        the service, its store or a proxy is not reachable
+        ├── DurabilityNotReached  the task was accepted with a lower durability than requested
+        └── ServerError        an internal error of the service
 
-Which one it is follows from the `type` of the problem document, never from its words.
+The class follows from the `type` of the problem document, never from its text.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ PROBLEM_TYPES = "https://tideq.dev/problems/"
 
 
 class FieldProblem(msgspec.Struct, frozen=True):
-    """What is wrong with one value of a request."""
+    """The problem with one value of a request."""
 
     pointer: str
     """JSON Pointer into the request."""
@@ -47,7 +47,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     instance: str = ""
     state: str = ""
-    """The state a task is in, where that is what stands in the way."""
+    """The state of the task, where the state is the reason."""
     task_id: str = ""
     durability: str = ""
     errors: tuple[FieldProblem, ...] = ()
@@ -59,34 +59,34 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TideqError(Exception):
-    may_pass: ClassVar[bool] = False
+    is_transient: ClassVar[bool] = False
     """The same call may succeed later."""
     retry_after: float | None = None
-    """Seconds the service asked to wait."""
+    """Seconds to wait, from the service's Retry-After."""
     submitted: tuple[Submitted, ...] = ()
-    """What stands of a `submit_many` that came to a stop."""
+    """Tasks that `submit_many` submitted before the error."""
 
     @property
-    def may_be_done(self) -> bool:
-        """What was asked for may have happened all the same."""
+    def may_have_run(self) -> bool:
+        """Whether the service may have carried out the request."""
         return False
 
 
 class CannotConnect(TideqError):
-    may_pass = True
+    is_transient = True
 
 
 class UntrustedServer(CannotConnect):
-    """The server's certificate is not to be trusted; asking again does not mend that."""
+    """The certificate of the server is not trusted; a retry cannot succeed."""
 
-    may_pass = False
+    is_transient = False
 
 
 class NoAnswer(TideqError):
-    may_pass = True
+    is_transient = True
 
     @property
-    def may_be_done(self) -> bool:
+    def may_have_run(self) -> bool:
         return True
 
 
@@ -99,13 +99,13 @@ class NotHeld(TideqError):
 
 
 class NotAllMarked(TideqError):
-    """The others are marked."""
+    """Some tasks were refused; all others are marked."""
 
     def __init__(self, count: int, refused: Mapping[str, TideqError]) -> None:
         task_id, error = next(iter(refused.items()))
         super().__init__(f"{len(refused)} of {count} tasks were not marked; of {task_id}: {error}")
         self.refused = dict(refused)
-        """Why, by task id."""
+        """Errors by task id."""
 
 
 class Refusal(TideqError):
@@ -116,12 +116,12 @@ class Refusal(TideqError):
 
     @property
     def task_id(self) -> str:
-        """The task it is about, where it is about one."""
+        """The task concerned, or empty."""
         return self.problem.task_id
 
     @property
-    def may_be_done(self) -> bool:
-        """A store may do what it was told and fail to say so."""
+    def may_have_run(self) -> bool:
+        """The store may have carried out a command whose reply was lost."""
         return self.problem.status >= 500
 
 
@@ -136,7 +136,7 @@ class PayloadTooLarge(InvalidRequest):
 
 
 class IdempotencyConflict(InvalidRequest):
-    """The key was used for something else; `task_id` is what it stands for."""
+    """The key belongs to a task with other content; `task_id` is that task."""
 
 
 class Unauthorized(Refusal):
@@ -158,7 +158,7 @@ class UnknownWorker(NotFound):
 class Conflict(Refusal):
     @property
     def state(self) -> str:
-        """Where the task is."""
+        """The present state of the task."""
         return self.problem.state
 
 
@@ -167,15 +167,15 @@ class StaleLease(Conflict):
 
 
 class TooManyRequests(Refusal):
-    may_pass = True
+    is_transient = True
 
 
 class Unavailable(Refusal):
-    may_pass = True
+    is_transient = True
 
 
 class DurabilityNotReached(Refusal):
-    """Never tried again by itself: the task stands under `task_id`, and `reached` is how safe it is."""
+    """Not retried: the task was accepted as `task_id`, with the durability `reached`."""
 
     @property
     def reached(self) -> str:

@@ -1,7 +1,7 @@
-"""What beats while a program holds tasks: it keeps the worker alive, and gives up tasks whose time is over.
+"""Sends heartbeats while a program holds tasks, and fails tasks whose visibility timeout has passed.
 
-A thread, for programs of either kind: neither a busy loop nor a slow handler may stop it. It ends with the program, and
-what was held comes back by itself then.
+A thread, so that neither a busy loop nor a slow handler stops it. It is a daemon: after the program's end its tasks
+return when the heartbeat times out.
 """
 
 import logging
@@ -21,38 +21,38 @@ from tideq.client.retrying import NO_RETRIES
 log = logging.getLogger(__name__)
 
 SHORT = Timeouts(connect=2.0, read=5.0, write=5.0, pool=5.0)
-"""Whoever leaves waits for a beat that is under way."""
-OVER: dict[str, Any] = {"message": "the visibility timeout passed", "code": "TIMEOUT", "retriable": True}
+"""`stop` waits for a request in flight."""
+TIMED_OUT: dict[str, Any] = {"message": "the visibility timeout passed", "code": "TIMEOUT", "retriable": True}
 
 
 class HeldTasksHeartbeat:
     def __init__(self, connection: ClientConfig, registered: Registered) -> None:
         self.worker_id = registered.worker_id
-        self.is_known = True
-        """Until the service says that it has given this worker up."""
+        self.is_registered = True
+        """False once the service has dropped this worker."""
         self.cancelled: frozenset[str] = frozenset()
         self._interval = registered.heartbeat_interval_ms / 1000
         self._transport = Transport(msgspec.structs.replace(connection, timeouts=SHORT), NO_RETRIES)
         self._held: dict[str, tuple[PulledTask, float]] = {}
         self._changed = threading.Condition()
         self._is_stopping = False
-        self._thread = threading.Thread(target=self._run, name="tideq-pull-heart", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="tideq-pull-heartbeat", daemon=True)
         self._thread.start()
 
-    def hold(self, task: PulledTask, seconds: float) -> None:
-        """Unless it is let go before, the task is given up when the seconds are over."""
+    def add(self, task: PulledTask, seconds: float) -> None:
+        """Holds the task; it is failed after `seconds` unless removed before."""
         with self._changed:
             self._held[task.task_id] = (task, time.monotonic() + seconds)
             self._changed.notify()
 
-    def let_go(self, task_id: str) -> None:
+    def remove(self, task_id: str) -> None:
         with self._changed:
             self._held.pop(task_id, None)
 
-    def held(self, task_id: str) -> PulledTask:
+    def get(self, task_id: str) -> PulledTask:
         with self._changed:
             if task_id not in self._held:
-                raise NotHeld(f"task {task_id} was not taken by this queue, or its time is up")
+                raise NotHeld(f"task {task_id} was not taken by this queue, or its visibility timeout has passed")
             return self._held[task_id][0]
 
     def stop(self) -> None:
@@ -66,13 +66,13 @@ class HeldTasksHeartbeat:
         next_beat = time.monotonic() + self._interval
         while not self._pause(next_beat):
             for task in self._overdue():
-                self._give_up(task)
+                self._fail(task)
             if time.monotonic() >= next_beat:
                 self._beat()
                 next_beat = time.monotonic() + self._interval
 
     def _pause(self, until: float) -> bool:
-        """Until then, or until a task is over, whichever is first; whether it was told to stop."""
+        """Waits until then or until a task is overdue; returns whether to stop."""
         with self._changed:
             due = min([until, *(end for _, end in self._held.values())])
             if not self._is_stopping:
@@ -81,24 +81,24 @@ class HeldTasksHeartbeat:
 
     def _overdue(self) -> list[PulledTask]:
         with self._changed:
-            over = [task for task, end in self._held.values() if end <= time.monotonic()]
-            for task in over:
+            overdue = [task for task, end in self._held.values() if end <= time.monotonic()]
+            for task in overdue:
                 del self._held[task.task_id]
-            return over
+            return overdue
 
-    def _give_up(self, task: PulledTask) -> None:
-        """As the service does when an execution takes too long: it costs a retry. If it is told too late, it did so."""
+    def _fail(self, task: PulledTask) -> None:
+        """Fails the task, which costs a retry, as does the service when an execution times out."""
         try:
-            self._transport.ask(calls.tell(self.worker_id, calls.failed(task, OVER)))
+            self._transport.request(calls.report(self.worker_id, calls.failed(task, TIMED_OUT)))
         except TideqError as error:
-            # The service has its own deadline for the task, and for a worker it no longer hears of.
-            log.warning("task %s is given up by its own deadline: %s", task.task_id, error)
+            # The service times out the task, or the worker without heartbeats, by itself.
+            log.warning("report of task %s failed, it returns at its execution deadline: %s", task.task_id, error)
 
     def _beat(self) -> None:
         try:
-            beat = self._transport.ask(calls.heartbeat(self.worker_id, len(self._held)))
+            beat = self._transport.request(calls.heartbeat(self.worker_id, len(self._held)))
         except UnknownWorker:
-            self.is_known = False
+            self.is_registered = False
         except TideqError as error:
             log.warning("heartbeat of %s failed: %s", self.worker_id, error)
         else:

@@ -1,4 +1,4 @@
-"""Many tasks marked at once: each is marked or refused by itself, and whoever asked is told of all that are not."""
+"""Collects the outcomes of marking many tasks: each is marked or refused by itself."""
 
 import contextlib
 from collections.abc import Generator
@@ -21,15 +21,15 @@ class Marks(Generic[T]):
         self._refused[task_id] = error
 
     @contextlib.contextmanager
-    def of(self, task_id: str) -> Generator[None]:
-        """What is refused inside is the task's own affair."""
+    def collecting(self, task_id: str) -> Generator[None]:
+        """Collects an error raised inside as the refusal of this task."""
         try:
             yield
         except TideqError as error:
             self.refuse(task_id, error)
 
     def all(self) -> tuple[T, ...]:
-        """In the order they were marked. Raises NotAllMarked."""
+        """Returns the outcomes in order. Raises NotAllMarked with all refusals."""
         if self._refused:
             raise NotAllMarked(len(self._done) + len(self._refused), self._refused)
         return tuple(self._done.values())

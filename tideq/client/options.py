@@ -1,6 +1,6 @@
-"""What a call has no option or filter for is refused, and the name that was probably meant is told.
+"""Refuses unknown options and filters of a call, and suggests the likely name.
 
-Nothing is dropped in silence: who lists tasks by a filter that does not exist and cancels what comes, cancels all.
+Ignoring an unknown filter would be dangerous: a caller that lists by it and cancels the result would cancel all tasks.
 """
 
 import functools
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-MEANT = {
+OTHER_WORDS = {
     "args": "parameters",
     "attempts": "max_retries",
     "capabilities": "required_capabilities",
@@ -40,12 +40,12 @@ MEANT = {
     "type": "task_type",
     "worker": "worker_id",
 }
-"""What other queues say for it. Only read when a call is refused."""
+"""Names of other queues, and ours. Read only when a call is refused."""
 CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def strict(kind: type[T]) -> type[T]:
-    """A class whose public methods and constructor refuse what they do not know."""
+    """Makes the constructor and the public methods of a class refuse unknown options."""
     for name, method in [*vars(kind).items()]:
         if isinstance(method, types.FunctionType) and (name == "__init__" or not name.startswith("_")):
             setattr(kind, name, strict_call(method))
@@ -53,33 +53,33 @@ def strict(kind: type[T]) -> type[T]:
 
 
 def strict_call(function: Function) -> Function:
-    """Knows what the signature names; of `**options: Unpack[Options]`, what `Options` names."""
-    known = names_of(function)
-    if not known:
+    """Refuses options that neither the signature nor, for `**options: Unpack[Options]`, `Options` names."""
+    names = names_of(function)
+    if not names:
         return function
-    names = frozenset(known)
+    name_set = frozenset(names)
 
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def call_async(*args: Any, **options: Any) -> Any:
-            if options and not names.issuperset(options):
-                raise unknown(function, options, known)
+            if options and not name_set.issuperset(options):
+                raise unknown(function, options, names)
             return await function(*args, **options)
 
         return typing.cast("Function", call_async)
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        if options and not names.issuperset(options):
-            raise unknown(function, options, known)
+        if options and not name_set.issuperset(options):
+            raise unknown(function, options, names)
         return function(*args, **options)
 
     return typing.cast("Function", call)
 
 
 def names_of(function: Callable[..., Any]) -> tuple[str, ...] | None:
-    """What may be given by name, `self` left out; None where that is anything."""
+    """The keyword parameters without `self`; None where any name is accepted."""
     code: types.CodeType = function.__code__
     named = code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]
     named = tuple(name for name in named if name != "self")
@@ -94,24 +94,24 @@ def _keywords_at(code: types.CodeType) -> int:
     return code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
 
 
-def unknown(function: Callable[..., Any], given: Collection[str], known: Collection[str]) -> TypeError:
-    first = next(name for name in given if name not in known)
-    return TypeError(f"{function.__qualname__.removesuffix('.__init__')}() has no option {first!r}{hint(first, known)}")
+def unknown(function: Callable[..., Any], given: Collection[str], names: Collection[str]) -> TypeError:
+    first = next(name for name in given if name not in names)
+    return TypeError(f"{function.__qualname__.removesuffix('.__init__')}() has no option {first!r}{hint(first, names)}")
 
 
-def hint(name: str, known: Collection[str]) -> str:
-    """What was probably meant, or else what there is."""
-    if close := near(name, known):
+def hint(name: str, names: Collection[str]) -> str:
+    """Suggests a similar name, else lists all names."""
+    if close := near(name, names):
         return f"; did you mean {close!r}?"
-    return f"; it has {', '.join(map(repr, known))}"
+    return f"; it has {', '.join(map(repr, names))}"
 
 
-def near(name: str, known: Collection[str]) -> str:
-    """The name that was meant, `camelCase` and other queues' words included; empty where none is near."""
+def near(name: str, names: Collection[str]) -> str:
+    """Returns the likely name, also for `camelCase` and names of other queues; empty where none is similar."""
     import difflib
 
     plain = CAPITAL.sub("_", name).lower()
-    for meant in (plain, MEANT.get(plain, "")):
-        if meant in known:
-            return meant
-    return next(iter(difflib.get_close_matches(plain, known, n=1)), "")
+    for candidate in (plain, OTHER_WORDS.get(plain, "")):
+        if candidate in names:
+            return candidate
+    return next(iter(difflib.get_close_matches(plain, names, n=1)), "")

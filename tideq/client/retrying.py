@@ -1,7 +1,7 @@
-"""When a call that failed is made again. The policy is pure: time and chance are arguments.
+"""Decides when a failed call is repeated. The policy is pure: time and chance are arguments.
 
-A failure that left it open whether the call was carried out is met by repeating only calls that may be repeated:
-submissions carry a key, most others ask for a state rather than a step.
+After a failure that may hide a success only repeatable calls are repeated: submissions have an idempotency key, most
+other calls set a state.
 """
 
 import random
@@ -20,10 +20,10 @@ MAX_DOUBLINGS = 32
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """Waits `base · multiplier^n`, at most `cap`, of which chance takes up to half, until `deadline_seconds` are over.
+    """Waits `base · multiplier^n`, at most `cap`, less up to half by chance, until `deadline_seconds` have passed.
 
-    Where the service names a time itself (`Retry-After`), that is waited for, and a little more, so that not everyone
-    comes back at once. No attempt begins after the deadline; the last error is raised instead.
+    A `Retry-After` of the service is waited for in addition, so that clients do not return all at once. No attempt
+    begins after the deadline; the last error is raised instead.
     """
 
     deadline_seconds: float = 30.0
@@ -34,8 +34,8 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     def delay(
         self, error: TideqError, *, attempts: int, elapsed: float, chance: float, is_repeatable: bool = True
     ) -> float | None:
-        """Seconds until the next attempt, or None to give up; `attempts` were made, `chance` lies in 0 … 1."""
-        if not error.may_pass or (error.may_be_done and not is_repeatable):
+        """Returns the seconds until the next attempt, or None to give up. `chance` lies in 0 … 1."""
+        if not error.is_transient or (error.may_have_run and not is_repeatable):
             return None
         growth = self.multiplier ** min(attempts - 1, MAX_DOUBLINGS)
         delay = min(self.base_seconds * growth, self.cap_seconds) * (1 - chance / 2)
@@ -44,7 +44,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
         return delay if elapsed + delay <= self.deadline_seconds else None
 
     def within(self, seconds: float) -> "RetryPolicy":
-        """The same, for a caller who waits no longer than this."""
+        """Returns the policy with a deadline of at most `seconds`."""
         return msgspec.structs.replace(self, deadline_seconds=min(seconds, self.deadline_seconds))
 
 
@@ -52,7 +52,7 @@ NO_RETRIES = RetryPolicy(deadline_seconds=0)
 
 
 class RetryState:
-    """The attempts at one call: how many, since when, and whether one of them may have been carried out."""
+    """The attempts at one call: their number, their start, and whether one may have been carried out."""
 
     def __init__(
         self,
@@ -65,17 +65,16 @@ class RetryState:
         self._chance = chance
         self._began = now()
         self._count = 0
-        self.may_be_done = False
-        """By one of them."""
+        self.may_have_run = False
 
-    def settled(self, call: Call[T], error: TideqError) -> T | None:
-        """The answer, where this refusal shows that an earlier attempt was carried out."""
-        return call.settled(error) if self.may_be_done and isinstance(error, Refusal) else None
+    def result_of_refusal(self, call: Call[T], error: TideqError) -> T | None:
+        """Returns the result, if this refusal shows that an earlier attempt was carried out."""
+        return call.result_of_refusal(error) if self.may_have_run and isinstance(error, Refusal) else None
 
     def delay(self, error: TideqError, *, is_repeatable: bool = True) -> float | None:
-        """Seconds until the next one, or None: there is none."""
+        """Returns the seconds until the next attempt, or None to give up."""
         self._count += 1
-        self.may_be_done |= error.may_be_done
+        self.may_have_run |= error.may_have_run
         elapsed = self._now() - self._began
         delay = self._policy.delay(
             error, attempts=self._count, elapsed=elapsed, chance=self._chance(), is_repeatable=is_repeatable

@@ -1,10 +1,10 @@
-"""Server-sent events out of the bytes of a stream. Pure; the stream may be cut anywhere, also within a character."""
+"""Parses server-sent events. Pure; chunks may end anywhere, also within a character."""
 
 from typing import NamedTuple
 
 
 class Message(NamedTuple):
-    """What stands between two blank lines. Without data it is no event, but may still tell the last id."""
+    """The fields between two blank lines. Without data it is no event, but may carry the last id."""
 
     name: str
     data: str
@@ -17,7 +17,7 @@ class Message(NamedTuple):
 
 
 class SseParser:
-    """Feed it what arrives; it gives back what is complete. One per connection."""
+    """`feed` takes a chunk and returns the complete messages. One parser for each connection."""
 
     def __init__(self) -> None:
         self._rest = b""

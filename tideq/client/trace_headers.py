@@ -1,15 +1,15 @@
-"""The trace an application is in, where it uses OpenTelemetry: a task continues it."""
+"""Headers of the application's current OpenTelemetry trace, which a submitted task continues."""
 
 import sys
 
 
 def trace_headers() -> dict[str, str]:
-    """`traceparent` and what goes with it. An application that never imported OpenTelemetry has no trace."""
+    """Returns `traceparent` and related headers; empty where OpenTelemetry was never imported."""
     carrier: dict[str, str] = {}
     if "opentelemetry.trace" in sys.modules:
         from opentelemetry.context import get_current
 
-        if get_current():  # else every propagator would be asked for nothing
+        if get_current():  # otherwise every propagator would run for nothing
             from opentelemetry.propagate import inject
 
             inject(carrier)

@@ -25,7 +25,7 @@ from tideq.embedded.resp import RespConnection, RespError
 
 PERIOD_SECONDS = 1.0
 STOP_SECONDS = 5.0
-NAME = "tideq-log-keeper"
+CONNECTION_NAME = "tideq-log-keeper"
 """What its connection is called; `tideq doctor` looks for it."""
 LOGS = "appendonlydir/*.incr.aof"
 LEAVE_TO_KERNEL, AFTER_EACH_WRITE, EACH_SECOND = "no", "always", "everysec"
@@ -39,13 +39,13 @@ class AofSync:
 
     def __init__(self, data: Path, socket_path: Path, on_progress: Progress, sync: Sync = SYNC) -> None:
         self._data = data
-        self._console = RespConnection(socket_path, NAME)
+        self._console = RespConnection(socket_path, CONNECTION_NAME)
         self._on_progress = on_progress
         self._sync = sync
         self._is_lent = False
         """Whether the server may still be set to `always`: an answer was lost."""
         self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=NAME, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=CONNECTION_NAME, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -85,9 +85,9 @@ class AofSync:
 
     def _is_awaited(self) -> bool:
         """Never while the disk is full: with `always` a server that cannot write ends itself."""
-        if "cmd=waitaof" not in self._console.ask("CLIENT", "LIST"):
+        if "cmd=waitaof" not in self._console.call("CLIENT", "LIST"):
             return False
-        return "aof_last_write_status:ok" in self._console.ask("INFO", "persistence")
+        return "aof_last_write_status:ok" in self._console.call("INFO", "persistence")
 
     def _leave_to_server(self) -> None:
         is_left = False
@@ -98,4 +98,4 @@ class AofSync:
             self._is_over.wait(PERIOD_SECONDS)
 
     def _set(self, policy: str) -> None:
-        self._console.ask("CONFIG", "SET", "appendfsync", policy)
+        self._console.call("CONFIG", "SET", "appendfsync", policy)

@@ -39,15 +39,15 @@ class PostgresOptions:
 class PostgresServer:
     name = "PostgreSQL"
 
-    def __init__(self, options: PostgresOptions, surroundings: ServerEnvironment) -> None:
+    def __init__(self, options: PostgresOptions, environment: ServerEnvironment) -> None:
         self._options = options
-        self._surroundings = surroundings
-        self._pgdata = surroundings.data_dir / "postgres"
+        self._environment = environment
+        self._pgdata = environment.data_dir / "postgres"
         self._bin_dir = find_bin_dir(options.bin_dir, self._pgdata)
         search = IdentitySearch(self._pgdata, self._bin_dir, options.unshare)
-        self._identity = search.choose(surroundings)
+        self._identity = search.choose(environment)
         self._run_dir = make_run_dir(
-            surroundings.data_dir, "postgres", surroundings.environ, owner=self._identity.account
+            environment.data_dir, "postgres", environment.environ, owner=self._identity.account
         )
         self._process: ServerProcess | None = None
 
@@ -61,12 +61,12 @@ class PostgresServer:
 
     def start(self) -> None:
         if not has_cluster(self._pgdata):
-            self._surroundings.on_progress("Creating the PostgreSQL database (first start only)")
-            make_cluster(self._pgdata, self._bin_dir, self._identity, self._surroundings)
-        forget_dead_postmaster(self._pgdata)
-        self._surroundings.on_progress(f"Starting {self._bin_dir / 'postgres'} as {self._identity.label}")
-        self._process = process = ServerProcess(self._command(), self._surroundings)
-        process.wait_until(lambda: says_ready(self._pgdata, process.pid))
+            self._environment.on_progress("Creating the PostgreSQL database (first start only)")
+            make_cluster(self._pgdata, self._bin_dir, self._identity, self._environment)
+        remove_stale_pid_file(self._pgdata)
+        self._environment.on_progress(f"Starting {self._bin_dir / 'postgres'} as {self._identity.label}")
+        self._process = process = ServerProcess(self._command(), self._environment)
+        process.wait_until(lambda: is_ready(self._pgdata, process.pid))
 
     def check(self) -> None:
         if self._process:
@@ -90,7 +90,7 @@ class PostgresServer:
         return ServerCommand(
             name=self.name,
             argv=[str(self._bin_dir / "postgres"), "-D", str(self._pgdata), *flags, *self._options.flags],
-            log_path=self._surroundings.log_path("postgres"),
+            log_path=self._environment.log_path("postgres"),
             stop_signals=STOP_SIGNALS,
             identity=self._identity,
         )
@@ -110,7 +110,7 @@ def find_bin_dir(wanted: Path | None, pgdata: Path) -> Path:
     return installed[int(made_by)]
 
 
-def make_cluster(pgdata: Path, bin_dir: Path, identity: Identity, surroundings: ServerEnvironment) -> None:
+def make_cluster(pgdata: Path, bin_dir: Path, identity: Identity, environment: ServerEnvironment) -> None:
     """Made elsewhere and moved into place, so a kill in the middle leaves nothing half made."""
     draft = pgdata.with_name("postgres.new")
     shutil.rmtree(draft, ignore_errors=True)
@@ -118,17 +118,17 @@ def make_cluster(pgdata: Path, bin_dir: Path, identity: Identity, surroundings: 
     if identity.account:
         os.chown(draft, identity.account.uid, identity.account.gid)
     made_with = ("-U", NAME, "-A", "trust", "--no-locale", "-E", "UTF8")
-    _run_or_fail([str(bin_dir / "initdb"), "-D", str(draft), *made_with], surroundings, identity)
+    _run_or_fail([str(bin_dir / "initdb"), "-D", str(draft), *made_with], environment, identity)
     # Single-user mode needs no server and no client; exit_on_error makes its exit code honest.
     single = [str(bin_dir / "postgres"), "--single", "-c", "exit_on_error=on", "-D", str(draft), "postgres"]
-    _run_or_fail(single, surroundings, identity, f"CREATE DATABASE {NAME}\n")
+    _run_or_fail(single, environment, identity, f"CREATE DATABASE {NAME}\n")
     try:
         draft.rename(pgdata)
     except OSError as error:
         raise DataDirUnusable(pgdata, error) from error
 
 
-def forget_dead_postmaster(pgdata: Path) -> None:
+def remove_stale_pid_file(pgdata: Path) -> None:
     """After a kill -9 of PostgreSQL itself, its pid file names a process that may by now be another
     (a restarted container hands out the same numbers), and then it would refuse to start.
 
@@ -142,7 +142,7 @@ def forget_dead_postmaster(pgdata: Path) -> None:
         pid_file.unlink()
 
 
-def says_ready(pgdata: Path, pid: int) -> bool:
+def is_ready(pgdata: Path, pid: int) -> bool:
     """What pg_ctl reads: line 1 of its pid file is the process, line 8 how far it has come."""
     try:
         lines = (pgdata / "postmaster.pid").read_text().splitlines()
@@ -174,10 +174,10 @@ def _major_version(postgres: Path) -> int:
     return int(match[1]) if match else 0
 
 
-def _run_or_fail(argv: list[str], surroundings: ServerEnvironment, identity: Identity, text: str = "") -> None:
-    answer = run_to_end(argv, surroundings, identity, text=text)
+def _run_or_fail(argv: list[str], environment: ServerEnvironment, identity: Identity, text: str = "") -> None:
+    answer = run_to_end(argv, environment, identity, text=text)
     if answer.exit_code != 0:
-        log_path = surroundings.log_path("initdb")
+        log_path = environment.log_path("initdb")
         log_path.parent.mkdir(mode=0o700, exist_ok=True)
         log_path.write_text(answer.output)
         raise ServerDidNotStart("PostgreSQL", f"{Path(argv[0]).name} failed", log_path)

@@ -28,12 +28,12 @@ class IdentitySearch:
     unshare: str
     """The program that makes the user namespace."""
 
-    def choose(self, surroundings: ServerEnvironment) -> Identity:
+    def choose(self, environment: ServerEnvironment) -> Identity:
         if os.geteuid() != 0:
             return OURSELVES
         tried: list[str] = []
-        for identity in self._candidates(surroundings.environ.get("PATH", "")):
-            problem = self._problem_with(identity, surroundings)
+        for identity in self._candidates(environment.environ.get("PATH", "")):
+            problem = self._problem_with(identity, environment)
             if not problem:
                 return identity
             tried.append(f"{identity.label}: {problem}")
@@ -56,11 +56,11 @@ class IdentitySearch:
         entries += [entry for name in ("postgres", "nobody") for entry in _entries_by_name(name)]
         return list({entry.pw_uid: entry for entry in entries}.values())
 
-    def _problem_with(self, identity: Identity, surroundings: ServerEnvironment) -> str:
+    def _problem_with(self, identity: Identity, environment: ServerEnvironment) -> str:
         """Tried for real, because no reading of modes tells what a kernel or a container allows."""
         script = 'cd "$1" && exec "$2" --version'
         argv = ["/bin/sh", "-c", script, "tideq", str(self.pgdata.parent), str(self.bin_dir / "postgres")]
-        answer = run_to_end(argv, surroundings, identity)
+        answer = run_to_end(argv, environment, identity)
         return "" if answer.exit_code == 0 else answer.last_line
 
 

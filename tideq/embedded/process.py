@@ -34,12 +34,12 @@ class ServerCommand:
 
 
 class ServerProcess:
-    def __init__(self, command: ServerCommand, surroundings: ServerEnvironment) -> None:
+    def __init__(self, command: ServerCommand, environment: ServerEnvironment) -> None:
         self._command = command
-        self._surroundings = surroundings
+        self._environment = environment
         death_signal = command.stop_signals[0]
         with _fresh_log(command.log_path) as log:
-            self._process = spawn(command.argv, surroundings, command.identity, death_signal, output=log)
+            self._process = spawn(command.argv, environment, command.identity, death_signal, output=log)
         self._watchdog = None if kernel_can_watch() else Watchdog(self.pid, death_signal)
 
     @property
@@ -48,7 +48,7 @@ class ServerProcess:
 
     def wait_until(self, is_ready: Callable[[], bool]) -> None:
         """A failed start nearly always shows by the process ending; the timeout is a backstop."""
-        timeout_ms = self._surroundings.timeouts.start_ms
+        timeout_ms = self._environment.timeouts.start_ms
         deadline = time.monotonic() + timeout_ms / 1000
         while not is_ready():
             if (exit_code := self._process.poll()) is not None:
@@ -64,7 +64,7 @@ class ServerProcess:
     def stop(self) -> None:
         for stop_signal in (*self._command.stop_signals, signal.SIGKILL):
             self._process.send_signal(stop_signal)
-            if self._ended_within(self._surroundings.timeouts.stop_ms):
+            if self._ended_within(self._environment.timeouts.stop_ms):
                 break
         if self._watchdog:
             self._watchdog.close()
@@ -82,7 +82,7 @@ class ServerProcess:
 
 def spawn(
     argv: Sequence[str],
-    surroundings: ServerEnvironment,
+    environment: ServerEnvironment,
     identity: Identity,
     death_signal: signal.Signals,
     *,
@@ -100,8 +100,8 @@ def spawn(
         stdout=output,
         stderr=subprocess.STDOUT,
         cwd="/",
-        env=surroundings.server_environ(),
-        pass_fds=(surroundings.servers_fd,),
+        env=environment.server_environ(),
+        pass_fds=(environment.servers_fd,),
         process_group=0,
         umask=0o077,
     )
@@ -133,10 +133,10 @@ class FinishedProgram:
 
 
 def run_to_end(
-    argv: Sequence[str], surroundings: ServerEnvironment, identity: Identity, *, text: str = ""
+    argv: Sequence[str], environment: ServerEnvironment, identity: Identity, *, text: str = ""
 ) -> FinishedProgram:
     """A program that does one thing; like a server, it holds the lock and ends with us."""
-    process = spawn(argv, surroundings, identity, signal.SIGTERM, output=subprocess.PIPE, stdin=subprocess.PIPE)
+    process = spawn(argv, environment, identity, signal.SIGTERM, output=subprocess.PIPE, stdin=subprocess.PIPE)
     try:
         output, _ = process.communicate(text.encode())
     except BaseException:

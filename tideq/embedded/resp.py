@@ -27,7 +27,7 @@ class RespConnection:
     def __exit__(self, *_: object) -> None:
         self._hang_up()
 
-    def ask(self, *words: str) -> str:
+    def call(self, *words: str) -> str:
         try:
             return (self._line or self._connect()).ask(*words)
         except OSError:

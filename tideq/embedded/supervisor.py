@@ -68,11 +68,11 @@ class EmbeddedStores:
     def start(self) -> None:
         """All or nothing: what had started is stopped again when something fails or interrupts."""
         with ExitStack() as undo:
-            surroundings = self._surroundings(self._own_data_dir(undo))
+            environment = self._server_environment(self._own_data_dir(undo))
             if self._valkey_options:
-                self._run(ValkeyServer(self._valkey_options, surroundings), undo)
+                self._run(ValkeyServer(self._valkey_options, environment), undo)
             if self._postgres_options:
-                self._run(PostgresServer(self._postgres_options, surroundings), undo)
+                self._run(PostgresServer(self._postgres_options, environment), undo)
             self._running = undo.pop_all()
         self._on_progress("The stores are ready")
 
@@ -123,7 +123,7 @@ class EmbeddedStores:
         self._servers.remove(server)
         self._urls[server.name] = None
 
-    def _surroundings(self, lock: DataDirLock) -> ServerEnvironment:
+    def _server_environment(self, lock: DataDirLock) -> ServerEnvironment:
         return ServerEnvironment(
             data_dir=self.data_dir,
             environ=self._environ,

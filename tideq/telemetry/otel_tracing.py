@@ -20,15 +20,15 @@ ONE_EACH = 1 << 64 | 1
 
 
 class OtelTracing:
-    def __init__(self, outlet: SpanQueue, samplers: Samplers) -> None:
-        self.outlet = outlet
-        self.record: Callable[[Span], None] = outlet.take
+    def __init__(self, span_queue: SpanQueue, samplers: Samplers) -> None:
+        self.span_queue = span_queue
+        self.record: Callable[[Span], None] = span_queue.take
         """The outlet's own, without a call in between."""
         self._samplers = samplers
 
     @property
     def lost_count(self) -> int:
-        return self.outlet.dropped_count + self.outlet.failed_count
+        return self.span_queue.dropped_count + self.span_queue.failed_count
 
     def begin(self, parent: TraceParent | None, name: str) -> TraceParent:
         """Whoever began the trace decides; only samplers that say so by their name do not care."""
@@ -51,20 +51,20 @@ class OtelTracing:
 
     @property
     def has_room(self) -> bool:
-        return self.outlet.has_room
+        return self.span_queue.has_room
 
     def miss(self, span_count: int) -> None:
-        self.outlet.dropped_count += span_count
+        self.span_queue.dropped_count += span_count
 
     def close(self) -> None:
-        self.outlet.close(CLOSE_SECONDS)
+        self.span_queue.close(CLOSE_SECONDS)
 
     def serve_handlers(self) -> None:
         """Have the spans that this process's own code makes sent too, unless it has seen to that itself."""
         if isinstance(trace.get_tracer_provider(), ProxyTracerProvider):
-            sampler, resource = self._samplers.sampler, self.outlet.resource
+            sampler, resource = self._samplers.sampler, self.span_queue.resource
             provider = TracerProvider(sampler=sampler, resource=resource, shutdown_on_exit=False)
-            provider.add_span_processor(self.outlet)
+            provider.add_span_processor(self.span_queue)
             trace.set_tracer_provider(provider)
 
     def _asks(self, parent: TraceParent | None, trace_id: str, name: str) -> bool:

@@ -22,7 +22,7 @@ from tideq.queue_core.engine import assemble_engine
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.store.clock import StoreClock
 from tideq.workers.runtime.handlers import Handlers
-from tideq.workers.runtime.registry import has_begun, registered
+from tideq.workers.runtime.registry import has_started, registered
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class LocalService:
 @contextlib.contextmanager
 def local_service(settings: QueueSettings | None = None) -> Generator[LocalService]:
     """A queue of its own, empty, for as long as the block lasts."""
-    has_begun.set()
+    has_started.set()
     ready, loop = threading.Event(), asyncio.new_event_loop()
     started: list[LocalService] = []
     stop = asyncio.Event()
@@ -98,13 +98,13 @@ async def _serving(queue: QueueSettings, stop: asyncio.Event) -> AsyncGenerator[
         settings, OpenStore(client, engine, None, None, client), lambda: fakeredis.FakeAsyncRedis(server=store)
     )
     with contextlib.closing(listen("127.0.0.1", 0)) as listener:
-        async with contextlib.aclosing(client), service.wakeups, service.outbox_reader:
+        async with contextlib.aclosing(client), service.wakeups, service.live_events:
             server = server_for(create_app(service))
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             try:
                 yield address_of(listener), service
             finally:
                 service.close()
-                await service.pace.close()
+                await service.wait_estimator.close()
                 server.should_exit = True
                 await serving

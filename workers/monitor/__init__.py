@@ -1,1 +1,1 @@
-"""The service's own housekeeping, one duty a file. Any number of monitors at once is safe."""
+"""The background duties of the service, one duty a file. Any number of monitors may run at once."""

@@ -1,7 +1,7 @@
-"""Where a probe may go. A worker names its own address, so it is treated like any hostile input.
+"""Checks the address of a probe. A worker names its own address, so it is treated as hostile input.
 
-Only what the operator allows is contacted, only by its canonical spelling, and a name is resolved once: the probe then
-goes to the very address that was checked.
+Only addresses that the operator allows are contacted, only in canonical spelling. A name is resolved once: the probe
+goes to the address that was checked.
 """
 
 import asyncio
@@ -17,22 +17,22 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 HOST_NAME = re.compile(rf"(?=.{{1,253}}\Z)(?:{LABEL}\.)*(?=[a-z]){LABEL}", re.IGNORECASE)
-"""Its last label begins with a letter: `2130706433`, `0x7f.1` and `127.1` are other spellings of addresses."""
+"""The last label begins with a letter: `2130706433`, `0x7f.1` and `127.1` are other spellings of addresses."""
 
 
 RESOLVE_SECONDS = 2.0
 MAX_RESOLVING = 64
-"""Names that may be under way at once: a resolver gives up after half a minute, and nothing ends it sooner."""
+"""Concurrent look-ups: a resolver gives up after half a minute and cannot be stopped earlier."""
 
 _resolving: set[str] = set()
 
 
 class NotAllowed(Exception):
-    """The address may not be probed; the message says why."""
+    """The address may not be probed; the message has the reason."""
 
 
 async def allowed_address(host: str, networks: Sequence[Network]) -> Address:
-    """The one address to connect to. A name all of whose addresses are not allowed is refused as a whole."""
+    """Returns the address to connect to. Raises NotAllowed if any address of the name is not allowed."""
     addresses = [_literal(host)] if _is_literal(host) else await _resolved(host)
     for address in addresses:
         check(address, networks)
@@ -41,9 +41,9 @@ async def allowed_address(host: str, networks: Sequence[Network]) -> Address:
 
 def check(address: Address, networks: Sequence[Network]) -> None:
     if isinstance(address, ipaddress.IPv6Address) and (address.ipv4_mapped or address.sixtofour or address.teredo):
-        raise NotAllowed(f"{address} hides another address")
+        raise NotAllowed(f"{address} embeds an IPv4 address")
     if address.is_unspecified or address.is_multicast or address.is_link_local or address.is_reserved:
-        raise NotAllowed(f"{address} is no host's address")
+        raise NotAllowed(f"{address} is not the address of a single host")
     if not any(address in network for network in networks):
         raise NotAllowed(f"{address} is not in TIDEQ_PROBE_ALLOWED_CIDRS")
 
@@ -59,7 +59,7 @@ def _is_literal(host: str) -> bool:
 def _literal(host: str) -> Address:
     address = ipaddress.ip_address(host)
     if isinstance(address, ipaddress.IPv6Address) and address.scope_id:
-        raise NotAllowed(f"{host} names an interface")
+        raise NotAllowed(f"{host} has an interface suffix, which is not allowed")
     return address
 
 
@@ -77,17 +77,17 @@ async def _resolved(host: str) -> list[Address]:
 
 
 async def _look_up(host: str) -> list[Any]:
-    """In a thread of its own, which the loop's shared ones do not wait behind, nor the process at its end."""
+    """Runs in its own daemon thread: a slow resolver blocks neither the loop's thread pool nor the process exit."""
     if host in _resolving or len(_resolving) >= MAX_RESOLVING:
-        raise OSError("the resolver has not answered earlier questions yet")
+        raise OSError("earlier look-ups have not finished yet")
     loop = asyncio.get_running_loop()
     found: asyncio.Future[list[Any]] = loop.create_future()
 
-    def answer(addresses: list[Any], error: OSError | None) -> None:
+    def finish(addresses: list[Any], error: OSError | None) -> None:
         if not found.done():
             found.set_result(addresses) if error is None else found.set_exception(error)
 
-    def ask() -> None:
+    def resolve() -> None:
         addresses, failure = list[Any](), None
         try:
             addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -95,9 +95,9 @@ async def _look_up(host: str) -> list[Any]:
             failure = OSError(str(error))
         finally:
             _resolving.discard(host)
-        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(answer, addresses, failure)
+        with contextlib.suppress(RuntimeError):  # the loop may have ended
+            loop.call_soon_threadsafe(finish, addresses, failure)
 
     _resolving.add(host)
-    threading.Thread(target=ask, name=f"resolve {host}", daemon=True).start()
+    threading.Thread(target=resolve, name=f"resolve {host}", daemon=True).start()
     return await found

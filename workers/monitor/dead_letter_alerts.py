@@ -1,8 +1,8 @@
-"""The alarm: a way to die that is new, or that suddenly became frequent, is told in the log and counted."""
+"""Dead-letter alerts: logs and counts patterns that are new or suddenly frequent."""
 
 import structlog
 
-from tideq.persistence.dead_letters.alerts import PatternAlert, PatternWatch
+from tideq.persistence.dead_letters.alerts import PatternAlert, PatternAlerts
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.samples import Counters
 
@@ -12,24 +12,24 @@ METRIC = "tideq_dead_letter_alarms_total"
 log = structlog.get_logger(__name__)
 
 
-async def alert_for_ever(watch: PatternWatch, duties: Duties, interval_seconds: float = INTERVAL_SECONDS) -> None:
+async def alert_for_ever(watch: PatternAlerts, duties: Duties, interval_seconds: float = INTERVAL_SECONDS) -> None:
     duties.counters.declare(METRIC, ("new",), ("surge",))
 
-    async def sound() -> None:
-        for news in await watch.news():
-            _alert(news, duties.counters)
+    async def raise_alerts() -> None:
+        for alert in await watch.take_new():
+            _raise_alert(alert, duties.counters)
 
-    await duties.add_periodic("alarm", interval_seconds, sound)
+    await duties.add_periodic("alarm", interval_seconds, raise_alerts)
 
 
-def _alert(news: PatternAlert, counters: Counters) -> None:
-    counters.add(METRIC, "new" if news.is_new else "surge")
+def _raise_alert(alert: PatternAlert, counters: Counters) -> None:
+    counters.add(METRIC, "new" if alert.is_new else "surge")
     log.warning(
-        "tasks die in a new way" if news.is_new else "many more tasks die in this way",
-        pattern=news.pattern,
-        task_type=news.task_type,
-        reason=news.reason,
-        message=news.message,
-        deaths=news.death_count,
-        told_before=news.told_count,
+        "dead-letter pattern appeared" if alert.is_new else "dead-letter pattern surged",
+        pattern=alert.pattern,
+        task_type=alert.task_type,
+        reason=alert.reason,
+        message=alert.message,
+        death_count=alert.death_count,
+        alerted_count=alert.alerted_count,
     )

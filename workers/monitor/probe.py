@@ -1,7 +1,7 @@
-"""One probe: a plain HTTP request for /health to an address that was checked, with every length bounded.
+"""One probe: a plain HTTP request for /health to a checked address, with every length bounded.
 
-By hand, because a client library follows redirects, reads proxies from the environment and whole answers into memory.
-All that is told is whether the worker is well: neither status nor body nor time, which would make a port scanner of it.
+No client library: it would follow redirects, read proxies from the environment and whole responses into memory.
+Returns only whether the worker is healthy: status, body or time would turn the monitor into a port scanner.
 """
 
 import asyncio
@@ -15,16 +15,16 @@ MAX_BYTES = 1_024
 REQUEST = "GET /health HTTP/1.1\r\nHost: {host}\r\nUser-Agent: tideq-monitor\r\nConnection: close\r\n\r\n"
 
 
-async def is_well(address: Address, port: int) -> bool:
-    """Whether /health there answers 200."""
+async def probe(address: Address, port: int) -> bool:
+    """Returns whether /health answers 200. Takes at most TOTAL_SECONDS."""
     try:
         async with asyncio.timeout(TOTAL_SECONDS):
-            return await _ask(address, port)
+            return await _request_health(address, port)
     except (OSError, TimeoutError, ValueError):
         return False
 
 
-async def _ask(address: Address, port: int) -> bool:
+async def _request_health(address: Address, port: int) -> bool:
     async with asyncio.timeout(CONNECT_SECONDS):
         reader, writer = await asyncio.open_connection(str(address), port, limit=MAX_BYTES)
     try:

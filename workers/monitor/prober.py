@@ -1,7 +1,7 @@
-"""The prober: asks every worker that names a health address how it is.
+"""The prober: probes the health address of every worker that has one.
 
-Two failures in a row make a worker unhealthy: it gets no new work and keeps what it holds. One success makes it healthy
-again. A prober that is cut off can therefore stop new work, and never releases a task.
+Two failures in a row make a worker unhealthy: it gets no new tasks and keeps those it holds. One success makes it
+healthy again. So a prober cut off from the network can stop new claims, but never releases a task.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import structlog
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.fleet import Fleet, Member
 from tideq.workers.monitor.addresses import NotAllowed, allowed_address
-from tideq.workers.monitor.probe import is_well
+from tideq.workers.monitor.probe import probe
 
 ALIVE = ("active", "draining", "unhealthy")
 FAILURES = 2
@@ -26,59 +26,59 @@ class Prober:
     def __init__(
         self, fleet: Fleet, allowed_cidrs: Sequence[str], on_probe: Callable[[str], None] = lambda _: None
     ) -> None:
-        """`on_probe` is told how each one came out: `well`, `failed` or `refused`."""
+        """`on_probe` is called with each outcome: `well`, `failed` or `refused`."""
         self._fleet = fleet
         self._on_probe = on_probe
         self._networks = [ipaddress.ip_network(cidr) for cidr in allowed_cidrs]
         self._failures: dict[str, int] = {}
         self._refused: set[str] = set()
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._concurrency = asyncio.Semaphore(AT_ONCE)
 
     async def probe_for_ever(self, interval_seconds: float, duties: Duties) -> None:
         if not self._networks:
-            log.info("no worker is probed: TIDEQ_PROBE_ALLOWED_CIDRS allows no address")
+            log.info("probing disabled: TIDEQ_PROBE_ALLOWED_CIDRS allows no address")
             return
         await duties.add_periodic("probe", interval_seconds, self.probe_all)
 
     async def probe_all(self) -> None:
-        """Raises what kept one from being judged after all the others are."""
+        """Probes all workers, then raises the first error, if any."""
         members = [member async for member in self._fleet.all(ALIVE) if _is_probed(member)]
-        ended = await asyncio.gather(*(self._probe(member) for member in members), return_exceptions=True)
-        known = {member.worker.worker_id for member in members}
-        self._failures = {worker_id: count for worker_id, count in self._failures.items() if worker_id in known}
-        self._refused &= known
-        for failure in filter(None, ended):
+        outcomes = await asyncio.gather(*(self._probe(member) for member in members), return_exceptions=True)
+        current = {member.worker.worker_id for member in members}
+        self._failures = {worker_id: count for worker_id, count in self._failures.items() if worker_id in current}
+        self._refused &= current
+        for failure in filter(None, outcomes):
             raise failure
 
     async def _probe(self, member: Member) -> None:
         worker, port = member.worker, member.worker.health_port or 0
-        async with self._turns:
+        async with self._concurrency:
             try:
                 address = await allowed_address(worker.host, self._networks)
             except NotAllowed as error:
                 self._on_probe("refused")
-                self._tell_once(worker.worker_id, error)
+                self._log_refusal_once(worker.worker_id, error)
                 return
-            await self._judge(member, await is_well(address, port))
+            await self._apply_result(member, await probe(address, port))
 
-    async def _judge(self, member: Member, is_healthy: bool) -> None:
+    async def _apply_result(self, member: Member, is_healthy: bool) -> None:
         worker_id = member.worker.worker_id
         self._on_probe("well" if is_healthy else "failed")
         failures = 0 if is_healthy else self._failures.get(worker_id, member.probe_failures) + 1
         self._failures[worker_id] = failures
-        if is_healthy and (member.verdict, member.probe_failures) == ("active", 0):
+        if is_healthy and (member.service_state, member.probe_failures) == ("active", 0):
             return
-        verdict = "active" if is_healthy else "unhealthy" if failures >= FAILURES else None
-        status = await self._fleet.set_state(worker_id, verdict, failures)
-        if verdict and verdict != member.verdict:
-            log.warning("worker judged", worker_id=worker_id, status=status)
+        state = "active" if is_healthy else "unhealthy" if failures >= FAILURES else None
+        status = await self._fleet.set_state(worker_id, state, failures)
+        if state and state != member.service_state:
+            log.warning("worker health changed", worker_id=worker_id, status=status)
 
-    def _tell_once(self, worker_id: str, error: NotAllowed) -> None:
+    def _log_refusal_once(self, worker_id: str, error: NotAllowed) -> None:
         if worker_id not in self._refused:
             self._refused.add(worker_id)
-            log.warning("worker is not probed", worker_id=worker_id, reason=str(error))
+            log.warning("worker probe refused", worker_id=worker_id, reason=str(error))
 
 
 def _is_probed(member: Member) -> bool:
-    """One that an operator sent home is only waited for."""
-    return bool(member.worker.host and member.worker.health_port and member.verdict != "draining")
+    """A worker that an operator drains is not probed."""
+    return bool(member.worker.host and member.worker.health_port and member.service_state != "draining")

@@ -1,7 +1,7 @@
-"""The pruner: history's partitions are made before they are needed and dropped when they are old.
+"""The pruner: creates history's partitions before they are needed and drops old ones.
 
-By PostgreSQL's clock alone. This process's is only compared with it, as is the store's: where they differ by more than
-an hour one of them is wrong, nobody knows which, and nothing is dropped.
+Uses PostgreSQL's clock alone. Where the clock of this process or of the store differs from it by more than an hour, one
+of them is wrong, so nothing is dropped.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from tideq.queue_core.duties import Duties, Duty
 INTERVAL_SECONDS = 3_600.0
 RETRY_SECONDS = 10.0
 BUSY_SECONDS = 60.0
-"""For what only time or people will mend. Every try behind a long reader has others wait a fifth of a second."""
+"""Pause after PartitionsBusy or ClocksDiffer. Each try behind a long reader blocks other sessions for 0.2 s."""
 
 log = structlog.get_logger(__name__)
 
@@ -36,7 +36,7 @@ async def prune_for_ever(
         await partitions.prune(clocks, dead_letter_ttl_ms)
 
     async def work(duty: Duty) -> None:
-        """What is postponed is no failure, and stale all the same once it has been for too long."""
+        """A postponed run is no failure; after INTERVAL_SECONDS without success the duty counts as stale."""
         while True:
             try:
                 await prune()

@@ -1,18 +1,18 @@
-"""The recounter: what the store counts as ended is set right by history whenever that is due.
+"""The recounter: corrects the store's counts of ended tasks from history when that is due.
 
-It looks at the state of things, not at what happened: whoever emptied or replaced the store need not know of it.
+It compares states, not events, so a store that was emptied or replaced needs no notice.
 """
 
 import asyncio
 
 import structlog
 
-from tideq.persistence.recount import NotNow, Recount
+from tideq.persistence.recount import Recount, RecountPostponed
 from tideq.queue_core.duties import Duties, Duty
 
 LOOK_SECONDS = 5.0
 POSTPONED_SECONDS = 600.0
-"""How long it may be postponed before it is late."""
+"""A recount postponed for longer counts as stale."""
 
 log = structlog.get_logger(__name__)
 
@@ -24,7 +24,7 @@ async def recount_for_ever(recount: Recount, duties: Duties, look_seconds: float
                 if await recount.is_due():
                     await recount.run()
                 duty.succeeded()
-            except NotNow as reason:
+            except RecountPostponed as reason:
                 log.debug("recount postponed", reason=str(reason))
             await asyncio.sleep(look_seconds)
 

@@ -1,6 +1,7 @@
-"""The flow meter: hears every transition of the journal and counts them, with how long tasks were in which state.
+"""Counts transitions and measures how long tasks stayed in each state, from the journal.
 
-Counted where they are heard: over several monitors the numbers add up. What a journal missed is missing here too.
+Each monitor counts the transitions it publishes, so numbers of several monitors add up. Transitions that the journal
+missed are missing here too.
 """
 
 from collections.abc import Sequence
@@ -24,9 +25,9 @@ FAILURES = {
 RETRIES = {Reason.ERROR, Reason.TIMED_OUT, Reason.WORKER_LOST}
 MAX_ATTEMPT = 10
 MAX_TASK_TYPES = 50
-"""Fewer than elsewhere: each has a distribution of its own, for every way an execution can end."""
+"""Fewer than elsewhere: each type has one histogram for every reason an execution ends with."""
 NEW = "new"
-"""Where a submitted task comes from, told as a word: an empty label is none."""
+"""The source label of a new task; Prometheus treats an empty label as absent."""
 
 
 class TaskMetrics:
@@ -35,7 +36,7 @@ class TaskMetrics:
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
         self._types = TypeNames(MAX_TASK_TYPES)
-        self._known: dict[Labels, SampleHistogram] = {}
+        self._histograms: dict[Labels, SampleHistogram] = {}
 
     def observe(self, transitions: Sequence[ObservedTransition]) -> None:
         for each in transitions:
@@ -45,7 +46,7 @@ class TaskMetrics:
         reason, target, priority = each.reason, each.state, each.priority
         self._counters.add("tideq_transitions_total", each.source or NEW, target, reason)
         for phase in each.phases:
-            self._note(phase, each, priority)
+            self._observe_phase(phase, each, priority)
         if reason in FAILURES:
             self._counters.add("tideq_task_failures_total", reason, priority)
         if target is TaskState.DEAD_LETTER and reason is not Reason.PURGED:
@@ -53,20 +54,20 @@ class TaskMetrics:
         if target is TaskState.QUEUED and reason in RETRIES:
             self._counters.add("tideq_task_retries_total", _attempt(each.attempt), priority)
 
-    def _note(self, phase: Phase, each: ObservedTransition, priority: str) -> None:
+    def _observe_phase(self, phase: Phase, each: ObservedTransition, priority: str) -> None:
         if phase.name == SPAN_LIFECYCLE:
-            self._distribution("tideq_task_duration_seconds", priority, each.state).note(phase.seconds)
+            self._histogram("tideq_task_duration_seconds", priority, each.state).note(phase.seconds)
         elif state := STATE_OF.get(phase.name):
-            self._distribution("tideq_task_state_duration_seconds", state, priority).note(phase.seconds)
+            self._histogram("tideq_task_state_duration_seconds", state, priority).note(phase.seconds)
         if phase.name == SPAN_EXECUTING:
             labels = self._types.label(each.task_type), each.reason
-            self._distribution("tideq_task_execution_duration_seconds", *labels).note(phase.seconds)
+            self._histogram("tideq_task_execution_duration_seconds", *labels).note(phase.seconds)
 
-    def _distribution(self, metric: str, *labels: str) -> SampleHistogram:
+    def _histogram(self, metric: str, *labels: str) -> SampleHistogram:
         key = (metric, *labels)
-        if key not in self._known:
-            self._known[key] = self._counters.distribution(metric, labels, LONG_SECONDS)
-        return self._known[key]
+        if key not in self._histograms:
+            self._histograms[key] = self._counters.histogram(metric, labels, LONG_SECONDS)
+        return self._histograms[key]
 
 
 def _attempt(number: int) -> str:

@@ -1,1 +1,1 @@
-"""In the user's process, over HTTP only: claims tasks, runs their handlers, reports what became of them."""
+"""In the user's process, over HTTP only: claims tasks, runs their handlers, reports their results."""

@@ -1,4 +1,4 @@
-"""From a task's parameters to a handler's arguments, checked against its type hints before it runs."""
+"""Decodes a task's parameters into a handler's arguments, checked against its type hints before it runs."""
 
 import functools
 import inspect
@@ -17,11 +17,11 @@ NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
 
 
 class HandlerError(TypeError):
-    """A function cannot be a handler; the message says why."""
+    """A function cannot be a handler; the message has the reason."""
 
 
 def argument_decoder(function: Callable[..., Any]) -> tuple[Decode, str | None]:
-    """How parameters become keyword arguments, and the name of the argument that takes the context, if any."""
+    """A decoder from parameters to keyword arguments, and the name of the context argument; raises HandlerError."""
     hints, context_name, fields = _hints(function), None, list[Any]()
     rest: Any = None
     for parameter in inspect.signature(function).parameters.values():
@@ -33,24 +33,25 @@ def argument_decoder(function: Callable[..., Any]) -> tuple[Decode, str | None]:
         elif parameter.kind in NAMED:
             fields.append(_field(parameter, hint))
         else:
-            raise HandlerError(f"{_name(function)}: parameters come by name, and {parameter} takes none")
+            raise HandlerError(f"{_name(function)}: parameters come by name, and {parameter} has none")
     try:
-        return _explained(_closed_decoder(fields) if rest is None else _open_decoder(fields, rest)), context_name
+        decode = _closed_decoder(fields) if rest is None else _open_decoder(fields, rest)
+        return _raising_invalid_arguments(decode), context_name
     except TypeError as error:
         raise HandlerError(f"{_name(function)}: {error}") from error
 
 
 def payload_decoder(function: Callable[..., Any]) -> tuple[Decode, str | None]:
-    """The parameters whole, as the type of the first argument; a second one may take the context."""
+    """As `argument_decoder`, but the first argument receives all parameters as one value."""
     hints, parameters = _hints(function), list(inspect.signature(function).parameters)
     if not parameters:
-        raise HandlerError(f"{_name(function)}: a worker function takes the payload")
+        raise HandlerError(f"{_name(function)}: a worker function takes the payload as its first argument")
     try:
         decode = msgspec.json.Decoder(hints.get(parameters[0], Any)).decode
     except TypeError as error:
         raise HandlerError(f"{_name(function)}: {error}") from error
     context_name = next((name for name in parameters[1:] if _is_context(hints.get(name))), None)
-    return _explained(lambda text: {parameters[0]: decode(text)}), context_name
+    return _raising_invalid_arguments(lambda text: {parameters[0]: decode(text)}), context_name
 
 
 def _field(parameter: inspect.Parameter, hint: Any) -> Any:
@@ -64,24 +65,24 @@ def _closed_decoder(fields: list[Any]) -> Decode:
     names, decode = kind.__struct_fields__, msgspec.json.Decoder(kind).decode
 
     def named(text: bytes) -> Arguments:
-        known = decode(text)
-        return {name: getattr(known, name) for name in names}
+        values = decode(text)
+        return {name: getattr(values, name) for name in names}
 
     return named
 
 
 def _open_decoder(fields: list[Any], rest: Any) -> Decode:
-    """For a function that takes anything by name: the rest is checked against the one hint it has."""
+    """For a function with `**kwargs`: extra parameters are checked against the type hint of `**kwargs`."""
     kind = msgspec.defstruct("Parameters", fields, kw_only=True)
     names = kind.__struct_fields__
     decode, decode_all = msgspec.json.Decoder(kind).decode, msgspec.json.Decoder(dict[str, Any]).decode
 
-    def both(text: bytes) -> Arguments:
-        known = decode(text)
-        others = {name: _checked(name, value, rest) for name, value in decode_all(text).items() if name not in names}
-        return others | {name: getattr(known, name) for name in names}
+    def named_and_extra(text: bytes) -> Arguments:
+        values = decode(text)
+        extra = {name: _checked(name, value, rest) for name, value in decode_all(text).items() if name not in names}
+        return extra | {name: getattr(values, name) for name in names}
 
-    return both
+    return named_and_extra
 
 
 def _checked(name: str, value: Any, hint: Any) -> Any:
@@ -92,7 +93,7 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
         raise msgspec.ValidationError(f"{problem} - at `$.{name}{place.rstrip('`')}`") from error
 
 
-def _explained(decode: Decode) -> Decode:
+def _raising_invalid_arguments(decode: Decode) -> Decode:
     def checked(text: bytes) -> Any:
         try:
             return decode(text)
@@ -111,11 +112,11 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Those of a partial function are its function's."""
-    hinted: Any = function
-    while isinstance(hinted, functools.partial):
-        hinted = cast("functools.partial[Any]", hinted).func
+    """The type hints of a partial function are the hints of the wrapped function."""
+    wrapped: Any = function
+    while isinstance(wrapped, functools.partial):
+        wrapped = cast("functools.partial[Any]", wrapped).func
     try:
-        return typing.get_type_hints(hinted, include_extras=True)
+        return typing.get_type_hints(wrapped, include_extras=True)
     except NameError as error:
-        raise HandlerError(f"{_name(hinted)}: {error}; a type hint must be importable") from error
+        raise HandlerError(f"{_name(wrapped)}: {error}; a type hint must be importable") from error

@@ -1,4 +1,4 @@
-"""What the service gives no more of, because handlers failed too often: a worker's log says so when it changes."""
+"""Logs when the service opens or closes a circuit: task types it withholds because handlers failed too often."""
 
 from collections.abc import Iterable
 
@@ -10,20 +10,18 @@ log = structlog.get_logger("tideq.worker")
 
 
 class CircuitLog:
-    """Of one registered worker."""
-
     def __init__(self) -> None:
-        self._known: dict[str | None, BlockedType] = {}
+        self._blocked: dict[str | None, BlockedType] = {}
 
-    def note(self, worker_id: str, told: Iterable[BlockedType]) -> None:
-        """Warns once for each opening, also for one that follows a failed trial."""
-        now = {each.task_type: each for each in told}
-        for task_type, each in now.items():
-            before = self._known.get(task_type)
+    def update(self, worker_id: str, blocked: Iterable[BlockedType]) -> None:
+        """Warns once for each opening, also for an opening that follows a failed trial."""
+        current = {each.task_type: each for each in blocked}
+        for task_type, each in current.items():
+            before = self._blocked.get(task_type)
             if each.until is not None and (before is None or before.until != each.until):
                 log.warning(
                     "circuit opened", worker_id=worker_id, task_type=task_type, until=each.until, reason=each.reason
                 )
-        for task_type in self._known.keys() - now.keys():
+        for task_type in self._blocked.keys() - current.keys():
             log.info("circuit closed", worker_id=worker_id, task_type=task_type)
-        self._known = now
+        self._blocked = current

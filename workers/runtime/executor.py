@@ -1,7 +1,7 @@
-"""Running handlers: on the loop, in threads, in child processes; and telling when each is done.
+"""Runs handlers on the loop, in threads or in child processes, and reports each end to the consumer.
 
-Threads take tasks from one queue and hand results back in bursts: waking the loop once for many costs a tenth of what a
-future a task does.
+Threads take tasks from one queue and return results in bursts: waking the loop once for many results costs a tenth of
+what one future for each task costs.
 """
 
 import asyncio
@@ -28,24 +28,24 @@ from tideq.workers.runtime.service_api import AssignedTask
 class Attempt:
     """One attempt at one task."""
 
-    def __init__(self, task: AssignedTask, handler: Handler, context: TaskContext, mailbox: ReportBuffer) -> None:
+    def __init__(self, task: AssignedTask, handler: Handler, context: TaskContext, report_buffer: ReportBuffer) -> None:
         self.task = task
         self.handler = handler
         self.context = context
-        self.mailbox = mailbox
+        self.report_buffer = report_buffer
         self.job: asyncio.Task[None] | None = None
-        self.has_begun = False
+        self.has_started = False
         self.cancel_count = 0
-        """How many attempts at the task the service has called off, as far as this one has heard."""
+        """Number of cancelled attempts at this task that the service has reported so far."""
         self._began = time.monotonic()
         self._lock = threading.Lock()
         self._child: PoolProcess | None = None
 
     def stop(self) -> None:
-        """As far as its kind allows: a thread must look at its context by itself."""
+        """Cancels a job, kills a child process. A thread cannot be stopped: its handler must check the context."""
         self.context.cancel()
-        # Cancelled before its first step, a job never gets to say that it ended; it looks at its context first.
-        if self.job is not None and self.has_begun:
+        # A job cancelled before its first step never reports its end; that step checks the context instead.
+        if self.job is not None and self.has_started:
             self.job.cancel()
         with self._lock:
             if self._child is not None:
@@ -53,7 +53,7 @@ class Attempt:
 
     @contextlib.contextmanager
     def using(self, child: PoolProcess) -> Generator[None]:
-        """Inside, `stop` kills the child; afterwards it may be another's."""
+        """Inside, `stop` kills the child; afterwards the child may run another attempt."""
         with self._lock:
             self.context.check_cancelled()
             self._child = child
@@ -70,7 +70,7 @@ class Attempt:
         return self.ended(status_after(error), error_document(error))
 
     def ended(self, status: str, document: bytes) -> Result:
-        """A child process has only the document of its error to show."""
+        """`document` is the result, or the error document that a child process returned."""
         return self.succeeded(document) if status == "completed" else self._result(status, error=msgspec.Raw(document))
 
     def _result(self, status: str, **content: msgspec.Raw) -> Result:
@@ -87,7 +87,7 @@ Done = Callable[[Sequence[tuple[Attempt, Result]]], None]
 
 
 class Executor:
-    """`on_done` is called on the loop, with everything that ended since the last time."""
+    """`on_done` is called on the loop, with all attempts that ended since the last call."""
 
     def __init__(
         self, thread_count: int, modules: Sequence[str], on_done: Done, tracer: HandlerTracer | None = None
@@ -99,81 +99,81 @@ class Executor:
         self._tracer = tracer or HandlerTracer()
         self._waiting: queue.SimpleQueue[Attempt | None] = queue.SimpleQueue()
         self._ended: deque[tuple[Attempt, Result]] = deque()
-        self._is_called = False
+        self._is_scheduled = False
         self.on_loop_count = 0
         self._threads: list[threading.Thread] = []
 
-    def begin(self, run: Attempt) -> None:
-        if run.handler.mode == "loop":
+    def begin(self, attempt: Attempt) -> None:
+        if attempt.handler.mode == "loop":
             self.on_loop_count += 1
-            run.job = asyncio.create_task(self._on_loop(run))
+            attempt.job = asyncio.create_task(self._on_loop(attempt))
         else:
-            self._need_thread()
-            self._waiting.put(run)
+            self._ensure_thread()
+            self._waiting.put(attempt)
 
     def end(self) -> None:
-        """Threads are daemons: one that hangs in a handler keeps nothing alive."""
+        """Threads are daemons: a handler that hangs does not keep the process alive."""
         for _ in self._threads:
             self._waiting.put(None)
         self._children.end()
 
-    def _need_thread(self) -> None:
+    def _ensure_thread(self) -> None:
         if len(self._threads) < self._thread_count:
             thread = threading.Thread(target=self._work, name=f"tideq-{len(self._threads)}", daemon=True)
             self._threads.append(thread)
             thread.start()
 
     def _work(self) -> None:
-        while (run := self._waiting.get()) is not None:
-            self._note(run, contextvars.Context().run(self._in_thread, run))
+        while (attempt := self._waiting.get()) is not None:
+            self._add_ended(attempt, contextvars.Context().run(self._in_thread, attempt))
 
-    def _in_thread(self, run: Attempt) -> Result:
+    def _in_thread(self, attempt: Attempt) -> Result:
         try:
-            with self._tracer.processing(run.task, run.mailbox.worker_id, run.context):
-                if run.handler.mode == "process":
-                    return self._in_child(run)
-                arguments = run.handler.arguments(bytes(run.task.parameters), run.context)
-                return run.succeeded(encode_result(run.handler.function(**arguments)))
+            with self._tracer.processing(attempt.task, attempt.report_buffer.worker_id, attempt.context):
+                if attempt.handler.mode == "process":
+                    return self._in_child(attempt)
+                arguments = attempt.handler.arguments(bytes(attempt.task.parameters), attempt.context)
+                return attempt.succeeded(encode_result(attempt.handler.function(**arguments)))
         except BaseException as error:
-            return run.failed(error)
+            return attempt.failed(error)
 
-    def _in_child(self, run: Attempt) -> Result:
+    def _in_child(self, attempt: Attempt) -> Result:
         try:
-            with self._children.borrowed() as child, run.using(child):
-                status, document = child.run(run.task.task_type, bytes(run.task.parameters), carrier())
+            with self._children.borrowed() as child, attempt.using(child):
+                status, document = child.run(attempt.task.task_type, bytes(attempt.task.parameters), carrier())
         except ChildEnded:
-            run.context.check_cancelled()
+            attempt.context.check_cancelled()
             raise
-        if status != "completed" and not run.context.is_cancelled:
+        if status != "completed" and not attempt.context.is_cancelled:
             mark_failed(code_in(document))
-        return run.ended(status, document)
+        return attempt.ended(status, document)
 
-    async def _on_loop(self, run: Attempt) -> None:
-        run.has_begun = True
+    async def _on_loop(self, attempt: Attempt) -> None:
+        attempt.has_started = True
         try:
-            run.context.check_cancelled()
-            with self._tracer.processing(run.task, run.mailbox.worker_id, run.context):
-                arguments = run.handler.arguments(bytes(run.task.parameters), run.context)
-                result = run.succeeded(encode_result(await run.handler.function(**arguments)))
+            attempt.context.check_cancelled()
+            with self._tracer.processing(attempt.task, attempt.report_buffer.worker_id, attempt.context):
+                arguments = attempt.handler.arguments(bytes(attempt.task.parameters), attempt.context)
+                result = attempt.succeeded(encode_result(await attempt.handler.function(**arguments)))
         except asyncio.CancelledError as error:
-            result = run.failed(run.context.cancellation() if run.context.is_cancelled else error)
+            result = attempt.failed(attempt.context.cancellation() if attempt.context.is_cancelled else error)
         except BaseException as error:
-            # Also what would end the loop: a handler that exits ends its task, not the worker.
-            result = run.failed(error)
+            # Also SystemExit: a handler that exits ends its task, not the worker.
+            result = attempt.failed(error)
         self.on_loop_count -= 1
-        self._note(run, result)
+        self._add_ended(attempt, result)
 
-    def _note(self, run: Attempt, result: Result) -> None:
-        self._ended.append((run, result))
-        if not self._is_called:
-            self._is_called = True
-            # A thread may outlive the loop; then nobody waits for what it did.
+    def _add_ended(self, attempt: Attempt, result: Result) -> None:
+        self._ended.append((attempt, result))
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            # A thread may outlive the loop; its result is then dropped.
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._tell)
+                self._loop.call_soon_threadsafe(self._report_ended)
 
-    def _tell(self) -> None:
-        """The flag first: what ends from here on calls again."""
-        self._is_called = False
+    def _report_ended(self) -> None:
+        """Resets the flag before reading, so that an attempt that ends meanwhile schedules another call."""
+        self._is_scheduled = False
         ended = [self._ended.popleft() for _ in range(len(self._ended))]
         if ended:
             self._on_done(ended)

@@ -1,7 +1,7 @@
-"""Handlers inside their task's trace, where the application or `tideq worker` uses OpenTelemetry.
+"""Runs handlers inside their task's trace, where the application or `tideq worker` uses OpenTelemetry.
 
-Only its API is used, as any library would: who sends spans, and where to, is the process's business. A process that
-never imported OpenTelemetry has no traces, and nothing is imported for it here.
+Uses the OpenTelemetry API only: the process configures export. A process that never imported OpenTelemetry gets no
+traces and no import.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tideq.queue_core.telemetry import names as telemetry
 from tideq.workers.runtime.context import TaskContext
-from tideq.workers.runtime.failures import error_code, traceback_of, words_of
+from tideq.workers.runtime.failures import error_code, message_of, traceback_of
 from tideq.workers.runtime.service_api import AssignedTask
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 NOTHING = contextlib.nullcontext[None]()
 MAX_SETTLING = 10_000
-"""A service that takes no results for long costs spans, and no memory."""
+"""Bounds memory while the service accepts no results; further spans are dropped or ended early."""
 SUPERSEDED = ("wrong-state", "stale-lease", "task-not-found")
-"""Refusals of results that nobody waits for: the task was cancelled, timed out or given to another worker."""
+"""Refusals of results that are obsolete: the task was cancelled, timed out or given to another worker."""
 
 
 class Processed(NamedTuple):
-    """A handler's span that is over and not sent yet."""
+    """A handler's span that is over and not exported yet."""
 
     span: Any
     ended_ns: int
@@ -38,7 +38,7 @@ def is_traced() -> bool:
 
 
 class HandlerTracer:
-    """Of one crew."""
+    """The spans of one consumer."""
 
     def __init__(self) -> None:
         self.queue_name = ""
@@ -46,7 +46,7 @@ class HandlerTracer:
         self._settling: dict[str, Any] = {}
 
     def processing(self, task: AssignedTask, worker_id: str, run: TaskContext) -> AbstractContextManager[None]:
-        """The handler runs inside; its own spans and submissions belong to this attempt."""
+        """The context manager the handler runs in: its spans and submissions become children of this attempt."""
         if task.traceparent is None or not is_traced():
             return NOTHING
         return self._processing(task, worker_id, run)
@@ -66,21 +66,20 @@ class HandlerTracer:
                 yield
         except BaseException as error:
             if not run.is_cancelled:
-                _fail(span, error_code(error), words_of(error))
+                _fail(span, error_code(error), message_of(error))
                 span.add_event(telemetry.EXCEPTION_EVENT, _described(error))
             raise
         finally:
             self._keep(task.lease, Processed(span, time.time_ns()))
 
     def _keep(self, lease: str, processed: Processed) -> None:
-        """Until its result is settled: the execution that it hangs under is not told before."""
+        """Ends the span only once the result is settled: its parent, the execution span, is recorded then."""
         if len(self._processed) < MAX_SETTLING:
             self._processed[lease] = processed
         else:
             processed.span.end(processed.ended_ns)
 
     def begin_settling(self, task: AssignedTask, worker_id: str) -> None:
-        """A result is ready to be told."""
         if task.traceparent is None or not is_traced() or len(self._settling) >= MAX_SETTLING:
             return
         from opentelemetry.trace import SpanKind, get_tracer, set_span_in_context
@@ -94,8 +93,8 @@ class HandlerTracer:
         )
 
     def end_settling(self, lease: str, problem: str = "") -> None:
-        """The service has taken it, or refused it for good."""
-        self.drop(lease)
+        """Ends the span of a result that the service has accepted, or refused with `problem`."""
+        self.end_processing(lease)
         span = self._settling.pop(lease, None) if self._settling else None
         if span is None:
             return
@@ -105,15 +104,14 @@ class HandlerTracer:
             _fail(span, problem, problem)
         span.end(time.time_ns())
 
-    def drop(self, lease: str) -> None:
-        """Nothing more will be told about it."""
+    def end_processing(self, lease: str) -> None:
         if processed := self._processed.pop(lease, None):
             processed.span.end(processed.ended_ns)
 
     def end(self) -> None:
-        """What the service never heard of is sent all the same."""
+        """Ends also the spans of results that never reached the service."""
         for lease in list(self._processed):
-            self.drop(lease)
+            self.end_processing(lease)
 
     def _attributes(self, operation: str, task: AssignedTask, worker_id: str) -> dict[str, str | int]:
         return {
@@ -129,7 +127,7 @@ class HandlerTracer:
 
 
 def carrier() -> dict[str, str]:
-    """The trace this code is in, to be resumed elsewhere."""
+    """The current trace as headers, for `resumed` in a child process."""
     if not is_traced():
         return {}
     from opentelemetry.propagate import inject
@@ -140,7 +138,7 @@ def carrier() -> dict[str, str]:
 
 
 def mark_failed(code: str) -> None:
-    """The span this code is in, where no exception will say so."""
+    """Marks the current span as failed, where no exception passes through it."""
     if is_traced():
         from opentelemetry.trace import get_current_span
 
@@ -148,15 +146,15 @@ def mark_failed(code: str) -> None:
 
 
 def resumed(carried: Mapping[str, str]) -> AbstractContextManager[None]:
-    """Inside, the trace that was carried here goes on."""
+    """A context manager that continues the trace of `carrier`."""
     return _inside(_extracted(carried)) if carried and is_traced() else NOTHING
 
 
 def _described(error: BaseException) -> dict[str, str]:
-    """The SDK's own way raises where the words of an exception cannot be had."""
+    """Span.record_exception raises where str(error) raises; these attributes do not."""
     return {
         telemetry.EXCEPTION_TYPE: type(error).__qualname__,
-        telemetry.EXCEPTION_MESSAGE: words_of(error),
+        telemetry.EXCEPTION_MESSAGE: message_of(error),
         telemetry.EXCEPTION_STACKTRACE: traceback_of(error),
     }
 
@@ -180,12 +178,12 @@ def _inside(context: "Context") -> Generator[None]:
 
 
 def _context_of(task: AssignedTask) -> "Context":
-    told = {"traceparent": task.traceparent, "tracestate": task.tracestate, "baggage": task.baggage}
-    return _extracted({name: value for name, value in told.items() if value})
+    headers = {"traceparent": task.traceparent, "tracestate": task.tracestate, "baggage": task.baggage}
+    return _extracted({name: value for name, value in headers.items() if value})
 
 
 def _extracted(carried: Mapping[str, str]) -> "Context":
-    """The service speaks W3C, whatever the process is configured to speak with others."""
+    """The service sends W3C headers, whatever propagators the process is configured with."""
     from opentelemetry.baggage.propagation import W3CBaggagePropagator
     from opentelemetry.context import Context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

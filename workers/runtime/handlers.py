@@ -1,4 +1,4 @@
-"""Handlers: which function does which type of task, how it runs, and how many at once."""
+"""Handlers: the function for each task type, how it runs, and its concurrency and rate."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -15,11 +15,11 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class HandlerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """A handler with a concurrency or rate of its own gets its own slots, beside those the others share."""
+    """A handler with its own concurrency or rate gets its own slots, apart from the shared slots."""
 
     concurrency: int | None = None
     rate_per_second: float | None = None
-    """Of this worker process; the service's own limits hold for all of them together."""
+    """Limit of this worker process; limits set at the service hold for all workers together."""
 
 
 class Handler:
@@ -31,12 +31,12 @@ class Handler:
         takes: Takes = "arguments",
         in_process: bool = False,
         options: HandlerOptions | None = None,
-        submits_with: Mapping[str, Any] = NOTHING,
+        submit_options: Mapping[str, Any] = NOTHING,
     ) -> None:
-        """`submits_with` travels with its own `submit`; a worker makes nothing of it."""
+        """`submit_options` are used by `submit` of the application; a worker ignores them."""
         self.task_type = task_type
         self.function = function
-        self.submits_with = submits_with
+        self.submit_options = submit_options
         self.mode: Mode = "loop" if inspect.iscoroutinefunction(function) else "process" if in_process else "thread"
         self.options = options or HandlerOptions()
         if in_process and self.mode == "loop":
@@ -45,7 +45,7 @@ class Handler:
         self._decode: Decode
         self._decode, self.context_name = decoder(function)
         if in_process and self.context_name:
-            raise HandlerError(f"{task_type}: a handler in a process of its own cannot be given a context")
+            raise HandlerError(f"{task_type}: a handler that runs in a child process cannot take a context")
 
     def arguments(self, parameters: bytes, context: Any) -> Arguments:
         """Checked against the type hints; raises `InvalidArguments`."""
@@ -55,28 +55,27 @@ class Handler:
         return arguments
 
     @property
-    def is_apart(self) -> bool:
+    def has_own_slots(self) -> bool:
         return self.options.concurrency is not None or self.options.rate_per_second is not None
 
 
 class Handlers:
-    """By task type; a type has one."""
+    """One handler for each task type."""
 
     def __init__(self) -> None:
         self._by_type: dict[str, Handler] = {}
 
     def add(self, handler: Handler) -> None:
-        known = self._by_type.get(handler.task_type)
-        if known is not None and known.function is not handler.function:
-            raise HandlerError(f"{handler.task_type} has a handler already: {known.function.__qualname__}")
+        existing = self._by_type.get(handler.task_type)
+        if existing is not None and existing.function is not handler.function:
+            raise HandlerError(f"{handler.task_type} has a handler already: {existing.function.__qualname__}")
         self._by_type[handler.task_type] = handler
 
     def replace(self, handler: Handler) -> None:
-        """The same type with other settings."""
         self._by_type[handler.task_type] = handler
 
     def clear(self) -> None:
-        """For tests: what one registers is not for the next."""
+        """For tests: handlers of one test must not reach the next."""
         self._by_type.clear()
 
     def get(self, task_type: str) -> Handler | None:
@@ -88,8 +87,8 @@ class Handlers:
     def __len__(self) -> int:
         return len(self._by_type)
 
-    def apart(self) -> list[Handler]:
-        return [handler for handler in self if handler.is_apart]
+    def with_own_slots(self) -> list[Handler]:
+        return [handler for handler in self if handler.has_own_slots]
 
-    def shared(self) -> list[Handler]:
-        return [handler for handler in self if not handler.is_apart]
+    def with_shared_slots(self) -> list[Handler]:
+        return [handler for handler in self if not handler.has_own_slots]

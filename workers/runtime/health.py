@@ -1,4 +1,4 @@
-"""`/health`: what really decides whether this worker can work, each check by name; 200 if all are well, else 503."""
+"""Serves `/health`: each check by name; 200 if all checks pass, else 503."""
 
 import os
 import resource
@@ -20,7 +20,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 class HealthPortTaken(RuntimeError):
-    """Somebody else listens where the health page should."""
+    """The health page cannot listen on its port; the message names it."""
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -34,17 +34,17 @@ class Health(msgspec.Struct, frozen=True):
     checks: dict[str, Check]
 
     @property
-    def is_well(self) -> bool:
+    def is_healthy(self) -> bool:
         return self.status == "healthy"
 
 
-def judged(checks: dict[str, Check]) -> Health:
+def overall_health(checks: dict[str, Check]) -> Health:
     return Health("healthy" if all(check.ok for check in checks.values()) else "unhealthy", checks)
 
 
-def alive(health: Health) -> Health:
-    """What a restart mends. One that held tasks while the service was away must not be ended for that."""
-    return judged({name: check for name, check in health.checks.items() if name == LOOP_LAG})
+def liveness(health: Health) -> Health:
+    """Only the checks that a restart can fix: a worker that holds tasks while the service is away stays alive."""
+    return overall_health({name: check for name, check in health.checks.items() if name == LOOP_LAG})
 
 
 def memory_check() -> Check:
@@ -57,12 +57,12 @@ def _resident_bytes() -> int:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
     except OSError:
-        # Elsewhere the most it ever had has to do; macOS counts it in bytes.
+        # Without /proc: the peak instead; macOS reports it in bytes.
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _memory_limit_bytes() -> int:
-    """The container's, where there is one."""
+    """The limit of the container, else the memory of the machine."""
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         try:
@@ -75,7 +75,7 @@ def _memory_limit_bytes() -> int:
 
 
 class CpuMeter:
-    """Per cent of one core, since it was last asked."""
+    """CPU use in per cent of one core, since the last call."""
 
     def __init__(self) -> None:
         self._at, self._used = time.monotonic(), time.process_time()
@@ -88,12 +88,12 @@ class CpuMeter:
 
 
 class HealthServer:
-    """Answers from threads of its own, so that a loop that hangs is told of."""
+    """Answers from its own threads, so that a loop that hangs is visible."""
 
     def __init__(
-        self, host: str, port: int, look: Callable[[], Health], metrics: Callable[[], bytes] | None = None
+        self, host: str, port: int, check_health: Callable[[], Health], metrics: Callable[[], bytes] | None = None
     ) -> None:
-        """With `metrics`, a text for Prometheus, there is a page of that too."""
+        """`metrics` returns Prometheus text; with it, `/metrics` is served too."""
 
         class Handler(BaseHTTPRequestHandler):
             timeout = MAX_REQUEST_SECONDS
@@ -106,8 +106,8 @@ class HealthServer:
                 if path not in ("/health", "/healthz", "/livez", "/readyz"):
                     self.send_error(404)
                     return
-                health = alive(look()) if path == "/livez" else look()
-                self._answer(200 if health.is_well else 503, "application/json", msgspec.json.encode(health))
+                health = liveness(check_health()) if path == "/livez" else check_health()
+                self._answer(200 if health.is_healthy else 503, "application/json", msgspec.json.encode(health))
 
             def _answer(self, status: int, media_type: str, body: bytes) -> None:
                 self.send_response(status)
@@ -117,7 +117,7 @@ class HealthServer:
                 self.wfile.write(body)
 
             def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-                """Probes are no news."""
+                """Probes are not logged."""
 
         try:
             self._server = ThreadingHTTPServer((host, port), Handler)

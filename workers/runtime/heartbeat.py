@@ -1,4 +1,4 @@
-"""Heartbeats from a thread of their own, so that no handler starves them: that the worker is alive, and how it is."""
+"""Sends heartbeats from their own thread, so that no handler starves them: liveness, load and health of the worker."""
 
 import contextlib
 import http.client
@@ -14,18 +14,16 @@ import structlog
 
 from tideq.client.http.proxies import has_proxy
 from tideq.client.http.trust import trust
-from tideq.workers.runtime.service_api import UNKNOWN_WORKER, ServiceReply, decode_answer, encode, headers, problem_in
+from tideq.workers.runtime.service_api import UNKNOWN_WORKER, ServiceReply, decode_reply, encode, headers, problem_in
 
 TIMEOUT_SECONDS = 10.0
-LOOK_SECONDS = 0.5
-"""How soon a new rhythm is noticed, which is not known before the service has told it, and a status that changed."""
+CHECK_SECONDS = 0.5
+"""How often a changed interval or status is checked for; registration may set another interval."""
 
 log = structlog.get_logger("tideq.worker")
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """What one worker says of itself."""
-
     worker_id: str
     current_load: int
     status: str
@@ -33,7 +31,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
 
 class HeartbeatThread(threading.Thread):
-    """`beats` is asked before every round; both callbacks are called in this thread."""
+    """Calls `beats` before every round. Both callbacks run in threads of this class."""
 
     def __init__(
         self,
@@ -41,86 +39,86 @@ class HeartbeatThread(threading.Thread):
         api_key: str | None,
         beats: Callable[[], list[Heartbeat]],
         interval_seconds: Callable[[], float],
-        on_answer: Callable[[str, ServiceReply], None],
+        on_reply: Callable[[str, ServiceReply], None],
         on_unknown: Callable[[str], None],
     ) -> None:
-        super().__init__(name="tideq-pulse", daemon=True)
+        super().__init__(name="tideq-heartbeat", daemon=True)
         self._failed_in_a_row: dict[str, int] = {}
-        """By worker id; what hinders all of them is under none."""
-        self._under_way: set[str] = set()
+        """By worker id; failures of the round itself are under an empty id."""
+        self._in_flight: set[str] = set()
         self._statuses: dict[str, str] = {}
-        self._is_hurried = False
+        self._send_now = False
         self._url = url.rstrip("/")
         self._headers = headers(api_key)
         self._beats = beats
         self._interval_seconds = interval_seconds
-        self._on_answer = on_answer
+        self._on_reply = on_reply
         self._on_unknown = on_unknown
         self._stop = threading.Event()
 
     @property
     def failure_count(self) -> int:
-        """Times in a row that the service did not answer the crew that it answers least."""
+        """Failures in a row, of the consumer that has most."""
         return max(list(self._failed_in_a_row.values()), default=0)
 
     def send_on_change(self, statuses: Mapping[str, str]) -> None:
-        """Statuses by worker id, which do not wait for the next round if they are not what was said in the last."""
-        self._is_hurried |= any(self._statuses.get(each, "active") != status for each, status in statuses.items())
+        """Takes statuses by worker id; sends at once if one differs from the last heartbeat."""
+        self._send_now |= any(self._statuses.get(each, "active") != status for each, status in statuses.items())
 
     def end(self) -> None:
         self._stop.set()
 
     def run(self) -> None:
         beat_at = time.monotonic()
-        while not self._stop.wait(min(self._interval_seconds(), LOOK_SECONDS)):
-            if self._is_hurried or time.monotonic() >= beat_at + self._interval_seconds():
-                beat_at, self._is_hurried = time.monotonic(), False
+        while not self._stop.wait(min(self._interval_seconds(), CHECK_SECONDS)):
+            if self._send_now or time.monotonic() >= beat_at + self._interval_seconds():
+                beat_at, self._send_now = time.monotonic(), False
                 self._beat()
 
     def _beat(self) -> None:
-        """Whatever goes wrong, the next one comes: a worker without a pulse is given up, and all it runs.
+        """Never raises: without heartbeats the service gives up the worker and requeues its tasks.
 
-        A thread for each crew: where the service leaves one unanswered, the others do not wait for it.
+        One thread for each consumer: an unanswered heartbeat does not delay the others.
         """
         try:
             beats = {beat.worker_id: beat for beat in self._beats()}
         except Exception as error:
             self._failed("", error)
             return
-        for gone in self._failed_in_a_row.keys() - beats.keys():
-            self._failed_in_a_row.pop(gone, None)
-        for worker_id in beats.keys() - self._under_way:
-            self._under_way.add(worker_id)
+        for worker_id in self._failed_in_a_row.keys() - beats.keys():
+            self._failed_in_a_row.pop(worker_id, None)
+        for worker_id in beats.keys() - self._in_flight:
+            self._in_flight.add(worker_id)
             self._statuses[worker_id] = beats[worker_id].status
-            threading.Thread(target=self._send_alone, args=(beats[worker_id],), name="tideq-beat", daemon=True).start()
+            threading.Thread(target=self._send_one, args=(beats[worker_id],), name="tideq-beat", daemon=True).start()
 
-    def _send_alone(self, beat: Heartbeat) -> None:
+    def _send_one(self, beat: Heartbeat) -> None:
         try:
             self._send(beat)
             self._failed_in_a_row.pop(beat.worker_id, None)
         except Exception as error:
             self._failed(beat.worker_id, error)
         finally:
-            self._under_way.discard(beat.worker_id)
+            self._in_flight.discard(beat.worker_id)
 
     def _failed(self, worker_id: str, error: Exception) -> None:
         count = self._failed_in_a_row[worker_id] = self._failed_in_a_row.get(worker_id, 0) + 1
         if not self._stop.is_set():
-            said = f"{type(error).__name__}: {error}"
-            log.warning("heartbeat failed", worker_id=worker_id, error=said, in_a_row=count)
+            text = f"{type(error).__name__}: {error}"
+            log.warning("heartbeat failed", worker_id=worker_id, error=text, in_a_row=count)
 
     def _send(self, beat: Heartbeat) -> None:
         body = encode({"current_load": beat.current_load, "status": beat.status, "health": beat.health})
         status, content = self._post(f"/internal/workers/{beat.worker_id}/heartbeat", body)
         if status == 200:
-            self._on_answer(beat.worker_id, decode_answer(content))
+            self._on_reply(beat.worker_id, decode_reply(content))
         elif problem_in(content).code == UNKNOWN_WORKER:
             self._on_unknown(beat.worker_id)
         else:
             raise http.client.HTTPException(f"{status} {problem_in(content).code}")
 
     def _post(self, path: str, body: bytes) -> tuple[int, bytes]:
-        """A connection each: a heartbeat is rare, and must not meet one that died since."""
+        """A new connection each time: a kept one may have died between two heartbeats."""
         if has_proxy(self._url, os.environ):
             from tideq.workers.runtime import proxied
 

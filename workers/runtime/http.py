@@ -1,8 +1,4 @@
-"""The requests a worker makes again and again, over the client's own connections.
-
-A request through httpx costs 720 to 870 µs of CPU, through aiohttp 145 to 180, through this 25 to 60 (loopback, 700
-bytes each way, with and without uvloop): with ten tasks a request the client was most of what a worker cost.
-"""
+"""Sends the worker's requests over the client's own connections: 25 to 60 µs of CPU each, httpx 720 to 870."""
 
 import asyncio
 import contextlib
@@ -24,14 +20,14 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 5.0
 MAX_IDLE = 8
 MANY = 1_000_000
-"""Whoever asks counts what is under way."""
+"""No limit here: the callers limit their requests."""
 
 
 class Http:
-    """One server, as many connections as there are requests at a time, kept open between them.
+    """One server; one connection for each concurrent request, kept open between requests.
 
-    A kept connection that is gone before a byte of the answer came is replaced and the request sent again: polls have
-    an id, reports a lease, and whoever registers or leaves does so again anyway when it hears nothing.
+    A kept connection that breaks before a byte of the response is replaced and the request sent again. That is safe:
+    polls have an id, reports a lease, and registrations are repeated anyway when no reply arrives.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
@@ -41,7 +37,7 @@ class Http:
         )
 
     async def request(self, method: str, path: str, body: bytes, seconds: float) -> Response:
-        """Raises OSError or TimeoutError where no answer can be had."""
+        """Raises OSError or TimeoutError where there is no response."""
         message = self._address.request(method, path, body=body)
         timeouts = Timeouts(connect=CONNECT_SECONDS, read=seconds, write=seconds)
         async with asyncio.timeout(CONNECT_SECONDS + seconds):

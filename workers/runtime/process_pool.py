@@ -1,4 +1,4 @@
-"""Child processes for handlers that compute: one task at a time each, killed when their task is called off."""
+"""Child processes for CPU-bound handlers: one task at a time each, killed when their task is cancelled."""
 
 import contextlib
 import importlib
@@ -13,7 +13,7 @@ from typing import Any
 
 from tideq.workers.runtime.failures import Retry, error_document, status_after
 from tideq.workers.runtime.handler_spans import resumed
-from tideq.workers.runtime.registry import has_begun, registered
+from tideq.workers.runtime.registry import has_started, registered
 from tideq.workers.runtime.results import encode_result
 
 EMPTY: Mapping[str, str] = {}
@@ -26,7 +26,7 @@ class ChildEnded(Retry):
 
 
 class PoolProcess:
-    """Imports the handlers once, then does task after task. One thread uses it; any may kill it."""
+    """Imports the handlers once, then runs task after task. One thread uses it; any thread may kill it."""
 
     def __init__(self, modules: Sequence[str]) -> None:
         self.is_spent = False
@@ -36,7 +36,7 @@ class PoolProcess:
         theirs.close()
 
     def run(self, task_type: str, parameters: bytes, trace: Mapping[str, str] = EMPTY) -> tuple[str, bytes]:
-        """How it ended, and the result or error document. Blocks."""
+        """Returns the status and the result or error document; raises ChildEnded. Blocks."""
         try:
             self._pipe.send((task_type, parameters, dict(trace)))
             return self._pipe.recv()
@@ -45,7 +45,7 @@ class PoolProcess:
             raise ChildEnded(self._process.exitcode) from error
 
     def kill(self) -> None:
-        """The pipe is left to the thread that reads it: closed here, its number could be another file's by then."""
+        """The reading thread closes the pipe: closed here, its file number could be reused while that thread reads."""
         self.is_spent = True
         self._process.kill()
 
@@ -56,7 +56,7 @@ class PoolProcess:
 
 
 class ProcessPool:
-    """As many as tasks run at once; one that was killed is replaced when it is next needed."""
+    """One process for each concurrent task; a killed process is replaced when the next task needs it."""
 
     def __init__(self, modules: Sequence[str]) -> None:
         self._modules = modules
@@ -75,7 +75,7 @@ class ProcessPool:
         try:
             yield child
         finally:
-            self._take_back(child)
+            self._return(child)
 
     def end(self) -> None:
         with self._lock:
@@ -83,7 +83,7 @@ class ProcessPool:
             for child in (*self._idle, *self._busy):
                 child.kill()
 
-    def _take_back(self, child: PoolProcess) -> None:
+    def _return(self, child: PoolProcess) -> None:
         with self._lock:
             self._busy.discard(child)
             if not child.is_spent and not self._is_ended:
@@ -93,11 +93,11 @@ class ProcessPool:
 
 
 def _serve(pipe: "Connection[Any, Any]", modules: list[str]) -> None:
-    """In the child. Signals are the parent's business: it lets running tasks finish, and kills what must end."""
+    """Runs in the child. Ignores signals: the parent lets running tasks finish and kills the children."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    has_begun.set()
+    has_started.set()
     failure = _import(modules)
     while True:
         try:
@@ -108,7 +108,7 @@ def _serve(pipe: "Connection[Any, Any]", modules: list[str]) -> None:
 
 
 def _end_with_parent() -> None:
-    """A parent that was killed wants no results."""
+    """Ends the child where the parent was killed."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         multiprocessing.connection.wait([parent.sentinel])
@@ -116,7 +116,7 @@ def _end_with_parent() -> None:
 
 
 def _import(modules: list[str]) -> bytes | None:
-    """What kept the handlers from being imported, if anything did."""
+    """Returns the error document of a failed import, or None."""
     try:
         for module in modules:
             importlib.import_module(module)

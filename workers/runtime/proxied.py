@@ -1,4 +1,4 @@
-"""What a worker says where a proxy stands between: slower, through httpx, which knows proxies."""
+"""Sends the worker's requests through a proxy: slower, with httpx, which supports proxies."""
 
 import ssl
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from tideq.client.http.trust import trust
 
 
 class Proxied:
-    """One server, through whichever proxy the environment names for it. Speaks as `Http` does."""
+    """One server, through the proxy that the environment names for it. Same interface as `Http`."""
 
     def __init__(self, url: str, headers: Mapping[str, str], connect_seconds: float) -> None:
         self._connect_seconds = connect_seconds
@@ -19,7 +19,7 @@ class Proxied:
         self._client = httpx.AsyncClient(headers=headers, limits=limits, verify=_verify(url))
 
     async def request(self, method: str, path: str, body: bytes, seconds: float) -> Response:
-        """Raises OSError where no answer can be had."""
+        """Raises OSError where there is no response."""
         timeout = httpx.Timeout(seconds, connect=self._connect_seconds)
         try:
             response = await self._client.request(method, self._url + path, content=body, timeout=timeout)
@@ -32,7 +32,7 @@ class Proxied:
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], seconds: float) -> tuple[int, bytes]:
-    """Once, from a thread."""
+    """Blocks; no retry."""
     response = httpx.post(url, content=body, headers=headers, timeout=seconds, verify=_verify(url))
     return response.status_code, response.content
 

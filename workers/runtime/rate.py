@@ -1,16 +1,16 @@
-"""A token bucket on this process's clock: so many a second, as many at once as one second allows."""
+"""A token bucket on this process's clock; the burst is one second's worth of tokens."""
 
 import time
 from collections.abc import Callable
 
-NEARLY = 1e-9
-"""Sums of fractions come out short: what is missing so little is there."""
+TOLERANCE = 1e-9
+"""Tolerance: sums of fractions come out slightly short of a whole token."""
 
 
 class Rate:
     def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
         if per_second <= 0:
-            raise ValueError(f"a rate of {per_second} a second never lets anything through")
+            raise ValueError(f"a rate of {per_second} a second never lets anything through: it must be above 0")
         self._per_second = per_second
         self._burst = max(per_second, 1.0)
         self._clock = clock
@@ -18,12 +18,11 @@ class Rate:
         self._filled_at = clock()
 
     def available(self) -> int:
-        """How many may go now."""
         self._fill()
-        return int(self._tokens + NEARLY)
+        return int(self._tokens + TOLERANCE)
 
     def spend(self, count: int) -> None:
-        """What came in since the last look counts only as far as there was room for it."""
+        """Fills up to the burst first, so tokens beyond it are lost."""
         self._fill()
         self._tokens -= count
 

@@ -1,11 +1,11 @@
-"""Every handler this process knows: what decorators and `tq` add to, and workers read."""
+"""The handlers registered in this process: decorators and `tq` add to them, workers read them."""
 
 import threading
 
 from tideq.workers.runtime.handlers import Handlers
 
 registered = Handlers()
-"""One a process, because decorators run when modules are imported and have nobody to be given one by."""
+"""Global, because decorators run at import time and receive no argument."""
 
-has_begun = threading.Event()
-"""Whether this process runs handlers, or is there to: nobody has to be reminded of it then."""
+has_started = threading.Event()
+"""Set when this process runs handlers; `reminder` then stays silent."""

@@ -1,4 +1,4 @@
-"""What a handler returned, as JSON."""
+"""Encodes what a handler returned as JSON."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ import msgspec
 from tideq.client.encoding import is_lossy
 from tideq.workers.runtime.failures import Fail
 
-MAYBE_LOST = b"null"
-"""What the encoder writes for NaN and infinities, for which JSON has no number."""
+MAYBE_LOSSY = b"null"
+"""The encoder writes null for NaN and infinities, which JSON cannot represent."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -16,8 +16,8 @@ _encode = msgspec.json.Encoder().encode
 def encode_result(value: Any) -> bytes:
     try:
         body = _encode(value)
-        if MAYBE_LOST in body and is_lossy(value):
-            raise ValueError("JSON has no number for NaN or infinity")
+        if MAYBE_LOSSY in body and is_lossy(value):
+            raise ValueError("JSON cannot represent NaN or infinity")
         return body
     except Exception as error:
         raise Fail(f"the result cannot be written as JSON: {error}", code="INVALID_RESULT") from error

@@ -1,4 +1,4 @@
-"""The worker protocol over HTTP, as far as the runtime speaks it. Answers may have more fields than are read here."""
+"""The calls of the worker protocol over HTTP that the runtime needs. Unread fields of a reply are ignored."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -9,10 +9,10 @@ from tideq.workers.runtime.http import http_for
 
 PROBLEMS = "https://tideq.dev/problems/"
 UNKNOWN_WORKER = "unknown-worker"
-ANSWER_SECONDS = 15.0
-ABOUT_THE_REQUEST = (400, 413, 422)
-"""Refusals that count from whomever they come: repeating the same request cannot help."""
-ABOUT_THE_KEY = (401, 403)
+REPLY_SECONDS = 15.0
+INVALID_REQUEST_STATUSES = (400, 413, 422)
+"""Refusals that are final, also from a proxy: repeating the same request cannot succeed."""
+ACCESS_KEY_STATUSES = (401, 403)
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class Registration(msgspec.Struct, frozen=True):
     heartbeat_interval_ms: int
     queue: str = ""
     can_start_claimed: bool = False
-    """Whether tasks may be executing when they are handed out: an older service would refuse to be asked."""
+    """Whether a poll may return tasks already started; an older service refuses the field `start_claimed`."""
 
 
 class ProblemReply(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class ProblemReply(msgspec.Struct, frozen=True):
         return self.type.removeprefix(PROBLEMS)
 
     @property
-    def is_ours(self) -> bool:
+    def is_from_tideq(self) -> bool:
         return self.type.startswith(PROBLEMS)
 
 
@@ -66,27 +66,27 @@ class ReportOutcome(msgspec.Struct, frozen=True):
 
 
 class BlockedType(msgspec.Struct, frozen=True):
-    """A task type the worker gets nothing of, or a few to try, because it failed too often."""
+    """A task type whose circuit is open: the worker gets none of it, or a few as a trial."""
 
     task_type: str | None = None
-    """`None` for all types."""
+    """None for all types."""
     until: str | None = None
     reason: str = ""
 
 
 class ServiceReply(msgspec.Struct, frozen=True):
-    """To a poll, a sync or a heartbeat."""
+    """The reply to a poll, a sync or a heartbeat."""
 
     tasks: list[AssignedTask] = []
     cancel: list[str] = []
     should_drain: bool = False
     outcomes: list[ReportOutcome] = []
     held_back: list[BlockedType] = []
-    """Left out where there is nothing, and by a sync of reports alone."""
+    """Absent where empty, and in the reply to a sync of reports alone."""
 
 
 class ServiceRefusal(Exception):
-    """The service understood and said no: trying again as it is will not help."""
+    """The service refused the request: repeating it unchanged cannot succeed."""
 
     def __init__(self, status: int, problem: ProblemReply) -> None:
         super().__init__(f"{problem.code or status}: {problem.detail}")
@@ -97,20 +97,20 @@ class ServiceRefusal(Exception):
         return self.problem.code == UNKNOWN_WORKER
 
     @property
-    def is_about_content(self) -> bool:
-        """What was said cannot be taken as it is; whose it was did not matter."""
-        return self.status in ABOUT_THE_REQUEST
+    def is_invalid_request(self) -> bool:
+        """The content of the request was refused, not the worker or its lease."""
+        return self.status in INVALID_REQUEST_STATUSES
 
 
 class Unreachable(Exception):
-    """The service did not answer, or cannot or will not deal with this worker just now: try again."""
+    """No reply, or the service cannot serve this worker now: try again."""
 
     def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
 
 
-decode_answer = msgspec.json.Decoder(ServiceReply).decode
+decode_reply = msgspec.json.Decoder(ServiceReply).decode
 decode_registration = msgspec.json.Decoder(Registration).decode
 decode_problem = msgspec.json.Decoder(ProblemReply).decode
 encode = msgspec.json.Encoder().encode
@@ -135,24 +135,24 @@ class ServiceApi:
     async def register(self, description: Mapping[str, Any]) -> Registration:
         return _read(await self._send("POST", "/register", description), decode_registration)
 
-    async def poll(self, worker_id: str, wait_seconds: float, asked: Mapping[str, Any]) -> ServiceReply:
-        body = {**asked, "wait_seconds": wait_seconds}
-        return _read(await self._send("POST", f"/{worker_id}/poll", body, wait_seconds), decode_answer)
+    async def poll(self, worker_id: str, wait_seconds: float, claim: Mapping[str, Any]) -> ServiceReply:
+        body = {**claim, "wait_seconds": wait_seconds}
+        return _read(await self._send("POST", f"/{worker_id}/poll", body, wait_seconds), decode_reply)
 
     async def sync(self, worker_id: str, **parts: Any) -> ServiceReply:
-        return _read(await self._send("POST", f"/{worker_id}/sync", parts), decode_answer)
+        return _read(await self._send("POST", f"/{worker_id}/sync", parts), decode_reply)
 
     async def call(self, worker_id: str, verb: str, row: Any) -> None:
-        """One of start, progress, extend and result by itself."""
+        """Sends a single start, progress, extend or result."""
         await self._send("POST", f"/{worker_id}/{verb}", row)
 
-    async def leave(self, worker_id: str) -> None:
+    async def deregister(self, worker_id: str) -> None:
         await self._send("DELETE", f"/{worker_id}")
 
     async def _send(self, method: str, path: str, body: Any = None, wait_seconds: float = 0) -> bytes:
         content = b"" if body is None else encode(body)
         try:
-            response = await self._http.request(method, path, content, ANSWER_SECONDS + wait_seconds)
+            response = await self._http.request(method, path, content, REPLY_SECONDS + wait_seconds)
         except (OSError, TimeoutError) as error:
             raise Unreachable(f"{type(error).__name__}: {error}") from error
         if 200 <= response.status < 300:
@@ -161,18 +161,18 @@ class ServiceApi:
 
 
 def _read(body: bytes, decode: Callable[[bytes], T]) -> T:
-    """Whatever stands between may answer in the service's place."""
+    """Raises Unreachable: a proxy may have answered in place of the service."""
     try:
         return decode(body)
     except msgspec.DecodeError as error:
-        raise Unreachable(f"not an answer of the service: {error}") from error
+        raise Unreachable(f"the reply is not from a TideQ service: {error}") from error
 
 
 def refusal(status: int, body: bytes, retry_after: str | None) -> Exception:
-    """What says nothing about the request itself is worth another try: trouble, a key, a proxy's own "not found"."""
+    """Unreachable where a retry may succeed: server errors, access keys, a proxy's 404; else ServiceRefusal."""
     problem = problem_in(body)
-    is_answer = problem.is_ours and status < 500 and status not in (429, *ABOUT_THE_KEY)
-    if is_answer or status in ABOUT_THE_REQUEST:
+    is_refusal = problem.is_from_tideq and status < 500 and status not in (429, *ACCESS_KEY_STATUSES)
+    if is_refusal or status in INVALID_REQUEST_STATUSES:
         return ServiceRefusal(status, problem)
     seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
     return Unreachable(f"{status} {problem.detail}", seconds)

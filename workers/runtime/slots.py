@@ -1,4 +1,4 @@
-"""Slots: how many tasks a crew may hold at once, claimed or running."""
+"""Slots: how many tasks a consumer may hold at once, claimed or running."""
 
 import asyncio
 import contextlib
@@ -14,19 +14,19 @@ class Slots:
     def free(self) -> int:
         return self.capacity - self._taken
 
-    def take(self, count: int) -> None:
+    def acquire(self, count: int) -> None:
         self._taken += count
 
-    def give_back(self, count: int = 1) -> None:
+    def release(self, count: int = 1) -> None:
         self._taken -= count
         self._freed.set()
 
-    async def one_free(self) -> None:
+    async def wait_for_one(self) -> None:
         while self.free <= 0:
             await self._change()
 
-    async def all_free(self, seconds: float) -> None:
-        """Or until the time is up."""
+    async def wait_for_all(self, seconds: float) -> None:
+        """Returns after `seconds` also where slots are still taken."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._taken:

@@ -1,7 +1,7 @@
-"""A worker process: crews, heartbeats and health put together, from start to the last result delivered.
+"""A worker process: consumers, heartbeats and health page, from start until the last result is delivered.
 
-On the first signal it stops claiming, finishes what runs as far as the time allows, and hands the rest back without
-cost; a second signal skips the waiting.
+On the first signal it stops claiming, finishes running tasks within the drain time and releases the rest at no cost;
+a second signal skips the waiting.
 """
 
 import asyncio
@@ -27,18 +27,18 @@ from tideq.workers.runtime.health import (
     CpuMeter,
     Health,
     HealthServer,
-    judged,
     memory_check,
+    overall_health,
 )
 from tideq.workers.runtime.heartbeat import Heartbeat, HeartbeatThread
 from tideq.workers.runtime.rate import Rate
-from tideq.workers.runtime.registry import has_begun
+from tideq.workers.runtime.registry import has_started
 from tideq.workers.runtime.service_api import ServiceApi, ServiceReply
 
 TICK_SECONDS = 0.5
-MAX_SILENT_BEATS = 2
+MAX_FAILED_BEATS = 2
 EXIT_SECONDS = 5.0
-EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104
+WILDCARDS = ("0.0.0.0", "::")  # noqa: S104
 
 log = structlog.get_logger("tideq.worker")
 
@@ -51,7 +51,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     name: str = "worker"
     version: str = ""
     modules: tuple[str, ...] = ()
-    """What a child process imports to know the handlers."""
+    """Modules that a child process imports to register the handlers."""
     drain_seconds: float = 30.0
     health_host: str = "127.0.0.1"
     health_port: int | None = None
@@ -61,111 +61,111 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 class WorkerProcess:
     def __init__(self, settings: WorkerSettings, handlers: Handlers) -> None:
         if not len(handlers):
-            raise HandlerError("there is no handler: decorate a function with @task, or give tq(…) a worker")
+            raise HandlerError("no handler is registered: decorate one with @task, or call tq(…).set_worker(…)")
         self._settings = settings
         self._handlers = handlers
-        self._crews: list[Consumer] = []
+        self._consumers: list[Consumer] = []
         self._ticked_at = time.monotonic()
         self._cpu = CpuMeter()
-        self._pulse: HeartbeatThread | None = None
+        self._heartbeat_thread: HeartbeatThread | None = None
         self.is_paused = False
         self._is_stopping = False
         self._stop_now = asyncio.Event()
 
     def stop(self) -> None:
-        """Drain; called a second time, do not wait."""
+        """Drains; a second call stops without waiting."""
         if self._is_stopping:
             self._stop_now.set()
         self._is_stopping = True
-        for crew in self._crews:
-            crew.drain()
+        for consumer in self._consumers:
+            consumer.drain()
 
     @property
     def running_count(self) -> int:
-        return sum(len(crew.runs) for crew in self._crews)
+        return sum(len(consumer.attempts) for consumer in self._consumers)
 
     @property
     def held_count(self) -> int:
-        """Claimed, also where they have not begun."""
-        return sum(crew.held_count for crew in self._crews)
+        """Claimed tasks, running or not."""
+        return sum(consumer.held_count for consumer in self._consumers)
 
     @property
     def is_registered(self) -> bool:
-        """The service knows this process."""
-        return bool(self._crews) and all(crew.worker_id for crew in self._crews)
+        """Whether every consumer is registered."""
+        return bool(self._consumers) and all(consumer.worker_id for consumer in self._consumers)
 
     @property
     def unsent_count(self) -> int:
-        return sum(crew.unsent_count for crew in self._crews)
+        return sum(consumer.unsent_count for consumer in self._consumers)
 
     def pause(self) -> None:
-        """Claim nothing more until `resume`; what runs goes on."""
+        """Stops claiming until `resume`; running tasks go on."""
         self.is_paused = True
-        for crew in self._crews:
-            crew.pause()
+        for consumer in self._consumers:
+            consumer.pause()
 
     def resume(self) -> None:
         self.is_paused = False
-        for crew in self._crews:
-            crew.resume()
+        for consumer in self._consumers:
+            consumer.resume()
 
     async def run(self) -> None:
-        """Until `stop`, or until the service has asked every crew to drain; cancelled, it hands back what it holds."""
-        has_begun.set()
-        async with ServiceApi(self._settings.url, self._settings.api_key) as protocol:
+        """Runs until `stop`, or until the service has drained every consumer; when cancelled, releases its tasks."""
+        has_started.set()
+        async with ServiceApi(self._settings.url, self._settings.api_key) as api:
             with self._health_page() as health_port:
-                self._crews = self._make_crews(protocol, health_port)
+                self._consumers = self._make_consumers(api, health_port)
                 with self._heartbeats():
                     await self._work()
 
     async def _work(self) -> None:
-        lives = [asyncio.create_task(crew.run(self._settings.drain_seconds)) for crew in self._crews]
-        for crew in self._crews:
+        runs = [asyncio.create_task(consumer.run(self._settings.drain_seconds)) for consumer in self._consumers]
+        for consumer in self._consumers:
             if self.is_paused:
-                crew.pause()
+                consumer.pause()
             if self._is_stopping:
-                crew.drain()
-        hurrying = asyncio.create_task(self._stop_now.wait())
-        everyone = asyncio.gather(*lives)
+                consumer.drain()
+        stop_now = asyncio.create_task(self._stop_now.wait())
+        all_runs = asyncio.gather(*runs)
         try:
             async with background_task(self._tick()):
-                await asyncio.wait([everyone, hurrying], return_when=asyncio.FIRST_COMPLETED)
-                if everyone.done():
-                    everyone.result()
+                await asyncio.wait([all_runs, stop_now], return_when=asyncio.FIRST_COMPLETED)
+                if all_runs.done():
+                    all_runs.result()
         finally:
-            await cancel_and_wait(hurrying, everyone, *lives)
-            # Nothing to do for those that have left in order.
-            await asyncio.gather(*(crew.abandon() for crew in self._crews))
-            for crew in self._crews:
-                crew.end()
+            await cancel_and_wait(stop_now, all_runs, *runs)
+            # Returns at once for a consumer that has deregistered.
+            await asyncio.gather(*(consumer.abandon() for consumer in self._consumers))
+            for consumer in self._consumers:
+                consumer.end()
 
-    def _make_crews(self, protocol: ServiceApi, health_port: int | None) -> list[Consumer]:
-        apart, shared, settings = self._handlers.apart(), self._handlers.shared(), self._settings
-        uses_loop = any(handler.mode == "loop" for handler in (*apart, *shared))
-        make_crew = functools.partial(
+    def _make_consumers(self, api: ServiceApi, health_port: int | None) -> list[Consumer]:
+        separate, shared, settings = self._handlers.with_own_slots(), self._handlers.with_shared_slots(), self._settings
+        uses_loop = any(handler.mode == "loop" for handler in (*separate, *shared))
+        make_consumer = functools.partial(
             Consumer,
-            protocol=protocol,
+            api=api,
             description=self._description(health_port),
             modules=settings.modules,
-            shares_loop=uses_loop and len(apart) + bool(shared) > 1,
+            shares_loop=uses_loop and len(separate) + bool(shared) > 1,
         )
-        crews = [self._crew_apart(make_crew, handler) for handler in apart]
-        return [*crews, make_crew(shared, settings.concurrency)] if shared else crews
+        consumers = [self._consumer_with_own_slots(make_consumer, handler) for handler in separate]
+        return [*consumers, make_consumer(shared, settings.concurrency)] if shared else consumers
 
-    def _crew_apart(self, make_crew: Callable[..., Consumer], handler: Handler) -> Consumer:
+    def _consumer_with_own_slots(self, make_consumer: Callable[..., Consumer], handler: Handler) -> Consumer:
         options = handler.options
         rate = Rate(options.rate_per_second) if options.rate_per_second else None
-        return make_crew([handler], options.concurrency or self._settings.concurrency, rate=rate)
+        return make_consumer([handler], options.concurrency or self._settings.concurrency, rate=rate)
 
     def _description(self, health_port: int | None) -> dict[str, Any]:
         settings = self._settings
-        # Listening everywhere is no address to be found at.
-        is_found = health_port is not None and settings.health_host not in EVERYWHERE
+        # A wildcard address cannot be probed.
+        is_reachable = health_port is not None and settings.health_host not in WILDCARDS
         return {
             "name": settings.name,
             "version": settings.version,
             "capabilities": list(settings.capabilities),
-            "host": settings.health_host if is_found else socket.gethostname()[:255],
+            "host": settings.health_host if is_reachable else socket.gethostname()[:255],
             "health_port": health_port,
         }
 
@@ -174,7 +174,7 @@ class WorkerProcess:
         if self._settings.health_port is None:
             yield None
             return
-        server = HealthServer(self._settings.health_host, self._settings.health_port, self.shown_health)
+        server = HealthServer(self._settings.health_host, self._settings.health_port, self.page_health)
         server.start()
         try:
             yield server.port
@@ -185,46 +185,54 @@ class WorkerProcess:
     def _heartbeats(self) -> Generator[None]:
         loop = asyncio.get_running_loop()
 
-        def hear(worker_id: str, answer: ServiceReply) -> None:
+        def on_reply(worker_id: str, reply: ServiceReply) -> None:
             loop.call_soon_threadsafe(
-                lambda: [crew.handle_reply(worker_id, answer) for crew in self._crews_of(worker_id)]
+                lambda: [consumer.handle_reply(worker_id, reply) for consumer in self._consumers_of(worker_id)]
             )
 
-        def forget(worker_id: str) -> None:
-            loop.call_soon_threadsafe(lambda: [crew.forget(worker_id) for crew in self._crews_of(worker_id)])
+        def on_unknown(worker_id: str) -> None:
+            loop.call_soon_threadsafe(
+                lambda: [consumer.on_unknown_worker(worker_id) for consumer in self._consumers_of(worker_id)]
+            )
 
         url, key = self._settings.url, self._settings.api_key
-        self._pulse = HeartbeatThread(url, key, self._beats, self._beat_seconds, hear, forget)
-        self._pulse.start()
+        self._heartbeat_thread = HeartbeatThread(
+            url, key, self._heartbeats_now, self._beat_seconds, on_reply, on_unknown
+        )
+        self._heartbeat_thread.start()
         try:
             yield
         finally:
-            self._pulse.end()
+            self._heartbeat_thread.end()
 
-    def _crews_of(self, worker_id: str) -> list[Consumer]:
-        return [crew for crew in self._crews if crew.worker_id == worker_id]
+    def _consumers_of(self, worker_id: str) -> list[Consumer]:
+        return [consumer for consumer in self._consumers if consumer.worker_id == worker_id]
 
     def _beat_seconds(self) -> float:
-        return min((crew.heartbeat_seconds for crew in self._crews), default=30.0)
+        return min((consumer.heartbeat_seconds for consumer in self._consumers), default=30.0)
 
-    def _beats(self) -> list[Heartbeat]:
-        """Called from the heartbeat's thread: reads, never writes."""
-        told, statuses = {name: check.value for name, check in self.health().checks.items()}, self._statuses()
+    def _heartbeats_now(self) -> list[Heartbeat]:
+        """Called from the heartbeat thread: must only read."""
+        values, statuses = {name: check.value for name, check in self.health().checks.items()}, self._statuses()
         return [
-            Heartbeat(crew.worker_id, len(crew.runs), statuses[crew.worker_id], told)
-            for crew in self._crews
-            if crew.worker_id in statuses
+            Heartbeat(consumer.worker_id, len(consumer.attempts), statuses[consumer.worker_id], values)
+            for consumer in self._consumers
+            if consumer.worker_id in statuses
         ]
 
     def _statuses(self) -> dict[str, str]:
-        """In its own words, by worker id: unhealthy is what more work would make worse.
+        """Statuses by worker id. Unhealthy where more work would make it worse: memory or loop lag.
 
-        A stuck thread keeps one slot and leaves the others, and who hears of failed heartbeats has got one.
+        Not for stuck threads, which block one slot only, nor for failed heartbeats, which cannot be reported anyway.
         """
-        status = "active" if judged(self._strains()).is_well else "unhealthy"
-        return {crew.worker_id: "draining" if crew.is_draining else status for crew in self._crews if crew.worker_id}
+        status = "active" if overall_health(self._load_checks()).is_healthy else "unhealthy"
+        return {
+            consumer.worker_id: "draining" if consumer.is_draining else status
+            for consumer in self._consumers
+            if consumer.worker_id
+        }
 
-    def _strains(self) -> dict[str, Check]:
+    def _load_checks(self) -> dict[str, Check]:
         lag = max(time.monotonic() - self._ticked_at - TICK_SECONDS, 0.0)
         return {
             "memory_usage_percent": memory_check(),
@@ -232,34 +240,34 @@ class WorkerProcess:
         }
 
     def health(self) -> Health:
-        stuck = sum(crew.stuck_count for crew in self._crews)
-        silent = self._pulse.failure_count if self._pulse else 0
-        return judged(
+        stuck = sum(consumer.stuck_count for consumer in self._consumers)
+        failed_beats = self._heartbeat_thread.failure_count if self._heartbeat_thread else 0
+        return overall_health(
             {
-                **self._strains(),
+                **self._load_checks(),
                 "cpu_usage_percent": Check(True, self._cpu.percent()),
                 "stuck_threads": Check(stuck == 0, stuck, 0),
-                "failed_heartbeats": Check(silent < MAX_SILENT_BEATS, silent, MAX_SILENT_BEATS),
+                "failed_heartbeats": Check(failed_beats < MAX_FAILED_BEATS, failed_beats, MAX_FAILED_BEATS),
                 "tasks_held": Check(True, self.running_count),
                 "unsent_reports": Check(True, self.unsent_count),
             }
         )
 
-    def shown_health(self) -> Health:
-        """On the page: before the service has taken it, it is alive and not ready."""
-        is_registered = any(crew.worker_id for crew in self._crews)
-        return judged({**self.health().checks, "registered": Check(is_registered, is_registered, True)})
+    def page_health(self) -> Health:
+        """Health for the page: before its registration a worker is alive and not ready."""
+        is_registered = any(consumer.worker_id for consumer in self._consumers)
+        return overall_health({**self.health().checks, "registered": Check(is_registered, is_registered, True)})
 
     async def _tick(self) -> None:
         while True:
             self._ticked_at = time.monotonic()
-            if self._pulse:
-                self._pulse.send_on_change(self._statuses())
+            if self._heartbeat_thread:
+                self._heartbeat_thread.send_on_change(self._statuses())
             await asyncio.sleep(TICK_SECONDS)
 
 
 def run_until_signal(settings: WorkerSettings, handlers: Handlers) -> int:
-    """The exit status: 0 if every result was delivered."""
+    """Returns the exit status: 0 if every result was delivered."""
 
     async def main() -> int:
         worker, loop = WorkerProcess(settings, handlers), asyncio.get_running_loop()
@@ -274,7 +282,7 @@ def run_until_signal(settings: WorkerSettings, handlers: Handlers) -> int:
 
 
 def _end_process_soon(status: int) -> None:
-    """A handler that hangs in a thread or job of its own making must not keep alive a worker that has left."""
+    """Kills the process after EXIT_SECONDS: a handler's own hanging thread must not keep it alive."""
     timer = threading.Timer(EXIT_SECONDS, os._exit, (status,))
     timer.daemon = True
     timer.start()

@@ -1,4 +1,4 @@
--- client_rate: one client's bucket of submissions, kept as a theoretical arrival time
+-- client_rate: one client's bucket of submissions, stored as a theoretical arrival time
 --
 -- @key   buckets  hash
 -- @arg   client_id     text
@@ -8,14 +8,14 @@
 local interval, client_field = client_rate > 0 and 1000 / client_rate, 'client:' .. client_id
 local spent_until = interval and math.max(tonumber(redis.call('HGET', buckets_key, client_field) or nil) or 0, now)
 
--- Its size, how long it takes to fill, what is left, how long until it is full again.
+-- Returns its size, the time to fill it, what is left, and the time until it is full again.
 local function bucket()
   if not interval then return {} end
   local left = math.floor(client_burst - (spent_until - now) / interval + 0.001)
   return {client_burst, math.ceil(client_burst * interval), math.max(left, 0), math.ceil(spent_until - now)}
 end
 
--- A thousandth of a submission is forgiven: instants are rounded when they are kept.
+-- A thousandth of a submission is tolerated: stored instants are rounded.
 local function rate_refusal(count)
   if not interval then return nil end
   if count > client_burst then return {'BATCH_ABOVE_BURST', count, client_burst} end

@@ -1,10 +1,10 @@
 -- clock: the queue's time, from one reading of the store's clock
--- Time never runs backwards and never stands still. Where the clock has gone back, or was raised over it by an epoch,
--- the difference is carried: from the last instant on time goes at nine tenths of the clock's speed, until the clock has
--- caught up. More than an hour forward is believed only when two readings, seconds apart, agree; until then time goes on
--- from the last instant at the clock's speed. `meta.clock` is absent while time is what the clock says. Else it has the
--- last reading, how far time was ahead of it (below zero: behind), and since when a jump forward is in doubt.
--- An offset moves the reading by hand, for tests: then no jump is in doubt, and a reading before 1970 stops time.
+-- Time never runs backwards and never stands still. Where the clock has gone back, or an epoch has raised time above
+-- it, time runs at nine tenths of the clock's speed until the clock has caught up. A jump of more than an hour forward
+-- is accepted only when two readings, seconds apart, agree; until then time goes on from the last instant at the
+-- clock's speed. `meta.clock` is absent while time equals the clock. Else it has the last reading, how far time was
+-- ahead of it (below zero: behind), and since when a jump forward is unconfirmed. `clock_offset_ms` moves the reading,
+-- for tests: then every jump is accepted, and a reading before 1970 stops time.
 --
 -- @key  meta  hash
 local MAX_JUMP_MS, CONFIRM_MS, MAX_SILENCE_MS = 3600000, 2000, 60000
@@ -18,31 +18,31 @@ local now, clock_ahead, clock_note = math.max(reading, last_now), 0, nil
 if meta[7] or now > reading or reading - last_now > MAX_JUMP_MS then
   local last, ahead, since = string.match(meta[7] or '', '^(%S+) (%S+) ?(%S*)$')
   last, ahead, since = tonumber(last) or reading, tonumber(ahead) or 0, tonumber(since)
-  local passed, doubted = math.max(reading - last, 0), ''
+  local passed, unconfirmed = math.max(reading - last, 0), ''
   if reading - last_now > MAX_JUMP_MS and not meta[3] then
     if not since or reading < since or passed > MAX_JUMP_MS then
-      now, doubted = last_now, reading
+      now, unconfirmed = last_now, reading
     elseif reading - since < CONFIRM_MS then
-      now, doubted = math.max(last_now, reading + ahead), since
+      now, unconfirmed = math.max(last_now, reading + ahead), since
     end
   else
-    -- Of a longer silence only its beginning counts: a clock that was set right again looks the same.
+    -- Of a longer silence only its beginning counts: it looks the same as a clock that was corrected.
     now = math.max(now, last + ahead + 0.9 * math.min(passed, MAX_SILENCE_MS))
   end
   clock_ahead = now - reading
   if clock_ahead ~= 0 and reading > 0 then
-    clock_note = string.format('%.0f %.1f %s', reading, clock_ahead, doubted)
+    clock_note = string.format('%.0f %.1f %s', reading, clock_ahead, unconfirmed)
   end
   now = math.floor(now)
 end
 local now_text = string.format('%.0f', now)
 
--- Time is not before this instant; the next script carries the difference.
+-- Time is not before this instant; the next script carries the difference to the clock.
 local function raise_time(least_ms)
   now = math.max(now, least_ms)
 end
 
-local function keep_time()
+local function store_time()
   if clock_note then
     redis.call('HSET', meta_key, 'now_ms', now, 'clock', clock_note)
   else

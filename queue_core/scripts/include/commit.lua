@@ -1,18 +1,18 @@
--- commit: write everything that was gathered, remember the instant, wake who waits
--- A script that goes on after a first part flushes that part and commits at its end: pollers hear of it once.
+-- commit: writes everything that was gathered, stores the instant, wakes waiting polls
+-- A script with two parts flushes the first and commits at its end, so that polls are woken once.
 --
--- @use   clock, keep, place, count, tally, emit, hold, wake
+-- @use   clock, record_buffer, place, task_counts, event_counts, outbox_append, worker_tasks, wake
 local function flush()
-  flush_kept()
+  flush_records()
   flush_places()
   flush_counts()
-  flush_tallies()
+  flush_event_counts()
   flush_events()
   flush_holds()
 end
 
 local function commit()
   flush()
-  keep_time()
+  store_time()
   publish_wakes()
 end

@@ -1,11 +1,11 @@
--- ended_type: the type of a task that has ended: its lane may stand for another one by now
--- A lane that was given away is remembered for 31 days, longer than a finished task stays in the store.
+-- ended_type: the type of a task that has ended, whose lane may have another type by now
+-- A lane that was given to another signature is remembered for 31 days, longer than a finished task stays in the store.
 --
 -- @key   retired_lanes  zset
 -- @use   lane_type
 local retired = nil
 
--- The first signature after its end, the earliest first.
+-- The lane's first retirement after the end of the task has its signature.
 local function ended_type(task)
   retired = retired or redis.call('ZRANGE', retired_lanes_key, 0, -1, 'WITHSCORES')
   for i = 1, #retired, 2 do

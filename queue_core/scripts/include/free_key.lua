@@ -1,6 +1,6 @@
--- free_key: the idempotency key of a task that is gone stands for nothing any more
--- It may have expired and stand for a later task by now. One that stands for a whole batch (its fingerprint begins with a
--- star) stays: to repeat the batch must not double the others.
+-- free_key: frees the idempotency key of a task that is deleted
+-- The key may have expired and stand for a later task by now. A key that stands for a whole batch (its fingerprint
+-- begins with a star) stays: repeating the batch must not double its other tasks.
 --
 -- @prefix idempotency  string
 local function free_key(task_id, idempotency)

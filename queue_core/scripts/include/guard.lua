@@ -1,4 +1,4 @@
--- guard: refuse a caller opened for another epoch, and a store in a later format than this version reads and writes
+-- guard: refuses a caller of another epoch, and a store in a later format than this version reads and writes
 -- A store that lost or changed its data has another epoch, so nothing is ever written into the wrong past.
 --
 -- @reply OK EPOCH_MISMATCH NEWER_FORMAT

@@ -1,4 +1,4 @@
--- increase: add to a count in a hash; one that is no number begins anew
+-- increase: adds to a count in a hash; a value that is not a number counts from zero again
 --
 local function increase(key, field, amount)
   local sum = redis.pcall('HINCRBY', key, field, amount)

@@ -1,7 +1,8 @@
--- lane_for: the lane of a signature, opening new ones where the plan allows
--- Planning reads, opening writes: a refusal leaves no lane behind. A lane that has been empty for an hour may be
--- given to another signature; what workers serve is cached by the lanes version, which every opening raises. Events and
--- finished tasks go on naming the lane by its number: what it stood for, and until when, is remembered.
+-- lane_for: the lane of a signature; opens a new one where the plan allows
+-- Planning reads and opening writes, so a refusal leaves no lane behind. A lane that was empty for an hour may be given
+-- to another signature. The lanes of a worker profile are cached by the lanes version, which every opening raises.
+-- Events and finished tasks still name the lane by its number, so its former signature is stored with the instant it
+-- ended.
 --
 -- @key   lanes       hash
 -- @key   lane_names  hash
@@ -30,13 +31,13 @@ local function is_idle(lane)
   return not (left[1] or left[2] or left[3])
 end
 
--- Lanes to give away; not those this very submission asks for.
+-- Lanes to give to other signatures; not those that this submission uses.
 local function idle_lanes(wanted)
-  local found, asked_for = {}, {}
-  for _, lane in pairs(lane_of) do asked_for[tostring(lane)] = true end
+  local found, in_use = {}, {}
+  for _, lane in pairs(lane_of) do in_use[tostring(lane)] = true end
   for _, lane in ipairs(redis.call('ZRANGEBYSCORE', lane_idle_key, '-inf', now - IDLE_MS)) do
     if #found == wanted then break end
-    if not asked_for[lane] and is_idle(lane) then found[#found + 1] = tonumber(lane) end
+    if not in_use[lane] and is_idle(lane) then found[#found + 1] = tonumber(lane) end
   end
   return found
 end
@@ -46,7 +47,7 @@ local function opened_today(day)
   return quota[1] == tostring(day) and tonumber(quota[2]) or 0
 end
 
--- A refusal, or nil once every signature asked for has a number; nothing is written yet.
+-- Returns a refusal, or nil once every signature has a number; nothing is written yet.
 local function plan_lanes()
   if #opening == 0 then return nil end
   if opened_today(math.floor(now / DAY_MS)) + #opening > max_new_lanes then

@@ -1,4 +1,4 @@
--- lane_type: the task type a lane stands for now, read once a script
+-- lane_type: the task type of a lane, read once a script
 --
 -- @key   lane_names  hash
 local lane_types = {}

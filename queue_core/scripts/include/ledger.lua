@@ -1,14 +1,14 @@
--- ledger: what the limits of a queue with several partitions have let out, all in one place
--- An entry a scope: its rate's theoretical arrival time, and of each partition what was known last: how many tasks it
--- took under the limit, when that was known, and how many it gave back; and of the last look at it, how many tasks it ran
--- and had taken. A grant holds tokens and slots for a claim that is under way; of a process that died they come back when
--- its time is over. A release that does not know the last two leaves them out: the partition has to be seen again.
--- What a partition runs is counted there and is told with every question; while it is away, the last look counts. Only a look that is older than a claim that
--- has ended since may miss tasks: those it cannot know of yet are added, for as long as a look may take.
+-- ledger: what the limits of a queue with several partitions have let out, in one place
+-- An entry a scope: its rate's theoretical arrival time, then for each partition how many tasks it took under the
+-- limit, when that was stored, and how many it refunded; and from the last reading of it, how many tasks it ran and had
+-- taken. A release without the last two leaves them out: the partition has to be read again. A grant holds tokens and
+-- slots for a claim under way; those of a process that died come back when the grant's time is over. Running tasks are
+-- counted in their partition and passed with every call; for a partition that is away the last reading counts. Only a
+-- reading older than a claim that has ended since may miss tasks: these are added, for as long as a reading may take.
 --
 -- @key   ledger  hash
 -- @key   grants  hash
-local GRANT_MS, LOOK_MS = 15000, 5000
+local GRANT_MS, MAX_READING_AGE_MS = 15000, 5000
 local entries, changed_entries = {}, {}
 
 local function load_entries(scopes)
@@ -31,14 +31,14 @@ local function part_of(entry, part)
   return entry.parts[part]
 end
 
-local function keep_entries()
+local function store_entries()
   local words = {}
   for scope in pairs(changed_entries) do
     local entry = entries[scope]
     local parts = {string.format('%.3f', entry.arrival)}
-    for part, known in pairs(entry.parts) do
-      local seen = known.ran and string.format(':%.0f:%.0f', known.ran, known.had_taken) or ''
-      parts[#parts + 1] = string.format('%s:%.0f:%.0f:%.0f', part, known.taken, known.at, known.refunded) .. seen
+    for part, last in pairs(entry.parts) do
+      local seen = last.ran and string.format(':%.0f:%.0f', last.ran, last.had_taken) or ''
+      parts[#parts + 1] = string.format('%s:%.0f:%.0f:%.0f', part, last.taken, last.at, last.refunded) .. seen
     end
     words[#words + 1] = scope
     words[#words + 1] = table.concat(parts, ' ')
@@ -46,7 +46,7 @@ local function keep_entries()
   if #words > 0 then redis.call('HSET', ledger_key, unpack(words)) end
 end
 
--- A negative amount gives tokens back; more than a full bucket is never had.
+-- A negative amount returns tokens; a bucket never has more than it holds.
 local function spend_from(scope, rate, amount)
   if rate == '-' or amount == 0 then return end
   local entry = entries[scope]
@@ -54,7 +54,8 @@ local function spend_from(scope, rate, amount)
   changed_entries[scope] = true
 end
 
--- How many tokens there are, and when there is one. A thousandth of a token is forgiven: instants are rounded.
+-- Returns how many tokens there are and, if none, when there is one. A thousandth of a token is tolerated: stored
+-- instants are rounded.
 local function tokens_of(scope, rate)
   if rate == '-' then return math.huge, nil end
   local interval, at = 1000 / rate, math.max(entries[scope].arrival, now)

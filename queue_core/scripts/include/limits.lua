@@ -1,8 +1,8 @@
 -- limits: what pauses and limits allow now, for the whole queue ('*') and for each task type
--- Rates are token buckets that hold one second's worth, kept as a theoretical arrival time. Slots are
--- counted, never stored: what is assigned or executing is in the counts already.
--- A partition of several knows the rules and its pauses only: rates and slots are the whole queue's, and the ledger in
--- partition 0 keeps them (grant.lua). This partition counts what it took and gave back, and obeys the permits of a claim.
+-- Rates are token buckets that hold one second's worth, stored as a theoretical arrival time. Slots are counted, never
+-- stored: the counts have what is assigned or executing. A partition of several obeys its pauses only: rates and slots
+-- belong to the whole queue, and the ledger in partition 0 keeps them (grant.lua). This partition counts what it took
+-- and refunded, and obeys the permits of a claim.
 --
 -- @key   controls    hash
 -- @key   buckets     hash
@@ -14,7 +14,7 @@
 local loaded_controls = nil
 local permits, unnamed_permits = nil, math.huge
 
--- A rate or a maximum that is no number limits nothing; whoever looks is told.
+-- A rate or a maximum that is not a number limits nothing; the readers in Python log it.
 local function is_rule(field, rule)
   return tonumber(rule) or not (string.find(field, '^rate:') or string.find(field, '^max:'))
 end
@@ -40,7 +40,7 @@ local function is_limited(scope)
   return rules['rate:' .. scope] or rules['max:' .. scope]
 end
 
--- From `scope=count scope=count`; a limited scope that is not named may take `unnamed` tasks.
+-- From `scope=count scope=count`; a limited scope without a count may take `unnamed` tasks.
 local function read_permits(text, unnamed)
   permits, unnamed_permits = {}, unnamed
   for scope, count in string.gmatch(text, '(%S+)=(%d+)') do permits[scope] = tonumber(count) end
@@ -52,13 +52,13 @@ local function permitted(scope)
 end
 
 -- The ledger reads these counts with the next peek.
-local function note_use(scope, amount)
+local function count_use(scope, amount)
   if amount == 0 or not is_limited(scope) then return end
   redis.call('HINCRBY', usage_key, (amount > 0 and 'taken:' or 'refunded:') .. scope, math.abs(amount))
 end
 
 local function spend_tokens(scope, amount)
-  if is_part == 1 then return note_use(scope, amount) end
+  if is_part == 1 then return count_use(scope, amount) end
   local rate = tonumber(controls()['rate:' .. scope])
   if rate and amount ~= 0 then
     redis.call('HSET', buckets_key, scope, string.format('%.3f', arrival(scope) + amount * 1000 / rate))
@@ -75,7 +75,7 @@ end
 local function tokens(scope, rate)
   local interval, at = 1000 / rate, arrival(scope)
   local depth = math.max(interval, 1000)
-  -- A thousandth of a token is forgiven: instants are rounded when they are kept.
+  -- A thousandth of a token is tolerated: stored instants are rounded.
   local left = math.floor((now + depth - at) / interval + 0.001)
   return left, math.ceil(at + interval - depth)
 end
@@ -95,7 +95,7 @@ local function running(scope)
   return sum
 end
 
--- How many tasks may be claimed now; if time alone will change that there are none, also when.
+-- Returns how many tasks may be claimed now and, if none, when that changes by time alone.
 local function allowance(scope)
   local rules = controls()
   local pause = rules['pause:' .. scope]

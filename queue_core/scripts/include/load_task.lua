@@ -1,20 +1,20 @@
 -- load_task: records as tables, many at a time
--- Rows are fetched together before the first is looked at. A table is kept for the whole script: a task that appears
--- twice is seen as the first appearance left it. A record that cannot be read is the table UNREADABLE, in a state that no
--- task is in: whatever state a script expects of a task, it does not find it there.
+-- Rows are fetched together before the first is used. A table is cached for the whole script: a task that appears twice
+-- is seen as its first row left it. A record that cannot be read is the table UNREADABLE, in a state that no task is
+-- in, so that no script finds the state it expects.
 --
 -- @key   records  hash
 local tasks = {}
 local UNREADABLE = {
-  state = 'unreadable', version = '0', lane = '0', visible_ms = '', age_bucket = '', lease = '', worker = '', reason = '',
-  settled = '', cold = false,
+  state = 'unreadable', version = '0', lane = '0', visible_ms = '', age_bucket = '', lease = '', worker = '',
+  reason = '', settled = '', cold = false,
 }
 
--- By their texts, because most tasks of a batch share them.
-local function numbers(known)
-  return setmetatable(known, {__index = function(_, text)
-    known[text] = tonumber(text) ~= nil
-    return known[text]
+-- Cached by text, because most tasks of a batch share it.
+local function numbers(cache)
+  return setmetatable(cache, {__index = function(_, text)
+    cache[text] = tonumber(text) ~= nil
+    return cache[text]
   end})
 end
 
@@ -40,7 +40,7 @@ local function load_task(task_id)
   return tasks[task_id] or nil
 end
 
--- The same for those who need its cold fields: UNREADABLE also where only these cannot be read.
+-- For callers that need the cold fields: UNREADABLE also where only these cannot be read.
 local function load_whole(task_id)
   local task = load_task(task_id)
   if task and not (has_cold(task) and is_number[task.created_ms] and is_instant[task.eligible_ms]) then

@@ -1,6 +1,6 @@
--- place: gather where tasks go in the one sorted set; flush_places() writes it at once
--- `heads` never ranks a lane worse than its best ready task: claims rely on that lower bound and mend it.
--- Scores are handed on as texts: formatting a number costs half a microsecond, and neighbours often share one.
+-- place: gathers the scores of tasks in the one sorted set; flush_places() writes them at once
+-- `heads` never ranks a lane worse than its best ready task: claims rely on that lower bound and correct it. Scores are
+-- passed as texts: formatting a number costs half a microsecond, and neighbours often share one.
 --
 -- @key   queue  zset
 -- @key   heads  zset
@@ -20,16 +20,16 @@ local function place_ready(task_id, task)
   place(task_id, last_ready_text)
   local best = head_ranks[task.lane]
   if not best or task.rank < best then head_ranks[task.lane] = task.rank end
-  tell_ready(task.lane, 1)
+  announce_ready(task.lane, 1)
   return last_ready_text
 end
 
 local function place_hidden(task_id, visible_at, visible_text)
   place(task_id, visible_text)
-  tell_due(visible_at)
+  announce_due(visible_at)
 end
 
-local function place_nowhere(task_id)
+local function remove_from_queue(task_id)
   removed[#removed + 1] = task_id
 end
 

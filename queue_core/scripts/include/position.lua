@@ -1,4 +1,4 @@
--- position: how many ready tasks of its lane go before one
+-- position: how many ready tasks of its lane come before a task
 --
 -- @key   queue  zset
 -- @use   band

@@ -1,6 +1,6 @@
--- recover: bring back what fell due and what dead workers held
--- Both claims and the sweeper do this, a bounded number at a time, so recovery never waits for either.
--- Delays get their jitter from a seed given from outside: math.random repeats itself in every run.
+-- recover: puts back due tasks and those that dead workers held
+-- Claims and the sweeper both do this, a bounded number at a time, so that recovery never waits for either. The
+-- jitter's seed is an argument: math.random repeats itself in every run.
 --
 -- @key   workers       zset
 -- @key   dead_workers  zset
@@ -8,7 +8,7 @@
 -- @arg   seed            int
 -- @arg   max_deliveries  int
 -- @arg   max_losses      int
--- @use   load_task, set_aside, spend_retry, hold, limits, circuit, commit
+-- @use   load_task, unreadable_tasks, spend_retry, worker_tasks, limits, circuit_breaker, commit
 local TIMEOUT_ERROR = '{"message":"the execution deadline passed","code":"TIMEOUT","retriable":true}'
 local LOST_ERROR = '{"message":"the worker stopped sending heartbeats","code":"WORKER_LOST","retriable":true}'
 local STAGGER_MS, STAGGER_WITHIN_MS = 100, 10000
@@ -17,26 +17,26 @@ math.randomseed(seed)
 local function lapse(task_id, task)
   unhold(task_id, task)
   refund(task.lane)
-  tally('assignment_timeouts')
+  count_event('assignment_timeouts')
   task.deliveries, task.attempt = task.deliveries + 1, task.attempt - 1
-  if task.deliveries < max_deliveries then return requeue(task_id, task, 'assignment_lapsed') end
-  bury(task_id, task, 'never_started')
+  if task.deliveries < max_deliveries then return put_back(task_id, task, 'assignment_lapsed') end
+  make_dead_letter(task_id, task, 'never_started')
 end
 
 local function time_out(task_id, task)
   unhold(task_id, task)
-  tell_to_stop(task_id, task)
-  tally('execution_timeouts')
+  request_stop(task_id, task)
+  count_event('execution_timeouts')
   count_outcome(task.worker, task.lane, 'bad', 1)
   spend_retry(task_id, task, 'TIMEOUT', 'timed_out', math.random() * 2 - 1, TIMEOUT_ERROR)
 end
 
 local function lose(task_id, task, visible_at)
-  tally('worker_losses')
+  count_event('worker_losses')
   task.losses = task.losses + 1
   note_error(task_id, task, LOST_ERROR)
-  if task.losses < max_losses then return defer(task_id, task, visible_at, 'worker_lost', LOST_ERROR) end
-  bury(task_id, task, 'poison', LOST_ERROR)
+  if task.losses < max_losses then return put_back_later(task_id, task, visible_at, 'worker_lost', LOST_ERROR) end
+  make_dead_letter(task_id, task, 'poison', LOST_ERROR)
 end
 
 local function recover_due(limit)
@@ -52,21 +52,21 @@ local function recover_due(limit)
     elseif state == 'executing' then
       time_out(task_id, task)
     else
-      leave_out(task_id, task)
+      drop_or_set_aside(task_id, task)
     end
   end
   return #due
 end
 
-local function bury_worker(worker)
+local function mark_worker_dead(worker)
   redis.call('HSET', worker_keys .. worker, 'state', 'dead', 'died_ms', now)
   redis.call('ZREM', workers_key, worker)
   redis.call('ZADD', dead_workers_key, now, worker)
-  tally('workers_lost')
+  count_event('workers_lost')
 end
 
--- How far the recovery of a silent worker has come: when it began, and how many tasks it moved. It belongs to the
--- deadline the worker missed, so that one which came back and fell silent again starts anew.
+-- How far the recovery of a silent worker has come: when it began, and how many tasks it moved. It is stored with the
+-- deadline the worker missed, so that a worker that came back and fell silent again starts anew.
 local function recovery_of(worker, missed)
   local text = redis.call('HGET', worker_keys .. worker, 'recovery') or ''
   local deadline, began_at, moved = string.match(text, '^(%d+) (%d+) (%d+)$')
@@ -74,9 +74,9 @@ local function recovery_of(worker, missed)
   return tonumber(began_at), tonumber(moved)
 end
 
--- What a dead worker executed comes back staggered, so that a crash is not a stampede; an id among those it holds that
--- is not its own, or is of a finished task, is only forgotten. A worker that held more
--- than one script may move stays among the silent ones until the last is recovered.
+-- Tasks that a dead worker executed come back staggered, so that a crash is not a stampede. An id that is no longer the
+-- worker's, or of a finished task, is only removed. A worker that held more than one script may move stays in `workers`
+-- until its last task is recovered.
 local function recover_worker(worker, missed, limit)
   local began_at, moved = recovery_of(worker, missed)
   local left = redis.call('SCARD', held_keys .. worker)
@@ -87,7 +87,7 @@ local function recover_worker(worker, missed, limit)
     local task = load_whole(task_id)
     moved = moved + 1
     if not task or task == UNREADABLE then
-      leave_out(task_id, task)
+      drop_or_set_aside(task_id, task)
     elseif task.worker == worker and task.state == 'assigned' then
       lapse(task_id, task)
     elseif task.worker == worker and task.state == 'executing' then
@@ -96,19 +96,19 @@ local function recover_worker(worker, missed, limit)
   end
   local progress = string.format('%s %.0f %d', missed, began_at, moved)
   redis.call('HSET', worker_keys .. worker, 'recovery', progress)
-  if #ids == left then bury_worker(worker) end
+  if #ids == left then mark_worker_dead(worker) end
   return #ids, #ids == left and 1 or 0
 end
 
--- Due tasks leave their holders before silent workers are looked at: none is recovered twice. Says how many tasks
--- moved, and how many workers were given up.
+-- Due tasks leave their workers before silent workers are recovered, so no task is recovered twice. Returns how many
+-- tasks moved, and how many workers were declared dead.
 local function recover(limit)
   local moved = recover_due(limit)
-  judge_circuits()
+  update_circuits()
   flush()
   local silent = redis.call('ZRANGEBYSCORE', workers_key, '-inf', now, 'WITHSCORES', 'LIMIT', 0, 1)
   if not silent[1] then return moved, 0 end
-  local lost, buried = recover_worker(silent[1], string.format('%.0f', silent[2]), limit)
+  local lost, dead_count = recover_worker(silent[1], string.format('%.0f', silent[2]), limit)
   flush()
-  return moved + lost, buried
+  return moved + lost, dead_count
 end

@@ -1,4 +1,4 @@
--- retry_delay: how long to wait before the next try, as in retry_policy.py; jitter lies in -1 … 1
+-- retry_delay: how long to wait before the next attempt, as in retry_policy.py; jitter lies in -1 … 1
 --
 -- @arg   backoff_base_ms     int
 -- @arg   backoff_multiplier  number
@@ -10,7 +10,8 @@ local MAX_RAISED_TIMEOUT_MS = 3600000
 
 local function retry_delay(task, code, jitter)
   local base, multiplier, cap = string.match(task.backoff, '^(.*),(.*),(.*)$')
-  local delay = (tonumber(base) or backoff_base_ms) * (tonumber(multiplier) or backoff_multiplier) ^ math.min(task.retries, 64)
+  local delay = (tonumber(base) or backoff_base_ms)
+    * (tonumber(multiplier) or backoff_multiplier) ^ math.min(task.retries, 64)
   if SLOW_DOWN[code] then delay = delay * 2 end
   return math.floor(math.min(delay, tonumber(cap) or backoff_cap_ms) * (1 + 0.2 * jitter))
 end

@@ -1,8 +1,8 @@
--- spend_retry: a failed or timed-out execution costs one retry; with none left the task is dead
--- The errors of the last twenty attempts stay beside the task, with how many there were before; history keeps them all.
+-- spend_retry: a failed or timed-out execution costs one retry; without one the task is a dead letter
+-- The errors of the last twenty attempts stay beside the task, with the number of earlier ones; history keeps them all.
 --
 -- @prefix notes  hash
--- @use   requeue, finish, retry_delay, tally
+-- @use   put_back, finish, retry_delay, event_counts
 local KEPT_ERRORS = 20
 
 local function note_error(task_id, task, body)
@@ -15,10 +15,10 @@ end
 
 local function spend_retry(task_id, task, code, reason, jitter, body)
   note_error(task_id, task, body)
-  if task.retries >= task.max_retries then return bury(task_id, task, 'retries_exhausted', body) end
+  if task.retries >= task.max_retries then return make_dead_letter(task_id, task, 'retries_exhausted', body) end
   local visible_at = now + retry_delay(task, code, jitter)
   task.timeout_ms = next_timeout(task, code)
   task.retries = task.retries + 1
-  tally('retries')
-  defer(task_id, task, visible_at, reason, body)
+  count_event('retries')
+  put_back_later(task_id, task, visible_at, reason, body)
 end

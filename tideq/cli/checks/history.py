@@ -101,16 +101,16 @@ async def _check_against_store(database: Database, settings: ServiceSettings) ->
         custodian = store_guards_of(database, client, queue, engine, TrustedServers())
         try:
             return [
-                check_verdict(await custodian.verdict()),
+                check_store_state(await custodian.check()),
                 check_lag(await freshness.lag_ms(time.time_ns() // 1_000_000) / 1000),
             ]
         except QueueError:
             return []
 
 
-def check_verdict(verdict: StoreCheck) -> Finding:
-    if verdict in (StoreCheck.REBUILD, StoreCheck.RECONCILE):
-        verb = "rebuild" if verdict is StoreCheck.REBUILD else "reconcile"
+def check_store_state(verdict: StoreCheck) -> Finding:
+    if verdict in (StoreCheck.STORE_EMPTY, StoreCheck.STORE_BEHIND):
+        verb = "rebuild" if verdict is StoreCheck.STORE_EMPTY else "reconcile"
         return fail(
             "store against history", verdict.value, f"the service does it when it starts; or run `tideq {verb}`"
         )

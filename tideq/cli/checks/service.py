@@ -10,8 +10,8 @@ import msgspec
 
 from tideq.cli.checks.finding import Finding, fail, ok, warn
 from tideq.cli.circuits import held_back_words, is_held_back, reasons
-from tideq.cli.live.readings import Snapshot, read
-from tideq.cli.live.view import type_rows
+from tideq.cli.top_view.readings import Snapshot, read
+from tideq.cli.top_view.view import type_rows
 from tideq.client import Client, Forbidden, TideqError, Unauthorized
 from tideq.client.calls.base import get
 from tideq.client.error_mapping import refusal
@@ -151,10 +151,10 @@ def _check_queue(client: Client) -> Iterator[Finding]:
     except TideqError as error:
         yield fail("queue", str(error), "look at the service's log")
         return
-    yield from check_reading(reading)
+    yield from check_snapshot(reading)
 
 
-def check_reading(reading: Snapshot) -> Iterator[Finding]:
+def check_snapshot(reading: Snapshot) -> Iterator[Finding]:
     """What the numbers say. Pure."""
     yield from _check_pauses(reading)
     yield from _check_types(reading)

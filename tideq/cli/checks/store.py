@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from tideq.cli.checks.finding import Finding, fail, ok, warn
-from tideq.embedded.aof_sync import NAME as LOG_KEEPER
+from tideq.embedded.aof_sync import CONNECTION_NAME as LOG_KEEPER
 from tideq.queue_core.errors import QueueError
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.settings import QueueSettings
@@ -87,11 +87,11 @@ async def _check_sync(client: Any) -> Finding | None:
             names = {each["name"] for each in await client.client_list()}
     except (QueueError, LookupError, TypeError):
         return None
-    return check_sync(policy, is_kept=LOG_KEEPER in names)
+    return check_sync(policy, is_synced_by_tideq=LOG_KEEPER in names)
 
 
-def check_sync(policy: str, *, is_kept: bool) -> Finding:
-    if is_kept:
+def check_sync(policy: str, *, is_synced_by_tideq: bool) -> Finding:
+    if is_synced_by_tideq:
         return ok("store sync", "by tideq, once a second: a kill loses nothing, a power cut about a second")
     if policy == "always":
         return ok("store sync", "appendfsync always: neither a kill nor a power cut loses anything")
@@ -111,10 +111,10 @@ async def _check_steps(client: Any, queue: QueueSettings) -> Finding:
     """Of the first partition."""
     with store_errors():
         note = await client.hget(Keys(queue.queue_name).key("meta"), "clock")
-    return check_steps((note or b"").decode())
+    return check_clock_offset((note or b"").decode())
 
 
-def check_steps(note: str) -> Finding:
+def check_clock_offset(note: str) -> Finding:
     """From what `include/clock.lua` keeps: the last reading, how far time was ahead of it, a jump in doubt."""
     if not note:
         return ok("queue time", "is what the store's clock says")
@@ -139,6 +139,6 @@ async def _check_epoch(client: Any, queue: QueueSettings) -> Finding:
         return ok("epoch", f"queue {queue.queue_name!r} is new here")
     if not facts.is_usable:
         return fail("epoch", "the store is closed: filling it began and did not end", CLOSED)
-    if facts.known_identity and facts.identity != facts.known_identity:
+    if facts.trusted_identity and facts.identity != facts.trusted_identity:
         return fail("epoch", "the store has restarted and nobody has compared it with history yet", CLOSED)
     return ok("epoch", f"{facts.epoch}, found sound")

@@ -1,4 +1,4 @@
-"""The client: everything the service offers to those who hand in work, look at it and watch over it."""
+"""The client: submits, reads and controls tasks."""
 
 import ssl
 from collections.abc import Iterable, Sequence
@@ -22,17 +22,17 @@ from tideq.client.deadline import Deadline
 from tideq.client.errors import InvalidRequest, TideqError
 from tideq.client.models.tasks import Cancelled, Explanation, NewTask, Retried, Status, Submitted, Task, TaskOptions
 from tideq.client.options import strict
+from tideq.client.request_batcher import AsyncRequestBatcher
 from tideq.client.retrying import RetryPolicy
-from tideq.client.submit_batcher_of_client import AsyncRequestBatcher
 from tideq.client.trace_headers import trace_headers
 
 
 @strict
 class AsyncClient:
-    """A TideQ service, over HTTP. Make one and keep it: it has one pool of connections, which calls share.
+    """A TideQ service, over HTTP. Create one client and keep it: its calls share a pool of connections.
 
-    `url` and `api_key` default to TIDEQ_URL and TIDEQ_API_KEY. What fails for a passing reason is tried again, for as
-    long as `retries` allows, so that a task is submitted once, however often its submission had to be sent.
+    `url` and `api_key` default to TIDEQ_URL and TIDEQ_API_KEY. Transient failures are retried for as long as `retries`
+    allows; a task is submitted once, however often its submission was sent.
 
     >>> from tideq import AsyncClient
     >>> async with AsyncClient() as client:
@@ -41,8 +41,8 @@ class AsyncClient:
     >>> task.status, task.result
     ('completed', {'width': 640})
 
-    Errors are of one tree, see `tideq.client.errors`. The queue as a whole is under `client.queue`, dead letters under
-    `client.dlq`, the fleet under `client.workers`.
+    All errors are subclasses of TideqError, see `tideq.client.errors`. `client.queue` is the queue as a whole,
+    `client.dlq` the dead letters, `client.workers` the fleet.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class AsyncClient:
         await self.transport.aclose()
 
     async def submit(self, task_type: str, parameters: Any = None, **options: Unpack[TaskOptions]) -> Submitted:
-        """Hand in one task. `NewTask` says what the options mean.
+        """Submits one task. `NewTask` documents the options.
 
-        Where the answer was lost it is sent again under the same idempotency key: one is made unless you give one.
-        Raises DurabilityNotReached where the task stands but is less safe than asked for.
+        A lost response is retried under the same idempotency key, yours or a generated one. Raises
+        DurabilityNotReached where the task was accepted with a lower durability than requested.
 
-        Coroutines that submit at the same time share requests, and each task is still taken or refused by itself.
-        Threads do not: many tasks are handed in by `submit_many`.
+        Coroutines that submit at the same time share requests, and each task is still accepted or refused by itself.
+        Threads do not share requests: use `submit_many` for many tasks.
 
         >>> mail = await client.submit("mail", {"to": "ann@example.org"}, priority="high", delay_seconds=3600)
         >>> mail.status
@@ -90,10 +90,10 @@ class AsyncClient:
     async def submit_many(
         self, tasks: Iterable[NewTask], *, idempotency_key: str | None = None
     ) -> tuple[Submitted, ...]:
-        """Hand in any number of tasks, in as few calls as can be; answers come in the same order.
+        """Submits any number of tasks in as few requests as possible; returns the results in the same order.
 
-        Each call takes up to 1 000 tasks, all or none. Should one fail, the error's `submitted` says what stands. With
-        an `idempotency_key` of your own the same tasks can simply be handed in again: none is made twice.
+        A request takes up to 1 000 tasks, all or none. If a request fails, `submitted` of the error has the tasks of
+        the earlier ones. With your own `idempotency_key` the same tasks can be submitted again: none is created twice.
 
         >>> from tideq.client import NewTask
         >>> len(await client.submit_many(NewTask("crawl", {"page": number}) for number in range(2500)))
@@ -102,75 +102,75 @@ class AsyncClient:
         key, trace, submitted = idempotency_key or submission.new_key(), trace_headers(), list[Submitted]()
         for batch in submission.batches(tasks):
             try:
-                submitted += await self.transport.ask(submission.submit_batch(batch, key, trace))
+                submitted += await self.transport.request(submission.submit_batch(batch, key, trace))
             except TideqError as error:
                 if isinstance(error, InvalidRequest):
-                    submission.placed(error, batch.first)
+                    submission.shift_pointers(error, batch.first)
                 error.submitted = tuple(submitted)
                 if submitted:
-                    error.add_note(f"{len(submitted)} tasks stand: the error's `submitted` has them")
+                    error.add_note(f"{len(submitted)} tasks were submitted before: see `submitted` of the error")
                 raise
         return tuple(submitted)
 
     async def get(self, task_id: str, *, history: bool = False) -> Task:
-        """A task as it is now; with `history`, with every transition it made. Raises NotFound.
+        """Returns the task as it is now; with `history`, with all its transitions. Raises NotFound.
 
         >>> task = await client.get(submitted.task_id, history=True)
         >>> [change.state for change in task.state_history]
         ['queued', 'assigned', 'executing', 'completed']
         """
-        return await self.transport.ask(calls.read(task_id, history=history))
+        return await self.transport.request(calls.read(task_id, history=history))
 
     async def wait(self, task_id: str, timeout_seconds: float | None = None) -> Task:
-        """The task once it is finished, or as it is when the time is up; None waits for ever.
+        """Returns the task once it is finished, or as it is after `timeout_seconds`; None waits without limit.
 
-        It need not have succeeded: look at `has_succeeded`, or at `status` and `error`.
+        A finished task may have failed: check `has_succeeded`, or `status` and `error`.
         """
-        patience = Deadline(timeout_seconds)
+        deadline = Deadline(timeout_seconds)
         while True:
-            task = await self.transport.ask(calls.wait(task_id, patience.next_poll), within_seconds=patience.left)
-            if task.is_done or patience.is_over:
+            task = await self.transport.request(calls.wait(task_id, deadline.next_poll), within_seconds=deadline.left)
+            if task.is_done or deadline.is_over:
                 return task
-            await anyio.sleep(patience.breath)
+            await anyio.sleep(deadline.pause_seconds)
 
-    def list(self, *, page_size: int = 100, count: bool = False, **wanted: Unpack[TaskFilter]) -> AsyncListing[Task]:
-        """Tasks by any filters together, newest first, fetched while they are read. `TaskFilter` says which there are.
+    def list(self, *, page_size: int = 100, count: bool = False, **filters: Unpack[TaskFilter]) -> AsyncListing[Task]:
+        """Lists tasks that match all filters, newest first, fetched page by page. `TaskFilter` documents the filters.
 
         >>> async for task in client.list(status=["completed", "failed"], task_type="resize"):
         ...     print(task.status, task.parameters["width"])
         completed 640
         """
-        return AsyncListing(self.transport, lambda cursor: listing.tasks(wanted, page_size, cursor, count=count))
+        return AsyncListing(self.transport, lambda cursor: listing.tasks(filters, page_size, cursor, count=count))
 
     async def cancel(self, task_id: str) -> Cancelled:
-        """Call a live task off; its worker is told. Raises Conflict for one that is finished.
+        """Cancels a live task and notifies its worker. Raises Conflict for a finished task.
 
         >>> (await client.cancel(mail.task_id)).was_executing
         False
         """
-        return await self.transport.ask(calls.cancel(task_id))
+        return await self.transport.request(calls.cancel(task_id))
 
     async def purge(self, task_id: str) -> None:
-        """Remove a finished task for good. Raises Conflict for one that is not finished."""
-        await self.transport.ask(calls.purge(task_id))
+        """Removes a finished task permanently. Raises Conflict for a task that is not finished."""
+        await self.transport.request(calls.purge(task_id))
 
     async def retry(self, task_id: str, *, reset_retry_count: bool = True, new_priority: str | None = None) -> Retried:
-        """Run a failed, dead or cancelled task again, with fresh budgets unless told otherwise.
+        """Runs a failed, dead or cancelled task again, by default with fresh budgets.
 
         >>> (await client.retry(mail.task_id, new_priority="high")).status
         'queued'
         """
-        return await self.transport.ask(
+        return await self.transport.request(
             calls.retry(task_id, reset_retry_count=reset_retry_count, new_priority=new_priority)
         )
 
     async def explain(self, task_id: str) -> Explanation:
-        """Why a task is where it is, and what holds it back.
+        """Explains why a task is in its state, and what blocks it.
 
         >>> (await client.explain(mail.task_id)).held_back_by
         ('no active worker serves mail',)
         """
-        return await self.transport.ask(calls.explain(task_id))
+        return await self.transport.request(calls.explain(task_id))
 
     async def clean_up(
         self,
@@ -179,16 +179,16 @@ class AsyncClient:
         status: Status | Sequence[Status] = (),
         task_type: str | None = None,
     ) -> int:
-        """Remove finished tasks that ended before an instant, or longer ago than this; how many went. Admins only.
+        """Removes tasks that ended before an instant, or longer ago than an age; returns how many. Admins only.
 
         >>> from datetime import timedelta
         >>> await client.clean_up(timedelta(days=30), status="completed")
         0
         """
-        return (await self.transport.ask(calls.clean_up(older_than, several(status), task_type))).deleted
+        return (await self.transport.request(calls.clean_up(older_than, several(status), task_type))).deleted
 
-    def events(self, *, after: str | None = None, **wanted: Unpack[EventFilter]) -> AsyncEventStream:
-        """Transitions as they happen, from now on or after an event you have; broken connections are made again.
+    def events(self, *, after: str | None = None, **filters: Unpack[EventFilter]) -> AsyncEventStream:
+        """Streams transitions, from now or after an event id; broken connections are restored.
 
         >>> async with client.events(task_type="mail") as events:
         ...     mail = await client.submit("mail", {"to": "eve@example.org"})
@@ -196,4 +196,4 @@ class AsyncClient:
         >>> event.status, event.task_id == mail.task_id
         ('queued', True)
         """
-        return AsyncEventStream(self.transport, filter_params(wanted), after)
+        return AsyncEventStream(self.transport, filter_params(filters), after)

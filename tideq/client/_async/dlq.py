@@ -1,4 +1,4 @@
-"""`client.dlq`: what was given up."""
+"""`client.dlq`: dead letters."""
 
 from typing import Unpack
 
@@ -17,22 +17,22 @@ class AsyncDlq:
         self._transport = transport
 
     def list(
-        self, *, page_size: int = 100, count: bool = False, **wanted: Unpack[DeadLetterFilter]
+        self, *, page_size: int = 100, count: bool = False, **filters: Unpack[DeadLetterFilter]
     ) -> AsyncListing[DeadLetter]:
-        """Tasks that were given up and not yet sent back, the latest death first.
+        """Lists dead letters that were not replayed, the latest first.
 
         >>> [letter.error.message async for letter in client.dlq.list(task_type="resize")]
         []
         """
-        return AsyncListing(self._transport, lambda cursor: calls.dead_letters(wanted, page_size, cursor, count=count))
+        return AsyncListing(self._transport, lambda cursor: calls.dead_letters(filters, page_size, cursor, count=count))
 
     async def patterns(self) -> tuple[Pattern, ...]:
-        """The ways tasks died, the most frequent first; what was never seen before is new."""
-        return await self._transport.ask(calls.patterns())
+        """Returns the patterns of dead letters, the most frequent first."""
+        return await self._transport.request(calls.patterns())
 
     async def replay(self, task_id: str, *, reset_retry_count: bool = True, new_priority: str | None = None) -> Retried:
-        """Send one dead letter back to the queue, with fresh budgets unless told otherwise."""
-        return await self._transport.ask(
+        """Replays one dead letter, by default with fresh budgets."""
+        return await self._transport.request(
             calls.replay(task_id, reset_retry_count=reset_retry_count, new_priority=new_priority)
         )
 
@@ -42,15 +42,15 @@ class AsyncDlq:
         dry_run: bool = False,
         reset_retry_count: bool = True,
         new_priority: str | None = None,
-        **wanted: Unpack[DeadLetterFilter],
+        **filters: Unpack[DeadLetterFilter],
     ) -> Replayed:
-        """Send back every dead letter that matches, or with `dry_run` only tell how many do.
+        """Replays every dead letter that matches all filters; with `dry_run` only counts them.
 
-        Without any filter that is every one. Interrupted, it can be called again: each gets one new life.
+        Without a filter it replays all. After an interruption it can be repeated: no dead letter is replayed twice.
 
         >>> (await client.dlq.replay_all(task_type="resize", dry_run=True)).matched
         0
         """
-        return await self._transport.ask(
-            calls.replay_all(wanted, reset_retry_count=reset_retry_count, new_priority=new_priority, dry_run=dry_run)
+        return await self._transport.request(
+            calls.replay_all(filters, reset_retry_count=reset_retry_count, new_priority=new_priority, dry_run=dry_run)
         )

@@ -1,4 +1,4 @@
-"""Transitions as they happen, over as many connections as it takes."""
+"""The stream of transitions; broken connections are restored."""
 
 import random
 from collections import deque
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 @strict
 class AsyncEventStream:
-    """An endless iterator of events. What happens once it is entered, or was first asked, is told, whatever breaks.
+    """An endless iterator of events, complete from `__aenter__` or the first `__anext__` on.
 
-    A broken connection is made again after the last event that was read, so none is missed and none comes twice; where
-    the service no longer has what is missing, a `Gap` says so. It gives up when the service stays away for longer than
-    the client's retry deadline.
+    A broken connection is restored after the last event read, so no event is missed or repeated; where the service no
+    longer has the missing events, a `Gap` is returned. Raises when the service stays away for longer than the client's
+    retry deadline.
     """
 
-    def __init__(self, transport: AsyncTransport, wanted: Params, after: str | None) -> None:
+    def __init__(self, transport: AsyncTransport, filters: Params, after: str | None) -> None:
         self._transport = transport
-        self._wanted = wanted
+        self._filters = filters
         self._last_id = after
         self._retry_ms = 0
         self._answer: AsyncLongAnswer | None = None
@@ -74,22 +74,22 @@ class AsyncEventStream:
             await anyio.sleep(delay)
 
     async def _try_to_connect(self) -> None:
-        """Up to the first sign of life, which says from where on everything is told."""
+        """Connects and reads up to the first message, which sets the position of the stream."""
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
         if self._last_id is not None:
             headers["Last-Event-ID"] = self._last_id
-        self._answer = answer = await self._transport.listen(EVENTS, self._wanted, headers, SILENCE_SECONDS)
+        self._answer = answer = await self._transport.open_stream(EVENTS, self._filters, headers, SILENCE_SECONDS)
         if not answer.content_type.startswith("text/event-stream"):
             await self.aclose()
-            raise BadAnswer(f"{self._transport.connection.url} tells no events: it is no TideQ service")
+            raise BadAnswer(f"{self._transport.connection.url} sent no event stream: it is not a TideQ service")
         self._parser = SseParser()
         try:
             while not self._take(self._parser.feed(await answer.more())):
                 pass
         except ExchangeFailed as error:
             await self.aclose()
-            raise NoAnswer(f"{self._transport.connection.url} told no events: {error}") from error
-        # Nothing has happened yet, so whatever is lost from now on is all there is.
+            raise NoAnswer(f"{self._transport.connection.url} sent no events: {error}") from error
+        # No event exists yet, so a restored connection may start at the beginning.
         self._last_id = self._last_id or BEGINNING
 
     async def _read_on(self, answer: "AsyncLongAnswer") -> None:
@@ -97,11 +97,11 @@ class AsyncEventStream:
             self._take(self._parser.feed(await answer.more()))
         except ExchangeFailed:
             await self.aclose()
-            # Whoever else listened to that service comes back now, too.
+            # Spreads reconnections: all listeners of the service lost their connection at once.
             await anyio.sleep(random.uniform(0, self._retry_ms / 1000))
 
     def _take(self, messages: list[Message]) -> bool:
-        """Whether there was any."""
+        """Queues the events; returns whether there was any message."""
         for message in messages:
             self._last_id = message.last_id or self._last_id
             self._retry_ms = self._retry_ms if message.retry_ms is None else message.retry_ms

@@ -1,4 +1,4 @@
-"""A list that is fetched a page at a time, while it is read."""
+"""A list that is fetched page by page while it is read."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Generic, TypeVar
@@ -13,15 +13,15 @@ T = TypeVar("T")
 
 @strict
 class AsyncListing(Generic[T]):
-    """Iterate over it for everything, over `pages()` for page by page, or take one `page()` and its cursor."""
+    """Iterate over it for all items, over `pages()` for pages, or take one `page()` and its cursor."""
 
     def __init__(self, transport: AsyncTransport, page_at: Callable[[str | None], Call[Page[T]]]) -> None:
         self._transport = transport
         self._page_at = page_at
 
     async def page(self, cursor: str | None = None) -> Page[T]:
-        """The first page, or the one that begins at a cursor."""
-        return await self._transport.ask(self._page_at(cursor))
+        """Returns the first page, or the page that begins at a cursor."""
+        return await self._transport.request(self._page_at(cursor))
 
     async def pages(self) -> AsyncIterator[Page[T]]:
         page = await self.page()

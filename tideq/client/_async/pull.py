@@ -1,4 +1,4 @@
-"""Driving the queue by hand: take tasks out, and say later what became of each."""
+"""Takes tasks from the queue without a worker runtime, and reports their results later."""
 
 import contextlib
 import math
@@ -21,25 +21,25 @@ from tideq.client.models.tasks import Backoff, Cancelled, NewTask, Retried, Subm
 from tideq.client.options import strict
 
 DEFAULT_SIZE = 5
-LEAVE_SECONDS = 5.0
+DEREGISTER_SECONDS = 5.0
 
 Ids = list[str] | tuple[str, ...] | AbstractSet[str] | Mapping[str, Any]
-"""Many tasks. A text is one."""
+"""Ids of many tasks. A single str is one task."""
 
 
 @strict
 class AsyncPullQueue:
-    """The tasks of one type, for code that wants no worker runtime around it.
+    """The tasks of one type, for code without a worker runtime.
 
-    A task that was dequeued is yours for `visibility_timeout` seconds, its own timeout by default. If nothing is said
-    about it by then it goes back, at the cost of a retry; if this process dies, it comes back as soon as the service
-    misses its heartbeats, which a thread sends meanwhile. On leaving, what is still held is handed back for free.
+    A dequeued task is yours for `visibility_timeout` seconds, by default its own timeout. If it has not been marked by
+    then it returns to the queue, which costs a retry. A thread sends heartbeats; if this process dies, its tasks return
+    when the heartbeat times out. `aclose` releases the tasks still held at no cost.
 
-    `max_attempts` and `backoff` are for tasks that are enqueued here and say nothing of their own; `visibility_timeout`
-    and `batch_size` for all that is taken here without saying more.
+    `max_attempts` and `backoff` are defaults for tasks enqueued here, `visibility_timeout` and `batch_size` for tasks
+    dequeued here.
 
-    Taking tasks needs a worker's key and handing them in a producer's; an admin's can do both. Where you have one of
-    each, give a client with the worker's as `worker`.
+    Taking tasks needs a worker's key, enqueueing a producer's key; an admin's key can do both. With one key of each
+    kind, pass a client with the worker's key as `worker`.
 
     >>> from tideq.client.bulk import AsyncPullQueue
     >>> async with AsyncPullQueue(client, "speak") as queue:
@@ -64,7 +64,7 @@ class AsyncPullQueue:
         batch_size: int = DEFAULT_SIZE,
     ) -> None:
         if max_attempts is not None and max_attempts < 1:
-            raise ValueError(f"max_attempts={max_attempts}: a task is tried once at least")
+            raise ValueError(f"max_attempts={max_attempts}: it must be at least 1")
         self.batch_size = batch_size
         self.visibility_timeout = visibility_timeout
         self.max_attempts = max_attempts
@@ -74,7 +74,7 @@ class AsyncPullQueue:
         self._capabilities = capabilities
         self._transport: AsyncTransport = (worker or client).transport
         self._name = name
-        self._heart: HeldTasksHeartbeat | None = None
+        self._heartbeat: HeldTasksHeartbeat | None = None
 
     async def __aenter__(self) -> "AsyncPullQueue":
         return self
@@ -83,63 +83,62 @@ class AsyncPullQueue:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Leave; what is held goes back free of charge. Where that cannot be told, it comes back by itself."""
-        heart, self._heart = self._heart, None
-        if heart is None:
+        """Deregisters, which releases held tasks at no cost; without a connection they return by timeout."""
+        heartbeat, self._heartbeat = self._heartbeat, None
+        if heartbeat is None:
             return
-        heart.stop()
+        heartbeat.stop()
         with contextlib.suppress(TideqError):
-            await self._transport.ask(calls.leave(heart.worker_id), within_seconds=LEAVE_SECONDS)
+            await self._transport.request(calls.deregister(heartbeat.worker_id), within_seconds=DEREGISTER_SECONDS)
 
     @property
     def cancelled(self) -> frozenset[str]:
-        """Tasks that were called off while they were held here; told with a heartbeat."""
-        return self._heart.cancelled if self._heart else frozenset()
+        """Ids of held tasks that were cancelled, as of the last heartbeat."""
+        return self._heartbeat.cancelled if self._heartbeat else frozenset()
 
     async def enqueue(self, tasks: Iterable[NewTask | Mapping[str, Any]]) -> tuple[Submitted, ...]:
-        """Hand in many: parameters alone, or a `NewTask` with an id of your own. One whose id is known is ignored.
+        """Submits many tasks: parameters alone, or a `NewTask`. A task whose id exists already is ignored.
 
-        All or none for each 1 000 of them, and no further: where a later thousand fails, the error's `submitted` says
-        what stands.
+        All or none for each 1 000 tasks: where a later thousand fails, `submitted` of the error has the earlier ones.
         """
         return await self._client.submit_many(map(self._new, tasks))
 
     async def dequeue(
         self, size: int | None = None, *, visibility_timeout: float | None = None, wait_seconds: float = 0
     ) -> tuple[PulledTask, ...]:
-        """Take up to `size` tasks, 1 000 at most, waiting up to 30 s for the first. They are executing from now on."""
-        heart, tasks = await self._poll(self._size(size), wait_seconds)
-        return await self._start(heart, tasks, visibility_timeout)
+        """Takes and starts up to `size` tasks, at most 1 000; waits up to 30 s for the first."""
+        heartbeat, tasks = await self._poll(self._size(size), wait_seconds)
+        return await self._start(heartbeat, tasks, visibility_timeout)
 
     async def retry(
         self, size: int | None = None, visibility_timeout: float | None = None, max_attempts: int | None = None
     ) -> tuple[PulledTask, ...]:
-        """Take up to `size` tasks that were tried before and may be tried again now. They are executing from now on.
+        """Takes and starts up to `size` tasks that were tried before and are ready again.
 
-        They failed and their delay is over, took longer than their time, or lost their worker. One that was tried
-        `max_attempts` times is discarded instead; none is tried more often than its own `max_retries` allow.
+        Such tasks failed and their backoff is over, timed out, or lost their worker. A task that was tried
+        `max_attempts` times is discarded instead; `max_retries` of a task still holds.
 
-        `dequeue` gives them out too, with all others: a task that is tried again keeps its age, so it is among the
-        first. This looks from the front for as long as it finds some, and hands back what was never tried.
+        `dequeue` returns such tasks too: a retried task keeps its rank, so it is among the first. This method claims
+        from the head of the queue while it finds retried tasks, and releases tasks that were never tried.
         """
         wanted, most = self._size(size), self.max_attempts if max_attempts is None else max_attempts
         chosen, spent, fresh = list[PulledTask](), list[PulledTask](), list[PulledTask]()
-        heart, tasks = await self._poll(wanted, 0)
+        heartbeat, tasks = await self._poll(wanted, 0)
         while tried := [task for task in tasks if task.tries]:
             chosen += [task for task in tried if most is None or task.tries < most]
             spent += [task for task in tried if most is not None and task.tries >= most]
             fresh += [task for task in tasks if not task.tries]
             tasks = ()
             if len(chosen) < wanted and len(fresh) < calls.MAX_POLL:
-                heart, tasks = await self._poll(wanted - len(chosen), 0)
-        await self._hand_back(heart, [*fresh, *tasks])
+                heartbeat, tasks = await self._poll(wanted - len(chosen), 0)
+        await self._release(heartbeat, [*fresh, *tasks])
         if spent:
-            await self._start(heart, spent, None)
+            await self._start(heartbeat, spent, None)
             await self.mark_as_discarded([task.task_id for task in spent], f"tried {most} times", code="MAX_ATTEMPTS")
-        return await self._start(heart, chosen, visibility_timeout)
+        return await self._start(heartbeat, chosen, visibility_timeout)
 
     async def replay(self, size: int | None = None) -> tuple[Retried, ...]:
-        """Put up to `size` tasks that failed for good or were given up back into the queue, the newest first."""
+        """Requeues up to `size` failed or dead tasks, the newest first."""
         replayed: list[Retried] = []
         async for task in self._client.list(status=["failed", "dead_letter"], task_type=self._task_type):
             if len(replayed) == self._size(size):
@@ -147,20 +146,20 @@ class AsyncPullQueue:
             try:
                 replayed.append(await self._client.retry(task.task_id))
             except Conflict:
-                # The list is a little behind: somebody was quicker.
+                # The list lags a little: the task was retried meanwhile.
                 continue
         return tuple(replayed)
 
     async def mark_as_complete(self, task_id: str | Ids, result: Any = None) -> None:
-        """One task or many; a mapping of ids gives each its result, else all have the same.
+        """Completes one task or many; a mapping gives each id its result, otherwise all have the same.
 
-        Raises Conflict where the task is no longer yours; its result is not taken then. Of many the others are marked
-        all the same, and NotAllMarked names those that are not.
+        Raises Conflict where the task is no longer yours; its result is refused. Of many tasks the others are still
+        marked, and NotAllMarked has the refused ones.
         """
         if isinstance(task_id, Mapping):
-            await self._settle(task_id, lambda task: calls.completed(task, task_id[task.task_id]))
+            await self._report(task_id, lambda task: calls.completed(task, task_id[task.task_id]))
         else:
-            await self._settle(task_id, lambda task: calls.completed(task, result))
+            await self._report(task_id, lambda task: calls.completed(task, result))
 
     @overload
     async def mark_as_retry(self, task_id: str, error: str, *, code: str = "", details: Any = None) -> str: ...
@@ -171,38 +170,38 @@ class AsyncPullQueue:
     async def mark_as_retry(
         self, task_id: str | Ids, error: str, *, code: str = "", details: Any = None
     ) -> str | tuple[str, ...]:
-        """They failed and shall be tried again, while retries are left; where each went: `queued` or `dead_letter`."""
-        told = {"message": error, "code": code, "retriable": True, "details": details}
-        went = await self._settle(task_id, lambda task: calls.failed(task, told))
-        return went[0] if isinstance(task_id, str) else went
+        """Fails tasks with a retry, if retries are left. Returns the new states: `queued` or `dead_letter`."""
+        error_document = {"message": error, "code": code, "retriable": True, "details": details}
+        states = await self._report(task_id, lambda task: calls.failed(task, error_document))
+        return states[0] if isinstance(task_id, str) else states
 
     async def mark_as_failed(self, task_id: str | Ids, error: str, *, code: str = "", details: Any = None) -> None:
-        """They failed, and trying again cannot help."""
-        told = {"message": error, "code": code, "retriable": False, "details": details}
-        await self._settle(task_id, lambda task: calls.failed(task, told))
+        """Fails tasks without a retry."""
+        error_document = {"message": error, "code": code, "retriable": False, "details": details}
+        await self._report(task_id, lambda task: calls.failed(task, error_document))
 
     async def mark_as_discarded(
         self, task_id: str | Ids, error: str = "discarded", *, code: str = "", details: Any = None
     ) -> None:
-        """Nobody shall try them again: they become dead letters at once, to be looked at and perhaps sent back."""
-        told = {"message": error, "code": code, "retriable": False, "details": details}
-        await self._settle(task_id, lambda task: calls.discarded(task, told))
+        """Makes tasks dead letters at once; an operator may replay them."""
+        error_document = {"message": error, "code": code, "retriable": False, "details": details}
+        await self._report(task_id, lambda task: calls.discarded(task, error_document))
 
     @overload
     async def mark_as_cancelled(self, task_id: str) -> Cancelled: ...
     @overload
     async def mark_as_cancelled(self, task_id: Ids) -> tuple[Cancelled, ...]: ...
     async def mark_as_cancelled(self, task_id: str | Ids) -> Cancelled | tuple[Cancelled, ...]:
-        """Call tasks off, held or waiting. The service takes them one by one."""
+        """Cancels tasks, held or waiting. One request for each task."""
         if not isinstance(task_id, str):
             marks = Marks[Cancelled]()
             for each in task_id:
-                with marks.of(each):
+                with marks.collecting(each):
                     marks.note(each, await self.mark_as_cancelled(each))
             return marks.all()
         cancelled = await self._client.cancel(task_id)
-        if self._heart is not None:
-            self._heart.let_go(task_id)
+        if self._heartbeat is not None:
+            self._heartbeat.remove(task_id)
         return cancelled
 
     @overload
@@ -210,12 +209,12 @@ class AsyncPullQueue:
     @overload
     async def mark_as_resume(self, task_id: Ids) -> tuple[Retried, ...]: ...
     async def mark_as_resume(self, task_id: str | Ids) -> Retried | tuple[Retried, ...]:
-        """Put tasks that failed, were given up or were called off back into the queue. One by one, as above."""
+        """Requeues failed, dead or cancelled tasks. One request for each task."""
         if isinstance(task_id, str):
             return await self._client.retry(task_id)
         marks = Marks[Retried]()
         for each in task_id:
-            with marks.of(each):
+            with marks.collecting(each):
                 marks.note(each, await self._client.retry(each))
         return marks.all()
 
@@ -223,7 +222,6 @@ class AsyncPullQueue:
         return self.batch_size if size is None else size
 
     def _new(self, task: NewTask | Mapping[str, Any]) -> NewTask:
-        """With the queue's own defaults, where the task says nothing."""
         new = task if isinstance(task, NewTask) else NewTask(self._task_type, task)
         if self.max_attempts is not None and new.max_retries is None:
             new = msgspec.structs.replace(new, max_retries=self.max_attempts - 1)
@@ -232,99 +230,101 @@ class AsyncPullQueue:
         return new
 
     async def _poll(self, count: int, wait_seconds: float) -> tuple[HeldTasksHeartbeat, tuple[PulledTask, ...]]:
-        heart = await self._registered()
+        heartbeat = await self._registered()
         try:
-            polled = await self._transport.ask(calls.poll(heart.worker_id, count, wait_seconds))
+            polled = await self._transport.request(calls.poll(heartbeat.worker_id, count, wait_seconds))
         except UnknownWorker:
-            heart.is_known = False
-            heart = await self._registered()
-            polled = await self._transport.ask(calls.poll(heart.worker_id, count, wait_seconds))
-        return heart, polled.tasks
+            heartbeat.is_registered = False
+            heartbeat = await self._registered()
+            polled = await self._transport.request(calls.poll(heartbeat.worker_id, count, wait_seconds))
+        return heartbeat, polled.tasks
 
     async def _registered(self) -> HeldTasksHeartbeat:
-        """Registers with the first task wanted, and again when the service has given this worker up."""
-        if self._heart is not None and not self._heart.is_known:
-            self._heart.stop()
-            self._heart = None
-        if self._heart is None:
-            registered = await self._transport.ask(calls.register(self._name, [self._task_type], self._capabilities))
-            self._heart = HeldTasksHeartbeat(self._transport.connection, registered)
-        return self._heart
+        """Registers with the first poll, and again when the service has dropped this worker."""
+        if self._heartbeat is not None and not self._heartbeat.is_registered:
+            self._heartbeat.stop()
+            self._heartbeat = None
+        if self._heartbeat is None:
+            registered = await self._transport.request(
+                calls.register(self._name, [self._task_type], self._capabilities)
+            )
+            self._heartbeat = HeldTasksHeartbeat(self._transport.connection, registered)
+        return self._heartbeat
 
     async def _start(
-        self, heart: HeldTasksHeartbeat, tasks: Sequence[PulledTask], visibility_timeout: float | None
+        self, heartbeat: HeldTasksHeartbeat, tasks: Sequence[PulledTask], visibility_timeout: float | None
     ) -> tuple[PulledTask, ...]:
         seconds = self.visibility_timeout if visibility_timeout is None else visibility_timeout
         try:
-            started = [await self._start_one(heart, task, seconds) for task in tasks]
+            started = [await self._start_one(heartbeat, task, seconds) for task in tasks]
         except TideqError:
-            await self._hand_back(heart, tasks)
+            await self._release(heartbeat, tasks)
             raise
         return tuple(task for task in started if task is not None)
 
     async def _start_one(
-        self, heart: HeldTasksHeartbeat, task: PulledTask, visibility_timeout: float | None
+        self, heartbeat: HeldTasksHeartbeat, task: PulledTask, visibility_timeout: float | None
     ) -> PulledTask | None:
-        """None for a task that was called off, or had lapsed, in between."""
+        """Returns None for a task that was cancelled or lapsed since the poll."""
         try:
-            told = await self._transport.ask(calls.start(heart.worker_id, task))
+            started = await self._transport.request(calls.start(heartbeat.worker_id, task))
             if visibility_timeout is not None and visibility_timeout > task.timeout_seconds:
-                told = await self._transport.ask(
-                    calls.extend(heart.worker_id, task.task_id, task.lease, visibility_timeout)
+                started = await self._transport.request(
+                    calls.extend(heartbeat.worker_id, task.task_id, task.lease, visibility_timeout)
                 )
         except Conflict:
             return None
-        heart.hold(task, math.inf if visibility_timeout is None else visibility_timeout)
-        return msgspec.structs.replace(task, visible_at=told.visible_at or task.visible_at)
+        heartbeat.add(task, math.inf if visibility_timeout is None else visibility_timeout)
+        return msgspec.structs.replace(task, visible_at=started.visible_at or task.visible_at)
 
-    async def _hand_back(self, heart: HeldTasksHeartbeat, tasks: Sequence[PulledTask]) -> None:
-        """Nobody was told of them. Where even this fails, their deadlines bring them back."""
+    async def _release(self, heartbeat: HeldTasksHeartbeat, tasks: Sequence[PulledTask]) -> None:
+        """Releases tasks that the caller has not received. If that fails, they return at their deadline."""
         for task in tasks:
-            heart.let_go(task.task_id)
+            heartbeat.remove(task.task_id)
         with contextlib.suppress(TideqError):
             for first in range(0, len(tasks), calls.MAX_POLL):
-                await self._transport.ask(calls.release(heart.worker_id, tasks[first : first + calls.MAX_POLL]))
+                await self._transport.request(calls.release(heartbeat.worker_id, tasks[first : first + calls.MAX_POLL]))
 
-    async def _settle(self, task_id: str | Ids, ending: Callable[[PulledTask], bytes]) -> tuple[str, ...]:
-        """Where each task went. One that is refused is not ours any more; otherwise it can be said again."""
+    async def _report(self, task_id: str | Ids, report_of: Callable[[PulledTask], bytes]) -> tuple[str, ...]:
+        """Returns the new states. A refused task is no longer held; after any other error the call can be repeated."""
         if isinstance(task_id, str):
-            return (await self._settle_one(task_id, ending),)
-        return await self._settle_many(tuple(task_id), ending)
+            return (await self._report_one(task_id, report_of),)
+        return await self._report_held(tuple(task_id), report_of)
 
-    async def _settle_one(self, task_id: str, ending: Callable[[PulledTask], bytes]) -> str:
-        heart, task = self._held(task_id)
+    async def _report_one(self, task_id: str, report_of: Callable[[PulledTask], bytes]) -> str:
+        heartbeat, task = self._held(task_id)
         try:
-            told = await self._transport.ask(calls.tell(heart.worker_id, ending(task)))
+            acknowledged = await self._transport.request(calls.report(heartbeat.worker_id, report_of(task)))
         except (Conflict, NotFound):
-            heart.let_go(task_id)
+            heartbeat.remove(task_id)
             raise
-        heart.let_go(task_id)
-        return told.status or ""
+        heartbeat.remove(task_id)
+        return acknowledged.status or ""
 
-    async def _settle_many(self, task_ids: Sequence[str], ending: Callable[[PulledTask], bytes]) -> tuple[str, ...]:
+    async def _report_held(self, task_ids: Sequence[str], report_of: Callable[[PulledTask], bytes]) -> tuple[str, ...]:
         marks, held = Marks[str](), list[PulledTask]()
         for task_id in dict.fromkeys(task_ids):
-            with marks.of(task_id):
+            with marks.collecting(task_id):
                 held.append(self._held(task_id)[1])
-        for batch in cut(map(ending, held)):
-            for outcome in await self._tell_many(batch, held[batch.first : batch.first + len(batch.bodies)]):
+        for batch in cut(map(report_of, held)):
+            for outcome in await self._report_many(batch, held[batch.first : batch.first + len(batch.bodies)]):
                 if outcome.ok:
                     marks.note(outcome.task_id, outcome.status)
                 else:
                     marks.refuse(outcome.task_id, refused_by(outcome.problem))
         return marks.all()
 
-    async def _tell_many(self, endings: Batch, tasks: Sequence[PulledTask]) -> tuple[ReportOutcome, ...]:
-        heart, _ = self._held(tasks[0].task_id)
+    async def _report_many(self, reports: Batch, tasks: Sequence[PulledTask]) -> tuple[ReportOutcome, ...]:
+        heartbeat, _ = self._held(tasks[0].task_id)
         try:
-            outcomes = await self._transport.ask(calls.tell_many(heart.worker_id, endings))
+            outcomes = await self._transport.request(calls.report_many(heartbeat.worker_id, reports))
         except UnknownWorker as error:
             outcomes = tuple(ReportOutcome(task_id=task.task_id, ok=False, problem=error.problem) for task in tasks)
         for task in tasks:
-            heart.let_go(task.task_id)
+            heartbeat.remove(task.task_id)
         return outcomes
 
     def _held(self, task_id: str) -> tuple[HeldTasksHeartbeat, PulledTask]:
-        if self._heart is None:
+        if self._heartbeat is None:
             raise NotHeld(f"task {task_id} was not taken by this queue")
-        return self._heart, self._heart.held(task_id)
+        return self._heartbeat, self._heartbeat.get(task_id)

@@ -16,7 +16,7 @@ class AsyncWorkers:
         self._transport = transport
 
     def list(self, status: str | Sequence[str] = (), *, page_size: int = 100) -> AsyncListing[Worker]:
-        """The fleet, those that died within the hour included; only `active`, `draining`, `unhealthy` or `dead` ones.
+        """Lists the workers, also those that died within the hour; `status`: `active`, `draining`, `unhealthy`, `dead`.
 
         >>> [worker.name async for worker in client.workers.list("active")]
         []
@@ -24,9 +24,9 @@ class AsyncWorkers:
         return AsyncListing(self._transport, lambda cursor: calls.workers(several(status), page_size, cursor))
 
     async def get(self, worker_id: str) -> Worker:
-        """One worker, also one that died within the hour, with all it holds."""
-        return await self._transport.ask(calls.worker(worker_id))
+        """Returns a worker with all tasks it holds, also if it died within the hour."""
+        return await self._transport.request(calls.worker(worker_id))
 
     async def drain(self, worker_id: str) -> Drained:
-        """Give a worker nothing new: it finishes what it holds and leaves. Admins only."""
-        return await self._transport.ask(calls.drain(worker_id))
+        """Drains a worker: it gets no new tasks, finishes those it holds and deregisters. Admins only."""
+        return await self._transport.request(calls.drain(worker_id))

@@ -1,1 +1,1 @@
-"""Every call the client makes, as data: shared by both of its forms."""
+"""The calls of the client as data, shared by its blocking and its asynchronous form."""

@@ -1,4 +1,4 @@
-"""A call as data: what to send, how to read the answer, whether it may be sent again. Pure."""
+"""A call as data: request, decoder of the response, whether it may be repeated. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -15,7 +15,7 @@ U = TypeVar("U")
 Params = tuple[tuple[str, str], ...]
 
 
-def _not_settled(_refusal: Refusal) -> None:
+def _no_result(_refusal: Refusal) -> None:
     return None
 
 
@@ -23,16 +23,16 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     method: str
     path: str
     read: Callable[[bytes], T]
-    """From the answer's body."""
+    """Decodes the body of the response."""
     params: Params = ()
     body: bytes | None = None
     headers: Mapping[str, str] = {}
     waits_seconds: float = 0.0
-    """How much longer than others the answer may take."""
+    """Added to the read timeout."""
     is_repeatable: bool = True
-    """Whether a repeated call does no more, and is answered no otherwise, than one."""
-    settled: Callable[[Refusal], T | None] = _not_settled
-    """What a refusal means after an attempt whose answer was lost: perhaps that that one was carried out."""
+    """Whether a repetition has no further effect and the same response."""
+    result_of_refusal: Callable[[Refusal], T | None] = _no_result
+    """The result, if a refusal after a lost response shows that the lost attempt was carried out."""
 
 
 def answers(kind: type[T]) -> Callable[[bytes], T]:
@@ -40,13 +40,13 @@ def answers(kind: type[T]) -> Callable[[bytes], T]:
         try:
             return decode_as(body, kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise BadAnswer(f"the answer is no TideQ service's: {error}") from error
+            raise BadAnswer(f"the response is not from a TideQ service: {error}") from error
 
     return read
 
 
 def then(read: Callable[[bytes], T], pick: Callable[[T], U]) -> Callable[[bytes], U]:
-    """The answer, and what of it is wanted."""
+    """A decoder that returns `pick` of what `read` returns."""
     return lambda body: pick(read(body))
 
 
@@ -61,9 +61,9 @@ def post(
     *,
     waits_seconds: float = 0.0,
     is_repeatable: bool = True,
-    settled: Callable[[Refusal], T | None] = _not_settled,
+    result_of_refusal: Callable[[Refusal], T | None] = _no_result,
 ) -> Call[T]:
-    """Fields that are None are left out."""
+    """Leaves out fields that are None."""
     given = {name: value for name, value in (fields or {}).items() if value is not None}
     return Call(
         method="POST",
@@ -72,19 +72,19 @@ def post(
         body=encode(given),
         waits_seconds=waits_seconds,
         is_repeatable=is_repeatable,
-        settled=settled,
+        result_of_refusal=result_of_refusal,
     )
 
 
 def segment(name: str, value: str) -> str:
-    """A part of a path. An empty one, or dots, would lead to another call."""
+    """Quotes a path segment. Raises ValueError where empty; an unquoted dot segment would change the path."""
     if not value:
         raise ValueError(f"{name} is empty")
     return quote(value, safe="").replace(".", "%2E")
 
 
 def params(**values: str | float | bool | datetime | Sequence[str] | None) -> Params:
-    """None is left out, a sequence is repeated."""
+    """Leaves out None and repeats a sequence."""
     return tuple((name, text) for name, value in values.items() for text in _texts(value))
 
 
@@ -102,5 +102,5 @@ def _texts(value: str | float | bool | datetime | Sequence[str] | None) -> Itera
 
 def instant(value: datetime) -> str:
     if value.tzinfo is None:
-        raise ValueError(f"{value} says no time zone: try datetime.now(UTC)")
+        raise ValueError(f"{value} has no time zone: use datetime.now(UTC)")
     return value.isoformat()

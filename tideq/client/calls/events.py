@@ -1,4 +1,4 @@
-"""Listening to transitions."""
+"""The stream of transitions: path, filters and decoding."""
 
 from collections.abc import Sequence
 from typing import TypedDict
@@ -14,15 +14,15 @@ from tideq.client.sse import Message
 
 EVENTS = "/api/v1/events"
 SILENCE_SECONDS = 45.0
-"""Three times what the service lets pass without a sign of life."""
+"""Three times the keep-alive interval of the service."""
 BEGINNING = "0-0-0"
-"""Where a listener goes on that was told no place, because nothing had happened yet."""
+"""The position of a stream that began before the first event."""
 
 KINDS: dict[str, type[Event]] = {"transition": Transition, "gap": Gap}
 
 
 class EventFilter(TypedDict, total=False):
-    """Which transitions; several values of one kind are alternatives."""
+    """Filters for transitions; several values of one filter are alternatives."""
 
     task_id: str | Sequence[str]
     status: Status | Sequence[Status]
@@ -31,18 +31,18 @@ class EventFilter(TypedDict, total=False):
     worker_id: str | Sequence[str]
 
 
-def filter_params(wanted: EventFilter) -> Params:
+def filter_params(filters: EventFilter) -> Params:
     return params(
-        task_id=several(wanted.get("task_id", ())),
-        status=several(wanted.get("status", ())),
-        task_type=several(wanted.get("task_type", ())),
-        priority=several(wanted.get("priority", ())),
-        worker_id=several(wanted.get("worker_id", ())),
+        task_id=several(filters.get("task_id", ())),
+        status=several(filters.get("status", ())),
+        task_type=several(filters.get("task_type", ())),
+        priority=several(filters.get("priority", ())),
+        worker_id=several(filters.get("worker_id", ())),
     )
 
 
 def event_in(message: Message) -> Event | None:
-    """Kinds that a later service may add are passed over."""
+    """Returns None for kinds of events that a later service may add."""
     if not message.is_event or message.name not in KINDS:
         return None
     event = decode_as(message.data.encode(), KINDS[message.name])

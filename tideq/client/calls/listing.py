@@ -1,4 +1,4 @@
-"""Listing and searching tasks."""
+"""Calls to list and search tasks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -10,50 +10,49 @@ from tideq.client.models.pages import Page
 from tideq.client.models.tasks import Status, Task, TaskPage
 
 LIST_SECONDS = 10.0
-"""A search may look through much before it finds a page."""
+"""Added to the read timeout: a search may scan much before it fills a page."""
 
 
 class TaskFilter(TypedDict, total=False):
-    """Which tasks: all that is given must hold."""
+    """Filters for tasks; all must match."""
 
     status: Status | Sequence[Status]
-    """In any of these."""
+    """Any of these."""
     task_type: str | None
     priority: str | None
     tags: Mapping[str, str]
-    """Each must hold."""
+    """All of these."""
     worker_id: str | None
-    """Whose the current or last attempt is."""
+    """Worker of the current or last attempt."""
     trace_id: str | None
     error: str | None
-    """Words that its errors hold, all of them."""
+    """Words that must all occur in its errors."""
     parameters: Mapping[str, str]
-    """Where they are searchable for the type, which must be given."""
+    """Requires `task_type`, for which these parameters must be searchable."""
     created_after: datetime | None
     created_before: datetime | None
 
 
-def tasks(wanted: TaskFilter, page_size: int, cursor: str | None, *, count: bool) -> Call[Page[Task]]:
-    chosen = params(
-        status=several(wanted.get("status", ())),
-        task_type=wanted.get("task_type"),
-        priority=wanted.get("priority"),
-        tag=_pairs(wanted.get("tags", {})),
-        worker_id=wanted.get("worker_id"),
-        trace_id=wanted.get("trace_id"),
-        error=wanted.get("error"),
-        parameter=_pairs(wanted.get("parameters", {})),
-        created_after=wanted.get("created_after"),
-        created_before=wanted.get("created_before"),
+def tasks(filters: TaskFilter, page_size: int, cursor: str | None, *, count: bool) -> Call[Page[Task]]:
+    query = params(
+        status=several(filters.get("status", ())),
+        task_type=filters.get("task_type"),
+        priority=filters.get("priority"),
+        tag=_pairs(filters.get("tags", {})),
+        worker_id=filters.get("worker_id"),
+        trace_id=filters.get("trace_id"),
+        error=filters.get("error"),
+        parameter=_pairs(filters.get("parameters", {})),
+        created_after=filters.get("created_after"),
+        created_before=filters.get("created_before"),
         limit=page_size,
         cursor=cursor,
         count=True if count else None,
     )
-    return get(TASKS, then(answers(TaskPage), _page), chosen, waits_seconds=LIST_SECONDS)
+    return get(TASKS, then(answers(TaskPage), _page), query, waits_seconds=LIST_SECONDS)
 
 
 def several(values: str | Iterable[str]) -> tuple[str, ...]:
-    """One or many."""
     return (values,) if isinstance(values, str) else tuple(values)
 
 

@@ -1,4 +1,4 @@
-"""The part of the worker protocol that taking tasks by hand needs."""
+"""Calls of the worker protocol that pull queues need."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,58 +25,58 @@ MAX_HELD = 10_000
 
 
 def register(name: str, task_types: Sequence[str], capabilities: Sequence[str]) -> Call[Registered]:
-    known = {"task_types": list(task_types), "capabilities": list(capabilities)}
-    return post(f"{WORKERS}/register", answers(Registered), {"name": name, "capacity": MAX_HELD, **known})
+    declared = {"task_types": list(task_types), "capabilities": list(capabilities)}
+    return post(f"{WORKERS}/register", answers(Registered), {"name": name, "capacity": MAX_HELD, **declared})
 
 
 def poll(worker_id: str, count: int, wait_seconds: float) -> Call[Polled]:
-    """The id makes it safe to ask again: the same tasks are answered."""
+    """Repeatable: the service returns the same tasks for the same poll id."""
     fields = {"available_capacity": min(count, MAX_POLL), "wait_seconds": wait_seconds, "poll_id": new_key()}
     return post(_path(worker_id, "poll"), answers(Polled), fields, waits_seconds=wait_seconds)
 
 
 def start(worker_id: str, task: PulledTask) -> Call[Acknowledged]:
-    return _say(worker_id, "start", task.task_id, task.lease)
+    return _call(worker_id, "start", task.task_id, task.lease)
 
 
 def extend(worker_id: str, task_id: str, lease: str, seconds: float) -> Call[Acknowledged]:
-    return _say(worker_id, "extend", task_id, lease, seconds=seconds)
+    return _call(worker_id, "extend", task_id, lease, seconds=seconds)
 
 
 def progress(worker_id: str, task_id: str, lease: str, percent: float, message: str) -> Call[Acknowledged]:
-    return _say(worker_id, "progress", task_id, lease, progress_percent=percent, status_message=message)
+    return _call(worker_id, "progress", task_id, lease, progress_percent=percent, status_message=message)
 
 
 def completed(task: PulledTask, result: Any) -> bytes:
-    return _ending(task, status="completed", result=result)
+    return _result(task, status="completed", result=result)
 
 
 def failed(task: PulledTask, error: Mapping[str, Any] | msgspec.Raw) -> bytes:
-    return _ending(task, status="failed", error=error)
+    return _result(task, status="failed", error=error)
 
 
 def discarded(task: PulledTask, error: Mapping[str, Any] | msgspec.Raw) -> bytes:
-    return _ending(task, status="discarded", error=error)
+    return _result(task, status="discarded", error=error)
 
 
-def tell(worker_id: str, ending: bytes) -> Call[Acknowledged]:
-    """How one task ended."""
-    return Call(method="POST", path=_path(worker_id, "result"), read=answers(Acknowledged), body=ending)
+def report(worker_id: str, result: bytes) -> Call[Acknowledged]:
+    """Reports the result of one task."""
+    return Call(method="POST", path=_path(worker_id, "result"), read=answers(Acknowledged), body=result)
 
 
-def tell_many(worker_id: str, endings: Batch) -> Call[tuple[ReportOutcome, ...]]:
-    """How many tasks ended, each for itself: of some it may be refused."""
+def report_many(worker_id: str, results: Batch) -> Call[tuple[ReportOutcome, ...]]:
+    """Reports the results of many tasks; each is accepted or refused by itself."""
     return Call(
         method="POST",
         path=_path(worker_id, "sync"),
-        read=then(answers(Synced), lambda answer: answer.outcomes),
-        body=b'{"results":[%b]}' % b",".join(endings.bodies),
+        read=then(answers(Synced), lambda reply: reply.outcomes),
+        body=b'{"results":[%b]}' % b",".join(results.bodies),
         waits_seconds=30.0,
     )
 
 
 def release(worker_id: str, tasks: Sequence[PulledTask]) -> Call[Polled]:
-    """Hand tasks back, free of charge; what is no longer held is passed over."""
+    """Releases tasks at no cost; ignores tasks that are no longer held."""
     held = [{"task_id": task.task_id, "lease": task.lease} for task in tasks]
     return post(_path(worker_id, "sync"), answers(Polled), {"releases": held})
 
@@ -87,15 +87,15 @@ def heartbeat(worker_id: str, held_count: int) -> Call[HeartbeatReply]:
     )
 
 
-def leave(worker_id: str) -> Call[Deregistered]:
+def deregister(worker_id: str) -> Call[Deregistered]:
     return Call(method="DELETE", path=f"{WORKERS}/{segment('worker_id', worker_id)}", read=answers(Deregistered))
 
 
-def _ending(task: PulledTask, **how: Any) -> bytes:
-    return encode({"task_id": task.task_id, "lease": task.lease, **how})
+def _result(task: PulledTask, **fields: Any) -> bytes:
+    return encode({"task_id": task.task_id, "lease": task.lease, **fields})
 
 
-def _say(worker_id: str, verb: str, task_id: str, lease: str, **fields: Any) -> Call[Acknowledged]:
+def _call(worker_id: str, verb: str, task_id: str, lease: str, **fields: Any) -> Call[Acknowledged]:
     return post(_path(worker_id, verb), answers(Acknowledged), {"task_id": task_id, "lease": lease, **fields})
 
 

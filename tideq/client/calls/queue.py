@@ -1,4 +1,4 @@
-"""What may be asked of the queue as a whole."""
+"""Calls for the queue as a whole."""
 
 from datetime import datetime
 
@@ -27,17 +27,17 @@ def resume(task_type: str | None) -> Call[Paused]:
 
 
 def limits() -> Call[tuple[Limit, ...]]:
-    return get(f"{QUEUE}/limits", then(answers(Limits), lambda answer: answer.limits))
+    return get(f"{QUEUE}/limits", then(answers(Limits), lambda reply: reply.limits))
 
 
 def set_limits(
     task_type: str | None, tasks_per_second: float | None, max_executing: int | None
 ) -> Call[tuple[Limit, ...]]:
-    """Both at once: what is left out is no limit."""
+    """Sets both limits; None removes a limit."""
     fields = {"task_type": task_type, "tasks_per_second": tasks_per_second or 0, "max_executing": max_executing}
     return Call(
         method="PUT",
         path=f"{QUEUE}/limits",
-        read=then(answers(Limits), lambda answer: answer.limits),
+        read=then(answers(Limits), lambda reply: reply.limits),
         body=encode(fields),
     )

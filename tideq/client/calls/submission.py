@@ -1,4 +1,4 @@
-"""Handing in tasks, one or many."""
+"""Calls to submit tasks, one or many."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ from tideq.client.models.tasks import NewTask, Submitted
 TASKS = "/api/v1/tasks"
 MAX_BATCH = 1_000
 MAX_BATCH_BYTES = 15 * 1024 * 1024
-"""A little less than the service takes in one body."""
+"""A little below the service's limit for a body."""
 
 
 class SubmittedBatch(msgspec.Struct, frozen=True):
@@ -22,22 +22,22 @@ class SubmittedBatch(msgspec.Struct, frozen=True):
 
 
 _read_submitted = answers(Submitted)
-_read_batch = then(answers(SubmittedBatch), lambda answer: answer.tasks)
+_read_batch = then(answers(SubmittedBatch), lambda reply: reply.tasks)
 
 
 class Batch(NamedTuple):
     first: int
-    """The place of its first part among all that were given."""
+    """Index of the first part among all parts."""
     bodies: list[bytes]
 
 
 def submit(task: NewTask, trace: Mapping[str, str]) -> Call[Submitted]:
-    # An answer may have to wait for a replica, a disk or history.
+    # The response may wait for a replica, a disk or history.
     return submit_encoded(encode(task), trace, 0.0 if task.durability == "store" else 10.0)
 
 
 def submit_encoded(body: bytes, trace: Mapping[str, str], waits_seconds: float = 0.0) -> Call[Submitted]:
-    """The key makes it safe to send again; the body's own goes before the header's."""
+    """Repeatable: the header has a new key. A key in the body takes precedence."""
     return Call(
         method="POST",
         path=TASKS,
@@ -59,8 +59,8 @@ def submit_batch(batch: Batch, key: str, trace: Mapping[str, str]) -> Call[tuple
     )
 
 
-def submit_gathered(bodies: list[bytes], trace: Mapping[str, str]) -> Call[tuple[Submitted, ...]]:
-    """Tasks that were submitted one by one, and are answered as such; the same call again makes none of them twice."""
+def submit_together(bodies: list[bytes], trace: Mapping[str, str]) -> Call[tuple[Submitted, ...]]:
+    """Submits tasks of separate callers, with queue positions in the response. Repeatable by its key."""
     return Call(
         method="POST",
         path=f"{TASKS}/batch",
@@ -75,7 +75,7 @@ def batches(tasks: Iterable[NewTask]) -> Iterator[Batch]:
 
 
 def cut(parts: Iterable[bytes]) -> Iterator[Batch]:
-    """As few as can be, cut by number and by size. The same parts are always cut the same way."""
+    """Cuts parts into as few batches as count and size allow; equal parts always yield equal batches."""
     first, bodies, size = 0, list[bytes](), 0
     for body in parts:
         if bodies and (len(bodies) == MAX_BATCH or size + len(body) > MAX_BATCH_BYTES):
@@ -88,23 +88,23 @@ def cut(parts: Iterable[bytes]) -> Iterator[Batch]:
 
 
 def new_key() -> str:
-    """As random as a UUID, at a third of its price."""
+    """As random as a UUID, at a third of its cost."""
     return os.urandom(16).hex()
 
 
 def key_header(key: str) -> dict[str, str]:
-    """Headers hold no more than ASCII, and the key is quoted in them."""
+    """Raises ValueError for characters that a quoted header value cannot contain."""
     if not (key.isascii() and key.isprintable()) or '"' in key or "\\" in key:
         raise ValueError(f"{key!r} cannot be an idempotency key of a batch: printable ASCII without quotes")
     return {"Idempotency-Key": f'"{key}"'}
 
 
-def placed(error: InvalidRequest, first: int) -> None:
-    """Point at the tasks as the caller numbered them, not as they were cut."""
-    error.fields = tuple(FieldProblem(_placed(field.pointer, first), field.detail) for field in error.fields)
+def shift_pointers(error: InvalidRequest, first: int) -> None:
+    """Shifts the pointers of the error from the batch's numbering to the caller's."""
+    error.fields = tuple(FieldProblem(_shifted(field.pointer, first), field.detail) for field in error.fields)
 
 
-def _placed(pointer: str, first: int) -> str:
+def _shifted(pointer: str, first: int) -> str:
     root, *rest = pointer.removeprefix("/").split("/")
     if root != "tasks" or not rest or not rest[0].isdecimal():
         return pointer

@@ -1,4 +1,4 @@
-"""What may be asked of a task."""
+"""Calls for a single task, and the cleanup."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -9,7 +9,7 @@ from tideq.client.errors import Conflict, NotFound, Refusal
 from tideq.client.models.tasks import DONE, Cancelled, CleanedUp, Explanation, Purged, Retried, Task
 
 LONG_SECONDS = 600.0
-"""For what the service does to many tasks before it answers."""
+"""Added to the read timeout of calls that change many tasks."""
 
 
 def read(task_id: str, *, history: bool) -> Call[Task]:
@@ -25,43 +25,49 @@ def explain(task_id: str) -> Call[Explanation]:
 
 
 def cancel(task_id: str) -> Call[Cancelled]:
-    def settled(refusal: Refusal) -> Cancelled | None:
+    def result_of(refusal: Refusal) -> Cancelled | None:
         is_cancelled = isinstance(refusal, Conflict) and refusal.state == "cancelled"
         return Cancelled(task_id=task_id) if is_cancelled else None
 
-    return Call(method="DELETE", path=_path(task_id), read=answers(Cancelled), settled=settled)
+    return Call(method="DELETE", path=_path(task_id), read=answers(Cancelled), result_of_refusal=result_of)
 
 
 def purge(task_id: str) -> Call[Purged]:
-    def settled(refusal: Refusal) -> Purged | None:
+    def result_of(refusal: Refusal) -> Purged | None:
         return Purged(task_id=task_id) if isinstance(refusal, NotFound) else None
 
-    return Call(method="DELETE", path=_path(task_id), read=answers(Purged), params=params(purge=True), settled=settled)
+    return Call(
+        method="DELETE",
+        path=_path(task_id),
+        read=answers(Purged),
+        params=params(purge=True),
+        result_of_refusal=result_of,
+    )
 
 
 def retry(task_id: str, *, reset_retry_count: bool, new_priority: str | None) -> Call[Retried]:
-    return revival(f"{_path(task_id)}/retry", task_id, reset_retry_count, new_priority)
+    return requeue(f"{_path(task_id)}/retry", task_id, reset_retry_count, new_priority)
 
 
-def revival(path: str, task_id: str, reset_retry_count: bool, new_priority: str | None) -> Call[Retried]:
-    """A retry or a replay. What is on its way again was sent there, perhaps by the attempt whose answer was lost."""
+def requeue(path: str, task_id: str, reset_retry_count: bool, new_priority: str | None) -> Call[Retried]:
+    """A retry or a replay. A live task counts as requeued, perhaps by an attempt whose response was lost."""
 
-    def settled(refusal: Refusal) -> Retried | None:
-        is_on_its_way = isinstance(refusal, Conflict) and refusal.state not in {"", *DONE}
-        return Retried(task_id=task_id, status=refusal.problem.state) if is_on_its_way else None
+    def result_of(refusal: Refusal) -> Retried | None:
+        is_live = isinstance(refusal, Conflict) and refusal.state not in {"", *DONE}
+        return Retried(task_id=task_id, status=refusal.problem.state) if is_live else None
 
     fields = {"reset_retry_count": reset_retry_count, "new_priority": new_priority}
-    return post(path, answers(Retried), fields, settled=settled)
+    return post(path, answers(Retried), fields, result_of_refusal=result_of)
 
 
 def clean_up(older_than: datetime | timedelta, status: Sequence[str], task_type: str | None) -> Call[CleanedUp]:
-    """Not repeated once begun: the count would tell only of the rest. An age is taken by the service's clock."""
-    limit = f"{older_than.total_seconds():.3f}s" if isinstance(older_than, timedelta) else instant(older_than)
+    """Not repeatable: a second response would count only the remaining tasks. An age uses the service's clock."""
+    before = f"{older_than.total_seconds():.3f}s" if isinstance(older_than, timedelta) else instant(older_than)
     return Call(
         method="DELETE",
         path=TASKS,
         read=answers(CleanedUp),
-        params=params(older_than=limit, status=status, task_type=task_type),
+        params=params(older_than=before, status=status, task_type=task_type),
         waits_seconds=LONG_SECONDS,
         is_repeatable=False,
     )

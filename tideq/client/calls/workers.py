@@ -1,4 +1,4 @@
-"""What may be asked of the fleet."""
+"""Calls for the fleet."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ WORKERS = "/api/v1/workers"
 def workers(status: Sequence[str], page_size: int, cursor: str | None) -> Call[Page[Worker]]:
     return get(
         WORKERS,
-        then(answers(WorkerPage), lambda answer: Page(answer.workers, answer.next_cursor)),
+        then(answers(WorkerPage), lambda reply: Page(reply.workers, reply.next_cursor)),
         params(status=status, limit=page_size, cursor=cursor),
     )
 

@@ -1,1 +1,1 @@
-"""What a client is told, as structs."""
+"""Responses of the service as structs."""

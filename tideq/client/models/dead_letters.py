@@ -1,4 +1,4 @@
-"""What was given up."""
+"""Dead letters and their patterns."""
 
 from datetime import datetime
 
@@ -8,13 +8,13 @@ from tideq.client.models.tasks import Task
 
 
 class DeadLetter(Task, frozen=True, kw_only=True, dict=True):
-    """A task that was given up, and how it died."""
+    """A task that became a dead letter, with its pattern."""
 
     died_at: datetime
     pattern: str = ""
-    """Tasks of one type that died alike share it."""
+    """Shared by dead letters of one type with the same normalised error."""
     message: str = ""
-    """Its error without what differs from one to the next."""
+    """Its error without ids, numbers and quoted texts."""
     retriable: bool = True
 
 
@@ -25,7 +25,7 @@ class DeadLetterPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pattern(msgspec.Struct, frozen=True, kw_only=True):
-    """Tasks of one type that died alike."""
+    """Dead letters of one type with the same normalised error."""
 
     pattern: str
     task_type: str
@@ -43,7 +43,7 @@ class Patterns(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
-    """What matched, and what became of it."""
+    """Counts of dead letters that matched, were replayed or refused."""
 
     matched: int
     replayed: int

@@ -1,4 +1,4 @@
-"""What a stream of events tells."""
+"""The events of a stream."""
 
 from datetime import datetime
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Transition(msgspec.Struct, frozen=True, kw_only=True):
-    """A task went from one state to another."""
+    """A task changed its state."""
 
     task_id: str
     task_type: str
@@ -18,11 +18,11 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     priority: str = ""
     worker_id: str | None = None
     event_id: str = ""
-    """To go on from here later: `client.events(after=…)`."""
+    """For `client.events(after=…)`, to continue after this event."""
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
-    """Events are missing here, because the service no longer keeps them: read again what you show."""
+    """Events are missing here, because the service no longer has them: read the tasks you show again."""
 
     detail: str = ""
     event_id: str = ""

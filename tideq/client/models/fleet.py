@@ -7,38 +7,38 @@ import msgspec
 
 
 class BlockedType(msgspec.Struct, frozen=True, kw_only=True):
-    """A task type that a worker gets nothing of, or a few to try, because it failed too often."""
+    """A task type whose circuit is open: the worker gets none of it, or a few as a trial."""
 
     task_type: str | None = None
     """`None` for all types together."""
     until: datetime | None = None
-    """`None` while its next results decide."""
+    """`None` during a trial."""
     reason: str = ""
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker as it registered, and how it is."""
+    """A worker's registration and present status."""
 
     worker_id: str
     status: str
     since: datetime | None = None
-    """When it became so."""
+    """Start of the present status."""
     reason: str | None = None
-    """Why it gets no new work, in one word; `None` while it is active."""
+    """Why it gets no new tasks, in one word; `None` while it is active."""
     reason_detail: str | None = None
     name: str = ""
     task_types: tuple[str, ...] | None = None
-    """None is anything."""
+    """None for all types."""
     capabilities: tuple[str, ...] = ()
     capacity: int = 0
     held: int = 0
-    """Tasks it holds, as the service counts."""
+    """Tasks it holds, counted by the service."""
     current_load: int | None = None
-    """Tasks it works on, as it said last; `None` where it never did."""
+    """Running tasks in its last heartbeat; `None` before the first."""
     current_tasks: tuple[str, ...] = ()
-    """Ids of what it holds: of one worker all, in a list some."""
+    """Ids of held tasks: all where one worker is read, some in a list."""
     health_failures: int = 0
-    """Probes of its health address that failed in a row."""
+    """Failed health probes in a row."""
     version: str = ""
     host: str = ""
     health_port: int | None = None
@@ -47,7 +47,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_due_at: datetime | None = None
     died_at: datetime | None = None
     circuit: str = "closed"
-    """`open` while it gets nothing of the types in `held_back`; `trial` while its next results decide."""
+    """`open` while it gets no tasks of the types in `held_back`; `trial` while its next results decide."""
     circuit_open_until: datetime | None = None
     held_back: tuple[BlockedType, ...] = ()
     health: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
@@ -59,7 +59,7 @@ class WorkerPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Drained(msgspec.Struct, frozen=True, kw_only=True):
-    """The worker gets nothing new."""
+    """The worker gets no new tasks."""
 
     worker_id: str
     status: str = "draining"

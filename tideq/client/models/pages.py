@@ -1,4 +1,4 @@
-"""Lists come a page at a time."""
+"""One page of a list."""
 
 from typing import Generic, TypeVar
 
@@ -8,11 +8,11 @@ T = TypeVar("T")
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
-    """A page may be short, even empty, and still have a next one."""
+    """A page may be short, even empty, and still have a next page."""
 
     items: tuple[T, ...]
     next_cursor: str | None = None
     total: int | None = None
-    """Of all pages, where that was asked for."""
+    """Of all pages, if the count was requested."""
     total_is_exact: bool = True
-    """If not, there are at least so many."""
+    """False: `total` is a lower bound."""

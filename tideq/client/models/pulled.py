@@ -1,4 +1,4 @@
-"""Tasks taken out of the queue, to be finished by whoever took them."""
+"""Tasks taken by a pull queue, and the replies of the worker protocol."""
 
 import functools
 from datetime import datetime
@@ -16,32 +16,32 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PulledTask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A task that is yours until its time is up."""
+    """A task that is yours until its visibility timeout."""
 
     task_id: str
     task_type: str
     raw_parameters: msgspec.Raw = msgspec.field(name="parameters")
     lease: str
     attempt: int = 1
-    """Counts its claims."""
+    """Number of claims."""
     retry_count: int = 0
-    """Executions before that failed or took too long."""
+    """Earlier executions that failed or timed out."""
     losses: int = 0
-    """Executions before whose worker died."""
+    """Earlier executions whose worker died."""
     timeout_seconds: float = 0.0
     status: str = "assigned"
-    """As it was handed out."""
+    """At the time of the claim."""
     visible_at: datetime
-    """When it goes to another, unless something was said about it."""
+    """Time of its return to the queue, unless it is marked or extended before."""
     raw_trace_id: str | None = msgspec.field(default=None, name="trace_id")
-    """Null where an older service knows of none."""
+    """None from an older service."""
     traceparent: str | None = None
     tracestate: str | None = None
     baggage: str | None = None
 
     @property
     def trace_id(self) -> str:
-        """Of the trace that the task came with, or else its own: the digits of its id."""
+        """Id of the trace the task was submitted in, else the digits of the task id."""
         return self.raw_trace_id or self.task_id.replace("-", "")
 
     @functools.cached_property
@@ -50,7 +50,7 @@ class PulledTask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def tries(self) -> int:
-        """Executions it has behind it."""
+        """Earlier executions."""
         return self.retry_count + self.losses
 
 
@@ -61,16 +61,16 @@ class Polled(msgspec.Struct, frozen=True, kw_only=True):
 class Acknowledged(msgspec.Struct, frozen=True, kw_only=True):
     visible_at: datetime | None = None
     status: str | None = None
-    """Where a result led to."""
+    """The new state after a result."""
 
 
 class ReportOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one of many things that were said."""
+    """The outcome of one report of many."""
 
     task_id: str
     ok: bool
     status: str = ""
-    """Where a failed attempt led to."""
+    """The new state after a failed attempt."""
     problem: Problem = Problem()
 
 

@@ -1,4 +1,4 @@
-"""The queue as a whole."""
+"""Statistics, pauses and limits of the queue."""
 
 from datetime import datetime
 
@@ -6,18 +6,18 @@ import msgspec
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """Tasks that ended, by how they ended last, less what was purged."""
+    """Ended tasks by their final state, without purged tasks."""
 
     completed: int = 0
     failed: int = 0
     cancelled: int = 0
     dead_letter: int = 0
     since: datetime | None = None
-    """Since when they are counted; `None` where they are compared with history, which has all of them."""
+    """Start of the counts; `None` where the counts were verified against history and are complete."""
 
 
 class Depth(msgspec.Struct, frozen=True, kw_only=True):
-    """What waits, ready or hidden, and how much has ended."""
+    """Waiting tasks, ready or hidden, and counts of ended tasks."""
 
     total_depth: int = 0
     by_priority: dict[str, int] = msgspec.field(default_factory=dict[str, int])
@@ -49,7 +49,7 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
-    """What came back by itself in the last hour."""
+    """Automatic recoveries in the last hour."""
 
     assignment_timeouts_last_hour: int = 0
     execution_timeouts_last_hour: int = 0
@@ -67,7 +67,7 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     recovery_stats: Recovery = Recovery()
     dead_letters: int = 0
     outbox_length: int = 0
-    """Transitions history has yet to take."""
+    """Transitions that are not yet in history."""
     due: int = 0
 
 
@@ -76,7 +76,7 @@ class Paused(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in force for one type or, with no type, for the whole queue."""
+    """Pause and limits of one type or, without a type, of the whole queue."""
 
     task_type: str | None = None
     paused: bool = False
@@ -84,7 +84,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
     paused_by: str | None = None
     resume_at: datetime | None = None
     tasks_per_second: float = 0
-    """0 is no limit."""
+    """0 for no limit."""
     max_executing: int | None = None
 
 

@@ -1,4 +1,4 @@
-"""Tasks as a client sees them. Fields the service adds later are ignored, and so is what an older one leaves out."""
+"""Tasks as responses of the service. Unknown fields are ignored; fields of later services have defaults."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a failed task waits: `min(base · multiplier^n, cap)`, give or take a fifth."""
+    """How long a failed task waits: `min(base · multiplier^n, cap)`, plus or minus a fifth."""
 
     base_seconds: float = 10
     multiplier: float = 2
@@ -26,7 +26,7 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskOptions(TypedDict, total=False):
-    """Everything a submission may say besides the type and the parameters; `NewTask` says what each means."""
+    """The options of a submission; `NewTask` documents them."""
 
     priority: str | None
     required_capabilities: Sequence[str]
@@ -44,57 +44,57 @@ class TaskOptions(TypedDict, total=False):
 
 
 class NewTask(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A task to be submitted. What is left out takes the priority's or the service's default."""
+    """A task to submit. Omitted fields take the default of the priority or the service."""
 
     task_type: str
     parameters: Any = {}
     """A mapping, a dataclass or a struct: it becomes a JSON object."""
     priority: str | None = None
-    """`high`, `medium`, `low`, or another level the service is configured with."""
+    """`high`, `medium`, `low`, or another level configured in the service."""
     required_capabilities: Sequence[str] = ()
-    """What a worker must have to take it."""
+    """Capabilities that a worker must have."""
     timeout_seconds: float | None = None
-    """How long one execution may take."""
+    """Limit of one execution."""
     max_retries: int | None = None
     run_at: datetime | None = None
-    """Not before this instant, which must know its time zone."""
+    """Earliest start; must have a time zone."""
     delay_seconds: float | None = None
     """Instead of `run_at`."""
     idempotency_key: str | None = None
-    """Submitting it again within 24 h answers with the same task."""
+    """A second submission with this key within 24 h returns the first task."""
     tags: Mapping[str, str] = {}
-    """For finding it again."""
+    """For the filters of lists."""
     backoff: Backoff | None = None
     head_start_seconds: float = 0
-    """Finer priority: ranks as if submitted that much earlier."""
+    """Finer priority: the rank is as if submitted that much earlier."""
     client_id: str | None = None
-    """Whose limits count; the key's own name by default."""
+    """The client whose limits apply; by default the name of the key."""
     task_id: str | None = None
-    """A UUIDv7 of your own. A task that has it already is answered instead."""
+    """Your own UUIDv7. If a task with this id exists, that task is returned."""
     durability: Durability = "store"
-    """How safe it must be before it is answered."""
+    """How durable the task must be before the service responds."""
 
     def __post_init__(self) -> None:
         if self.run_at is not None and self.run_at.tzinfo is None:
-            raise ValueError(f"run_at={self.run_at} says no time zone: try datetime.now(UTC)")
+            raise ValueError(f"run_at={self.run_at} has no time zone: use datetime.now(UTC)")
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
-    """A task that was taken, or that its idempotency key or id already stood for."""
+    """An accepted task, or the existing task of the idempotency key or id."""
 
     task_id: str
     status: str = "queued"
-    """`gone` for one that ended and was removed: it can be read no more, and the key makes no other."""
+    """`gone` for a task that ended and was removed: it cannot be read, and its key creates no other task."""
     queue_score: float | None = None
     queue_position: int | None = None
-    """Tasks before it in its lane; None while hidden."""
+    """Number of tasks before it in its lane; None while hidden."""
     estimated_wait_seconds: float | None = None
     visible_at: datetime | None = None
     durability: str = "store"
 
 
 class TaskError(msgspec.Struct, frozen=True, kw_only=True):
-    """What one attempt failed of, in its worker's words."""
+    """The error of one attempt, as its worker reported it."""
 
     message: str = ""
     code: str = ""
@@ -108,7 +108,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateChange(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of a task's way."""
+    """One transition of a task."""
 
     state: str
     at: datetime
@@ -120,7 +120,7 @@ class StateChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A task as it was when it was read."""
+    """A task at the time it was read."""
 
     task_id: str
     task_type: str
@@ -139,9 +139,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     head_start_seconds: float = 0.0
     backoff: Backoff | None = None
     version: int = 0
-    """Counts its transitions."""
+    """Number of transitions."""
     attempt: int = 0
-    """Counts its claims."""
+    """Number of claims."""
     retry_count: int = 0
     losses: int = 0
     deliveries: int = 0
@@ -157,20 +157,20 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     estimated_wait_seconds: float | None = None
     progress: Progress | None = None
     error: TaskError | None = None
-    """The latest attempt's, also while a retry waits."""
+    """Error of the latest attempt, also while a retry waits."""
     errors: tuple[TaskError, ...] = ()
-    """Of the attempts that failed: where one task is read the last twenty, in lists the last one."""
+    """Errors of failed attempts: the last twenty where one task is read, the last one in lists."""
     error_count: int = 0
-    """How many failed, of which `errors` has the last."""
+    """Number of failed attempts, of which `errors` has the last."""
     raw_trace_id: str | None = msgspec.field(default=None, name="trace_id")
-    """Null where an older service knows of none."""
+    """None from an older service."""
     trace_is_sampled: bool = False
-    """Whether that trace is kept anywhere."""
+    """Whether that trace is sampled, so that a collector has it."""
     current_state_duration_seconds: float = 0.0
     state_history: tuple[StateChange, ...] = ()
-    """Every transition it made, where that was asked for."""
+    """All its transitions, if requested."""
     history_lag_seconds: float = 0.0
-    """0 where all of them are told; else how old the missing ones are."""
+    """0 if `state_history` is complete, else the age of the missing transitions."""
 
     @property
     def is_done(self) -> bool:
@@ -182,7 +182,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def trace_id(self) -> str:
-        """Of the trace that the task came with, or else its own: the digits of its id."""
+        """Id of the trace the task was submitted in, else the digits of the task id."""
         return self.raw_trace_id or self.task_id.replace("-", "")
 
     @functools.cached_property
@@ -191,7 +191,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @functools.cached_property
     def result(self) -> Any:
-        """What its worker delivered; None where nothing was, or null."""
+        """The result of its worker; None without a result, or for null."""
         return decode(self.raw_result)
 
     @property
@@ -200,7 +200,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return bytes(self.raw_result)
 
     def result_as(self, kind: type[T]) -> T:
-        """The result as a dataclass, a struct or any type msgspec knows."""
+        """The result as a dataclass, a struct or another type that msgspec supports."""
         return decode_as(self.raw_result, kind)
 
 
@@ -212,12 +212,12 @@ class TaskPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
-    """The task was called off."""
+    """The task was cancelled."""
 
     task_id: str
     status: str = "cancelled"
     was_executing: bool | None = None
-    """None where the answer was lost, and asking again found it cancelled."""
+    """None where the response was lost and the repeated call found the task cancelled."""
     worker_notified: bool | None = None
 
 
@@ -231,16 +231,16 @@ class CleanedUp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Retried(msgspec.Struct, frozen=True, kw_only=True):
-    """The task waits again."""
+    """The task is queued again."""
 
     task_id: str
     status: str = "queued"
     version: int | None = None
-    """None where the answer was lost, and asking again found it under way."""
+    """None where the response was lost and the repeated call found the task live."""
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands between a task and its execution."""
+    """Why a task is not executing yet."""
 
     task_id: str
     status: str
@@ -250,7 +250,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     global_position: int | None = None
     visible_at: datetime | None = None
     serving_workers: int = 0
-    """Active workers that could take it."""
+    """Active workers that serve its type and capabilities."""
     can_start_at: datetime | None = None
     held_back_by: tuple[str, ...] = ()
-    """The most telling thing first."""
+    """Reasons, the most important first."""

@@ -1,1 +1,1 @@
-"""What happened, told once: transitions read off the outbox and handed to listeners that log, trace and count them."""
+"""Reads transitions from the outbox, once for all monitors, and hands them to listeners that log, trace and count."""

@@ -1,7 +1,7 @@
-"""Spans of a task's life, told from its transitions: what each ended, timed by the store's own clock.
+"""Spans of a task's life, recorded from its transitions with the store's timestamps.
 
-A task whose trace is not sampled is skipped after one look at its flag. Phases and the life itself hang under the span
-that sent the task, which has been there all along: a tree is whole at every moment, also while its task waits for days.
+A task whose trace is not sampled costs one check of its flag. Phases and the whole life are children of the span that
+submitted the task, which exists already: a trace is complete at every moment, also while its task waits for days.
 """
 
 import functools
@@ -17,26 +17,26 @@ from tideq.queue_core.telemetry.trace_context import (
     lifecycle_span_id,
     parse_traceparent,
     phase_span_id,
-    revival_span_id,
+    requeue_span_id,
 )
 from tideq.workers.monitor.journal.memo import Memo
 from tideq.workers.monitor.journal.transition import ObservedTransition
 
 NS = 1_000_000
 LEAST_NS = 1_000
-"""A span of no length is taken for a broken one."""
-ALWAYS_TOLD = (telemetry.SPAN_EXECUTING, telemetry.SPAN_LIFECYCLE)
-"""However short: what the worker did hangs under the one, and the other says how it ended."""
+"""Tracing tools treat a span of no length as broken."""
+ALWAYS_RECORDED = (telemetry.SPAN_EXECUTING, telemetry.SPAN_LIFECYCLE)
+"""Recorded also where they are short: the parent of the worker's spans, and the span with the final state."""
 UNSUCCESSFUL = (TaskState.FAILED, TaskState.DEAD_LETTER)
 NOT_THE_TASKS_FAULT = (Reason.SUCCEEDED, Reason.RELEASED, Reason.CANCELLED, Reason.CLAIMED, Reason.STARTED)
 MAX_MESSAGE_CHARACTERS = 1_000
 
-known_sender = functools.lru_cache(maxsize=4_096)(parse_traceparent)
-"""A batch's tasks share one, and each comes back with every step of its task."""
+cached_sender = functools.lru_cache(maxsize=4_096)(parse_traceparent)
+"""Tasks of a batch share a sender, and it is needed for every step."""
 
 
 class Shapes(dict[str, Shape]):
-    """By name, of the phases that transitions of the same looks end."""
+    """Span shapes by phase name, for transitions of one step key."""
 
     def __init__(self, attributes: Attributes) -> None:
         super().__init__()
@@ -65,15 +65,15 @@ class LifecycleSpans:
         if not self._tracing.has_room:
             self._tracing.miss(len(phases))
             return
-        if not phases or (sender := known_sender(traceparent)) is None:
+        if not phases or (sender := cached_sender(traceparent)) is None:
             return
         task_id = transition.task_id
         shapes, error = self._shapes(transition), _error(transition)
         own = {telemetry.MESSAGING_MESSAGE_ID: task_id}
-        # The sender's span began within that millisecond: nothing is to begin before it.
+        # The sender's span began within that millisecond: no child may begin before it.
         least_ns = (transition.created_ms + 1) * NS - 1
         for name, began_ms, ended_ms in phases:
-            if began_ms == ended_ms and name not in ALWAYS_TOLD:
+            if began_ms == ended_ms and name not in ALWAYS_RECORDED:
                 continue
             is_life, began_ns = name == telemetry.SPAN_LIFECYCLE, max(began_ms * NS, least_ns)
             span = Span(
@@ -90,7 +90,7 @@ class LifecycleSpans:
             self._tracing.record(span)
 
     def _attributes(self, transition: ObservedTransition) -> Attributes:
-        known = {
+        attributes = {
             telemetry.MESSAGING_SYSTEM: telemetry.SYSTEM,
             telemetry.MESSAGING_DESTINATION: self._queue_name,
             telemetry.TASK_TYPE: transition.task_type,
@@ -99,14 +99,16 @@ class LifecycleSpans:
             telemetry.TASK_STATE: str(transition.state),
             telemetry.TASK_REASON: str(transition.reason),
         }
-        return {**known, telemetry.MESSAGING_CLIENT_ID: transition.worker_id} if transition.worker_id else known
+        return (
+            {**attributes, telemetry.MESSAGING_CLIENT_ID: transition.worker_id} if transition.worker_id else attributes
+        )
 
 
 def _links(transition: ObservedTransition, sender: TraceParent) -> tuple[TraceParent, ...]:
-    """To the retry or replay that began it, which in turn names the request that asked for it."""
-    if not transition.is_revived:
+    """A link to the span of the retry or replay that began this life."""
+    if not transition.is_requeued:
         return ()
-    return (sender.child(revival_span_id(transition.task_id, transition.life)),)
+    return (sender.child(requeue_span_id(transition.task_id, transition.life)),)
 
 
 def _span_id(transition: ObservedTransition, name: str) -> str:
@@ -118,13 +120,13 @@ def _span_id(transition: ObservedTransition, name: str) -> str:
 
 
 def _has_failed(transition: ObservedTransition, *, is_life: bool) -> bool:
-    """A life fails when its task does; an attempt also when it will be tried again."""
+    """A life fails when its task does; an attempt fails also where a retry follows."""
     return transition.state in UNSUCCESSFUL if is_life else transition.reason not in NOT_THE_TASKS_FAULT
 
 
 def _error(transition: ObservedTransition) -> SpanError | None:
     if transition.reason in NOT_THE_TASKS_FAULT:
         return None
-    told = transition.error
-    kind = told.code if told and told.code else str(transition.reason)
-    return SpanError(kind[:100], (told.message if told else "")[:MAX_MESSAGE_CHARACTERS] or str(transition.reason))
+    error = transition.error
+    kind = error.code if error and error.code else str(transition.reason)
+    return SpanError(kind[:100], (error.message if error else "")[:MAX_MESSAGE_CHARACTERS] or str(transition.reason))

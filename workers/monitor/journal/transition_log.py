@@ -1,7 +1,7 @@
-"""One line for every transition: which task, of which trace, by which worker, from where to where, and why.
+"""Writes a line for every transition: task, trace, worker, states and reason.
 
-JSON, or for people where they look at a terminal. Neither can be broken by what it tells: names that carry control
-characters are escaped, and payloads, results and errors' messages are not in it.
+JSON, or readable text on a terminal. Names are escaped, and payloads, results and error messages are left out, so that
+no task can break or forge a line.
 """
 
 import functools
@@ -10,24 +10,24 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from tideq.queue_core.states import Reason
-from tideq.workers.monitor.journal.memo import MAX_KNOWN
+from tideq.workers.monitor.journal.memo import MAX_ENTRIES
 from tideq.workers.monitor.journal.transition import ObservedTransition, StepKey
 
 
 class TransitionLog:
     wants_origins = True
 
-    def __init__(self, write: Callable[[str], None], *, for_people: bool) -> None:
+    def __init__(self, write: Callable[[str], None], *, readable: bool) -> None:
         self._write = write
-        self._line = _words if for_people else _document
+        self._line = _readable if readable else _document
 
     def observe(self, transitions: Sequence[ObservedTransition]) -> None:
         self._write("".join(map(self._line, transitions)))
 
 
 def _document(each: ObservedTransition) -> str:
-    """By hand, and of what many lines share once: the rest is words of ours, hexadecimal digits and numbers."""
-    shared = _shared(each.looks, each.attempt, each.source, each.origin.client_id)
+    """Formats JSON by hand, for speed: only `_shared` holds text that needs escaping."""
+    shared = _shared(each.step_key, each.attempt, each.source, each.origin.client_id)
     return (
         f'{{"event": "transition", "task_id": "{each.task_id}", "trace_id": "{each.trace_id}", '
         f'"span_id": "{each.span_id}", {shared}, "retry_count": {each.retry_count}, '
@@ -35,9 +35,9 @@ def _document(each: ObservedTransition) -> str:
     )
 
 
-@functools.lru_cache(maxsize=MAX_KNOWN)
-def _shared(looks: StepKey, attempt: int, source: str, client_id: str) -> str:
-    task_type, priority, state, reason, _, worker, _ = looks
+@functools.lru_cache(maxsize=MAX_ENTRIES)
+def _shared(key: StepKey, attempt: int, source: str, client_id: str) -> str:
+    task_type, priority, state, reason, _, worker, _ = key
     return (
         f'"task_type": {json.dumps(task_type)}, "priority": {json.dumps(priority)}, '
         f'"client_id": {json.dumps(client_id)}, "worker_id": {json.dumps(worker.decode())}, "attempt": {attempt}, '
@@ -45,7 +45,7 @@ def _shared(looks: StepKey, attempt: int, source: str, client_id: str) -> str:
     )
 
 
-def _words(each: ObservedTransition) -> str:
+def _readable(each: ObservedTransition) -> str:
     return (
         f"{_instant(each.at_ms)} {each.task_id} {each.source or '·':>11} → {each.state:<11} {each.reason:<17} "
         f"{_shown(each.task_type)} attempt={each.attempt} worker={_shown(each.worker_id) or '-'} "

@@ -1,9 +1,0 @@
--- found: make an empty store into a queue of the given epoch
--- Runs without the guard, because there is no epoch yet. A store that has one keeps it.
---
--- @unguarded
--- @key   meta  hash
--- @arg   new_epoch  text
--- @reply OK
-redis.call('HSETNX', meta_key, 'epoch', new_epoch)
-return {'OK', redis.call('HGET', meta_key, 'epoch')}

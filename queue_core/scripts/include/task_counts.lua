@@ -1,0 +1,85 @@
+-- task_counts: gathers changes to the live counts, the ages and the ended tasks; flush_counts() writes them at once
+-- A count that reaches zero is deleted, so the hashes stay as small as what they count. `ended` counts tasks by type
+-- and the state they last ended in, also after they have left the store, without those that were put back or purged.
+-- History corrects it from time to time (correct_ended_counts.lua).
+--
+-- @key   counts     hash
+-- @key   ages       hash
+-- @key   ended      hash
+-- @key   lane_idle  zset
+-- @key   controls   hash
+-- @use   wake, increase
+local lane_counts, age_counts, ended_counts = {}, {}, {}
+local LIVE = {queued = true, assigned = true, executing = true}
+local ENDED = {completed = true, failed = true, cancelled = true, dead_letter = true}
+
+local function counts_of(lane)
+  local counts = lane_counts[lane]
+  if not counts then
+    counts = {queued = 0, assigned = 0, executing = 0}
+    lane_counts[lane] = counts
+  end
+  return counts
+end
+
+local function count_age(bucket, amount)
+  age_counts[bucket] = (age_counts[bucket] or 0) + amount
+end
+
+local function count_end(task_type, state, amount)
+  local field = task_type .. ' ' .. state
+  ended_counts[field] = (ended_counts[field] or 0) + amount
+end
+
+local function count_move(task, to)
+  local counts, from = counts_of(task.lane), task.state
+  if counts[from] then counts[from] = counts[from] - 1 end
+  if counts[to] then counts[to] = counts[to] + 1 end
+  if from == 'queued' then count_age(task.age_bucket, -1) end
+  if to == 'queued' then count_age(task.age_bucket, 1) end
+end
+
+-- Counts `amount` more queued tasks like this one.
+local function count_repeats(task, amount)
+  local counts = counts_of(task.lane)
+  counts.queued = counts.queued + amount
+  count_age(task.age_bucket, amount)
+  announce_ready(task.lane, amount)
+end
+
+local function add_to(key, field, amount)
+  if amount ~= 0 and increase(key, field, amount) == 0 then redis.call('HDEL', key, field) end
+end
+
+-- The first task of its kind sets since when there are counts, unless history has corrected them.
+local function add_ended(field, amount)
+  if amount == 0 then return end
+  local count = increase(ended_key, field, amount)
+  if count == 0 then redis.call('HDEL', ended_key, field) end
+  if count == amount and not redis.call('HGET', ended_key, '#at') then
+    redis.call('HSETNX', ended_key, '#since', now_text)
+  end
+end
+
+local function note_if_idle(lane)
+  local left = redis.call('HMGET', counts_key, lane .. ':queued', lane .. ':assigned', lane .. ':executing')
+  if not (left[1] or left[2] or left[3]) then redis.call('ZADD', lane_idle_key, now, lane) end
+end
+
+local function flush_counts()
+  local totals = {queued = 0, assigned = 0, executing = 0}
+  for lane, changes in pairs(lane_counts) do
+    for state, amount in pairs(changes) do
+      add_to(counts_key, lane .. ':' .. state, amount)
+      totals[state] = totals[state] + amount
+    end
+    if changes.queued + changes.assigned + changes.executing < 0 then note_if_idle(lane) end
+  end
+  if totals.assigned + totals.executing < 0 and redis.call('EXISTS', controls_key) == 1 then announce_change() end
+  for state, amount in pairs(totals) do add_to(counts_key, state, amount) end
+  for bucket, amount in pairs(age_counts) do
+    if string.find(bucket, ':%d+$') then add_to(ages_key, bucket, amount) end
+  end
+  for field, amount in pairs(ended_counts) do add_ended(field, amount) end
+  lane_counts, age_counts, ended_counts = {}, {}, {}
+end

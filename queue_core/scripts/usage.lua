@@ -1,6 +1,0 @@
--- usage: how much of each limit this partition has in use
---
--- @flags no-writes
--- @reply OK
--- @use   usage
-return {'OK', now, usages()}

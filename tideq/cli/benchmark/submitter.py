@@ -1,0 +1,114 @@
+"""A process that hands in tasks: ready-made bytes on connections of their own, so that the client costs little."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+
+from tideq.cli.benchmark.child import NO_SUCCESS, ReportWriter, failure, successful
+from tideq.cli.benchmark.messages import Order, Pace, Ready, Submit, Submitted, Target
+from tideq.workers.runtime.http import Http
+from tideq.workers.runtime.service_api import headers
+
+ANSWER_SECONDS = 60.0
+WAIT_SECONDS = 30
+ONE, MANY = "/api/v1/tasks", "/api/v1/tasks/batch"
+TIMER_SECONDS = 0.002
+"""Timers go off late by up to a millisecond: that is this process's doing, and not counted as the service's."""
+
+
+class Accepted(msgspec.Struct):
+    task_id: str
+
+
+async def run_orders(target: Target, orders: AsyncIterator[Order], teller: ReportWriter) -> None:
+    """A refusal ends an order, and not the process: a sweep may go on with less."""
+    teller.write(Ready())
+    async for order in orders:
+        try:
+            if isinstance(order, Submit):
+                teller.write(await Submitting(target, order, teller).run())
+            elif isinstance(order, Pace):
+                teller.write(await Pacing(target, order, teller).run())
+        except* NO_SUCCESS as failures:
+            teller.write(failure(failures.exceptions[0]))
+
+
+def new_task(task_type: str, payload_bytes: int, at_ms: float = 0) -> dict[str, Any]:
+    """Its parameters take this many bytes as JSON, or the few they need."""
+    parameters = {"at": at_ms, "pad": ""}
+    pad = "x" * max(payload_bytes - len(msgspec.json.encode(parameters)), 0)
+    return {"task_type": task_type, "parameters": {**parameters, "pad": pad}, "required_capabilities": [task_type]}
+
+
+class Submitting:
+    def __init__(self, target: Target, order: Submit, teller: ReportWriter) -> None:
+        self._order, self._teller = order, teller
+        self._task = msgspec.json.encode(new_task(target.task_type, order.payload_bytes))
+        self._connections = [Http(target.url, headers(target.api_key)) for _ in range(order.connections)]
+        self._taken = self._done = 0
+        self._answer_ms: list[float] = []
+
+    async def run(self) -> Submitted:
+        began, cpu = time.monotonic(), time.process_time()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for connection in self._connections:
+                    group.create_task(self._submit(connection))
+        finally:
+            for connection in self._connections:
+                await connection.aclose()
+        spent = time.process_time() - cpu
+        return Submitted(self._done, began, time.monotonic(), spent, self._answer_ms, [])
+
+    async def _submit(self, connection: Http) -> None:
+        while not self._teller.is_orphaned and (size := min(self._order.batch, self._order.count - self._taken)) > 0:
+            self._taken += size
+            body = self._task if self._order.batch == 1 else b'{"tasks":[%b]}' % b",".join([self._task] * size)
+            path, began = ONE if self._order.batch == 1 else MANY, time.monotonic()
+            successful(await connection.request("POST", path, body, ANSWER_SECONDS))
+            self._answer_ms.append((time.monotonic() - began) * 1000)
+            self._done += size
+            self._teller.progress(self._done)
+
+
+class Pacing:
+    """Submissions do not wait for one another: a service that falls behind is not spared."""
+
+    def __init__(self, target: Target, order: Pace, teller: ReportWriter) -> None:
+        self._target, self._order, self._teller = target, order, teller
+        self._http = Http(target.url, headers(target.api_key))
+        self._answer_ms: list[float] = []
+        self._round_trip_ms: list[float] = []
+
+    async def run(self) -> Submitted:
+        began, cpu = time.monotonic(), time.process_time()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number in range(self._order.count):
+                    due = began + number / self._order.per_second
+                    await asyncio.sleep(max(due - time.monotonic(), 0))
+                    group.create_task(self._submit(due, is_waited_for=number % self._order.waits_every == 0))
+                    self._teller.progress(number)
+                    if self._teller.is_orphaned:
+                        break
+                ended = time.monotonic()
+        finally:
+            await self._http.aclose()
+        spent = time.process_time() - cpu
+        return Submitted(self._order.count, began, ended, spent, self._answer_ms, self._round_trip_ms)
+
+    async def _submit(self, due: float, *, is_waited_for: bool) -> None:
+        """Late through somebody's fault, it counts from when its turn was."""
+        now = time.monotonic()
+        since = now if now - due < TIMER_SECONDS else due
+        task = new_task(self._target.task_type, self._order.payload_bytes, since * 1000)
+        answer = successful(await self._http.request("POST", ONE, msgspec.json.encode(task), ANSWER_SECONDS))
+        self._answer_ms.append((time.monotonic() - since) * 1000)
+        if is_waited_for:
+            task_id = msgspec.json.decode(answer.body, type=Accepted).task_id
+            path = f"{ONE}/{task_id}/wait?timeout_seconds={WAIT_SECONDS}"
+            successful(await self._http.request("GET", path, b"", ANSWER_SECONDS + WAIT_SECONDS))
+            self._round_trip_ms.append((time.monotonic() - since) * 1000)

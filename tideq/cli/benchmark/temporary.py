@@ -1,0 +1,66 @@
+"""A service for one run: `tideq up` with its data in a folder that goes away with it, and without limits on depth."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+from tideq.cli.benchmark.processes import GaveUp
+
+GREETING = "TideQ answers at "
+START_SECONDS = 90.0
+STOP_SECONDS = 20.0
+LOOK_SECONDS = 0.05
+OTHERS = ("TIDEQ_", "REDIS_", "DATABASE_", "OTEL_")
+MUCH = "100000000"
+SETTINGS = {
+    "TIDEQ_SOFT_DEPTH": MUCH,
+    "TIDEQ_HIGH_ONLY_DEPTH": MUCH,
+    "TIDEQ_MAX_DEPTH": MUCH,
+    "TIDEQ_MAX_OUTBOX_ENTRIES": MUCH,
+    "TIDEQ_LOG_TRANSITIONS": "off",
+}
+
+
+@contextlib.contextmanager
+def temporary_service() -> Generator[str]:
+    """Its address. Whatever the environment says of other services does not count."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(OTHERS)}
+    with tempfile.TemporaryDirectory(prefix="tideq-bench-") as folder:
+        said = Path(folder) / "said"
+        command = [sys.executable, "-P", "-m", "tideq.cli", "up", "--port", "0", "--no-demo"]
+        with said.open("wb") as log:
+            process = subprocess.Popen(
+                [*command, "--data-dir", str(Path(folder) / "data")],
+                env=environ | SETTINGS,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            )
+        try:
+            yield _address(process, said)
+        finally:
+            _stop(process)
+
+
+def _address(process: subprocess.Popen[bytes], said: Path) -> str:
+    deadline = time.monotonic() + START_SECONDS
+    while GREETING not in (text := said.read_text(errors="replace")) or "\n" not in text.partition(GREETING)[2]:
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise GaveUp(f"no service could be started: {' '.join(text.split())[-500:]}")
+        time.sleep(LOOK_SECONDS)
+    return text.partition(GREETING)[2].split()[0]
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,90 @@
+"""What a service says of itself at one moment, read in the background so that keys are heard while it is silent."""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import msgspec
+
+from tideq.client import Client, Forbidden, Limit, QueueStats, TideqError, Unauthorized, Worker
+
+MAX_WORKERS = 500
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    at: datetime
+    stats: QueueStats
+    workers: tuple[Worker, ...] | None
+    """None where the key may not see them."""
+    limits: tuple[Limit, ...] | None
+
+    @property
+    def pause(self) -> Limit | None:
+        """Of the whole queue."""
+        return next((limit for limit in self.limits or () if limit.paused and limit.task_type is None), None)
+
+
+class ReadFailure(msgspec.Struct, frozen=True):
+    at: datetime
+    error: Exception
+
+    @property
+    def is_final(self) -> bool:
+        """Waiting will not mend it."""
+        return isinstance(self.error, (Unauthorized, Forbidden))
+
+
+def read(client: Client) -> Snapshot:
+    """A producer's key sees the numbers, and not who works."""
+    stats = client.queue.stats()
+    try:
+        limits, workers = client.queue.limits(), _workers(client)
+    except Forbidden:
+        limits, workers = None, None
+    return Snapshot(at=datetime.now(UTC), stats=stats, workers=workers, limits=limits)
+
+
+def _workers(client: Client) -> tuple[Worker, ...]:
+    return tuple(itertools.islice(client.workers.list(page_size=MAX_WORKERS), MAX_WORKERS))
+
+
+class Reader:
+    """Reads once an interval, in a thread of its own; `on_news` is called there."""
+
+    def __init__(
+        self, client: Client, interval_seconds: float, on_news: Callable[[Snapshot | ReadFailure], None]
+    ) -> None:
+        self._client = client
+        self._interval_seconds = interval_seconds
+        self._on_news = on_news
+        self._wake = threading.Event()
+        self._is_stopping = False
+        self._thread = threading.Thread(target=self._run, name="tideq-top", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def read_now(self) -> None:
+        """Something was done: look at once."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Not waited for: it may be in the middle of a call that nobody answers."""
+        self._is_stopping = True
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._is_stopping:
+            began = time.monotonic()
+            self._wake.clear()
+            self._on_news(self._read())
+            self._wake.wait(max(self._interval_seconds - (time.monotonic() - began), 0.01))
+
+    def _read(self) -> Snapshot | ReadFailure:
+        try:
+            return read(self._client)
+        except (TideqError, RuntimeError) as error:
+            # RuntimeError: the client was closed under a reader that is not waited for.
+            return ReadFailure(datetime.now(UTC), error)

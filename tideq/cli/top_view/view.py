@@ -1,0 +1,140 @@
+"""How a person looks at the readings: which table, sorted by what, scrolled how far, asked what. Pure."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from tideq.cli.circuits import is_held_back_from
+from tideq.cli.top_view.readings import ReadFailure, Snapshot
+from tideq.client import Worker
+
+Table = Literal["workers", "types"]
+Action = Literal["quit", "pause", "resume", "look"]
+TREND_LENGTH = 120
+
+
+class TypeRow(NamedTuple):
+    task_type: str
+    waiting: int
+    worker_count: int | None
+    """Active workers that serve it; None where the key may not see them."""
+    held_back: str
+    """Paused, limited to what, or from how many workers that fail at it."""
+
+
+Column = tuple[str, Callable[[Any], Any], bool]
+"""Title, what to sort by, and whether the largest come first."""
+
+COLUMNS: dict[Table, tuple[Column, ...]] = {
+    "workers": (
+        ("held", lambda worker: worker.held, True),
+        ("worker", lambda worker: worker.worker_id, False),
+        ("status", lambda worker: worker.status, False),
+        ("slots", lambda worker: worker.capacity, True),
+        ("heartbeat", lambda worker: -worker.last_heartbeat_at.timestamp() if worker.last_heartbeat_at else 0, True),
+    ),
+    "types": (
+        ("waiting", lambda row: row.waiting, True),
+        ("type", lambda row: row.task_type, False),
+        ("workers", lambda row: row.worker_count or 0, False),
+    ),
+}
+
+
+class View(msgspec.Struct):
+    reading: Snapshot | None = None
+    failure: ReadFailure | None = None
+    """Since when the service is silent, where it is."""
+    trend: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=TREND_LENGTH))
+    """Completions a second, newest last."""
+    table: Table = "workers"
+    sorts: dict[Table, int] = msgspec.field(default_factory=lambda: {"workers": 0, "types": 0})
+    is_reversed: bool = False
+    scrolls: dict[Table, int] = msgspec.field(default_factory=lambda: {"workers": 0, "types": 0})
+    question: Action | None = None
+    """What waits for a `y`."""
+    message: str = ""
+
+    def take(self, news: Snapshot | ReadFailure) -> None:
+        """A silent service leaves its last reading on the screen."""
+        if isinstance(news, ReadFailure):
+            self.failure = self.failure or news
+            self.failure = ReadFailure(self.failure.at, news.error)
+            return
+        self.reading, self.failure = news, None
+        self.trend.append(news.stats.throughput.completed_last_minute / 60)
+
+    def handle_key(self, key: str) -> Action | None:
+        """What a key asks for, beyond another look."""
+        if self.question is not None:
+            asked, self.question = self.question, None
+            return asked if key in ("y", "Y") else None
+        self.message = ""
+        if key in ("q", "Q", "escape"):
+            return "quit"
+        if key == "p":
+            self._ask_to_pause()
+        elif key == "tab":
+            self.table = "types" if self.table == "workers" else "workers"
+        elif key in ("left", "right"):
+            step = 1 if key == "right" else -1
+            self.sorts[self.table] = (self.sorts[self.table] + step) % len(COLUMNS[self.table])
+        elif key == "r":
+            self.is_reversed = not self.is_reversed
+        elif key in ("up", "down"):
+            self.scrolls[self.table] = max(self.scrolls[self.table] + (1 if key == "down" else -1), 0)
+        return "look" if key == " " else None
+
+    def _ask_to_pause(self) -> None:
+        if self.reading is not None and self.reading.limits is None:
+            self.message = "this key may not pause"
+        elif self.reading is not None:
+            self.question = "resume" if self.reading.pause else "pause"
+
+    def workers(self) -> list[Worker]:
+        return self._sorted("workers", list((self.reading and self.reading.workers) or ()))
+
+    def types(self) -> list[TypeRow]:
+        return self._sorted("types", type_rows(self.reading) if self.reading else [])
+
+    def _sorted(self, table: Table, rows: list[Any]) -> list[Any]:
+        _, key, is_descending = COLUMNS[table][self.sorts[table]]
+        is_turned = self.is_reversed and self.table == table
+        ordered = sorted(rows, key=key, reverse=is_descending != is_turned)
+        self.scrolls[table] = min(self.scrolls[table], max(len(ordered) - 1, 0))
+        return ordered[self.scrolls[table] :]
+
+
+def type_rows(reading: Snapshot) -> list[TypeRow]:
+    """Types that wait, are worked on, or are held back."""
+    waiting = reading.stats.queue.by_type
+    active = [worker for worker in reading.workers or () if worker.status == "active"]
+    held_back = {limit.task_type: _held_back(limit) for limit in reading.limits or () if limit.task_type}
+    served = {task_type for worker in active for task_type in worker.task_types or ()}
+    return [
+        TypeRow(
+            task_type,
+            waiting.get(task_type, 0),
+            None if reading.workers is None else len(serving),
+            ", ".join(filter(None, (held_back.get(task_type), _from_workers(task_type, serving)))),
+        )
+        for task_type in sorted({*waiting, *held_back, *served})
+        for serving in [[worker for worker in active if serves(worker, task_type)]]
+    ]
+
+
+def serves(worker: Worker, task_type: str) -> bool:
+    return worker.task_types is None or task_type in worker.task_types
+
+
+def _from_workers(task_type: str, serving: list[Worker]) -> str:
+    count = sum(is_held_back_from(worker, task_type) for worker in serving)
+    return f"from {count} of {len(serving)} workers" if count else ""
+
+
+def _held_back(limit: Any) -> str:
+    rules = [f"{limit.tasks_per_second:g}/s"] if limit.tasks_per_second else []
+    rules += [f"{limit.max_executing} at once"] if limit.max_executing is not None else []
+    return ", ".join((["paused"] if limit.paused else []) + rules)
