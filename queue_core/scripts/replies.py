@@ -73,7 +73,7 @@ class Refusal(NamedTuple):
 
 
 def _unreadable_kind(line: str) -> errors.InvalidTask:
-    return errors.InvalidTask("priority", f"{line!r} is not valid: a priority must be a name and its numbers whole")
+    return errors.InvalidTask("priority", f"kind {line!r} is not valid: a priority must be a name and its numbers whole")
 
 
 def _too_late() -> errors.StoreUnavailable:

@@ -21,7 +21,7 @@ from tideq.cli.checks import machine, service
 from tideq.cli.checks.finding import Finding
 from tideq.cli.checks.history import check_lag, check_store_state
 from tideq.cli.checks.store import check_eviction, check_persistence, check_clock_offset, check_sync
-from tideq.cli.circuits import held_back_words
+from tideq.cli.circuits import blocked_types_text
 from tideq.cli.doctor import findings
 from tideq.cli.top_view.readings import Snapshot
 from tideq.cli.session import Service
@@ -352,7 +352,7 @@ class TestJudgements:
     def test_of_many_types_a_worker_is_held_back_from_three_are_named(self) -> None:
         circuits = tuple(BlockedType(task_type=f"t{number}", reason="they decide") for number in range(50))
 
-        words = held_back_words(Worker(worker_id="mill-1", status="active", held_back=circuits))
+        words = blocked_types_text(Worker(worker_id="mill-1", status="active", held_back=circuits))
 
         assert words == "t0 on trial, t1 on trial, t2 on trial, and 47 more"
 

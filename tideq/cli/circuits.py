@@ -8,17 +8,17 @@ MAX_NAMED = 3
 """A worker may be blocked from hundreds of types."""
 
 
-def is_held_back(worker: Worker) -> bool:
+def is_blocked(worker: Worker) -> bool:
     return bool(worker.held_back) and worker.status != "dead"
 
 
-def is_held_back_from(worker: Worker, task_type: str) -> bool:
-    return is_held_back(worker) and any(each.task_type in (None, task_type) for each in worker.held_back)
+def is_blocked_from(worker: Worker, task_type: str) -> bool:
+    return is_blocked(worker) and any(each.task_type in (None, task_type) for each in worker.held_back)
 
 
-def held_back_words(worker: Worker) -> str:
+def blocked_types_text(worker: Worker) -> str:
     """`resize until 12:00:05Z, crawl on trial`; empty for a worker that is blocked from no type."""
-    if not is_held_back(worker):
+    if not is_blocked(worker):
         return ""
     left_out = len(worker.held_back) - MAX_NAMED
     named = [_words(each) for each in worker.held_back[:MAX_NAMED]]

@@ -1,4 +1,4 @@
-"""`tideq context`: services by name."""
+"""`tideq context`: stores services under names."""
 
 import contextlib
 import os
@@ -26,8 +26,8 @@ COLUMNS = {"context": "name", "current": "is_current", "url": "url", "key": "api
 Output = Annotated[Format, cyclopts.Parameter(alias="-o")]
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """Without the secret part of its key."""
+class ContextRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A context without the secret part of its key."""
 
     name: str
     is_current: bool
@@ -43,57 +43,57 @@ def add(
     use: Annotated[bool, Switch] = False,
     replace: Annotated[bool, Switch] = False,
 ) -> None:
-    """Remember a service under a name. The first one is used from then on.
+    """Store the URL and the key of a service under a name. The first context becomes the current one.
 
     Parameters
     ----------
     name
-        What to call it.
+        The name of the context.
     url
-        Where it answers.
+        The URL of the service.
     api_key
-        Your key there; `-` reads it from standard input, where neither the shell's history nor others see it.
+        Your access key; `-` reads it from standard input, which keeps it out of the shell's history and process lists.
     use
-        Make it the one that commands talk to.
+        Make it the current context.
     replace
-        Where the name is taken, forget what it stood for.
+        Overwrite a context of this name.
     """
     contexts = _contexts()
     if not NAME.fullmatch(name):
-        stop(f"{name!r} is no name for a context: letters, digits and _.- will do", USAGE)
+        stop(f"{name!r} is not a valid context name; use letters, digits and _.-", USAGE)
     if name in contexts.contexts and not replace:
-        stop(f"there is a context {name!r} already: --replace forgets it", USAGE)
+        stop(f"context {name!r} exists already; --replace overwrites it", USAGE)
     try:
         key = checked_key(sys.stdin.readline() if api_key == "-" else api_key)
         contexts = contexts.with_one(name, Context(url=checked_url(url), api_key=key))
     except ValueError as error:
         stop(str(error), USAGE)
-    _keep(contexts.using(name) if use else contexts)
+    _save(contexts.using(name) if use else contexts)
 
 
 def use(name: str) -> None:
-    """Talk to this service wherever nothing else is said.
+    """Make a context the current one.
 
     Parameters
     ----------
     name
-        Of a context.
+        The name of the context.
     """
     contexts = _contexts()
-    with _known():
-        _keep(contexts.using(name))
+    with _exit_when_unknown():
+        _save(contexts.using(name))
 
 
 def show_list(*, output: Output = "table") -> None:
-    """Every context, without the secret part of its key.
+    """All contexts, without the secret part of their keys.
 
     Parameters
     ----------
     output
-        How to show the answer.
+        The output format.
     """
     contexts = _contexts()
-    show([_shown(contexts, name) for name in sorted(contexts.contexts)], COLUMNS, output)
+    show([_row(contexts, name) for name in sorted(contexts.contexts)], COLUMNS, output)
 
 
 def show_context(name: str | None = None, *, output: Output = "table") -> None:
@@ -102,46 +102,46 @@ def show_context(name: str | None = None, *, output: Output = "table") -> None:
     Parameters
     ----------
     name
-        Of a context.
+        The name of the context.
     output
-        How to show the answer.
+        The output format.
     """
     contexts = _contexts()
-    if not (wanted := name or contexts.current):
-        stop("no context is in use: `tideq context use NAME`", NOT_FOUND)
-    with _known():
-        contexts.named(wanted)
-    show_one(_shown(contexts, wanted), output)
+    if not (selected := name or contexts.current):
+        stop("no context is in use; choose one with `tideq context use NAME`", NOT_FOUND)
+    with _exit_when_unknown():
+        contexts.named(selected)
+    show_one(_row(contexts, selected), output)
 
 
 def remove(name: str) -> None:
-    """Forget a context, and its key with it.
+    """Remove a context and its key.
 
     Parameters
     ----------
     name
-        Of a context.
+        The name of the context.
     """
     contexts = _contexts()
-    with _known():
-        _keep(contexts.without(name))
+    with _exit_when_unknown():
+        _save(contexts.without(name))
 
 
 @contextlib.contextmanager
-def _known() -> Generator[None]:
+def _exit_when_unknown() -> Generator[None]:
     try:
         yield
     except UnknownContext as error:
         stop(str(error), NOT_FOUND)
 
 
-def _shown(contexts: Contexts, name: str) -> Shown:
+def _row(contexts: Contexts, name: str) -> ContextRow:
     context = contexts.contexts[name]
-    return Shown(name=name, is_current=name == contexts.current, url=context.url, api_key=_hint(context.api_key))
+    return ContextRow(name=name, is_current=name == contexts.current, url=context.url, api_key=_hint(context.api_key))
 
 
 def _hint(key: str) -> str | None:
-    """`tq_<id>_…`: the id is no secret, and says which key it is."""
+    """`tq_<id>_…`: the id is not secret and identifies the key."""
     if not key:
         return None
     parts = key.split("_", 2)
@@ -155,7 +155,7 @@ def _contexts() -> Contexts:
         stop(str(error), USAGE)
 
 
-def _keep(contexts: Contexts) -> None:
+def _save(contexts: Contexts) -> None:
     try:
         write_contexts(contexts_file(os.environ), contexts)
     except UnknownContext:

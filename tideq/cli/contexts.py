@@ -1,7 +1,7 @@
-"""Services by name: where each is and which key it takes, kept in a file of the user's.
+"""Stores services by name, with their URLs and keys, in a file of the user's.
 
-The file holds keys, so only its owner may read it. It is written whole and put in place at once: who reads meanwhile
-finds the old one or the new one. A new field needs a default, an old one stays readable for a release.
+The file holds keys, so only its owner may read it. Each write replaces the whole file atomically: a reader finds the
+old contents or the new ones. A new field needs a default; an old field stays readable for a release.
 """
 
 import contextlib
@@ -26,17 +26,17 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Contexts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     current: str = ""
-    """What is meant where nothing else is said; empty for none."""
+    """The context of commands without `--context`; empty for none."""
     contexts: dict[str, Context] = {}
 
     def named(self, name: str) -> Context:
         if name not in self.contexts:
-            known = ", ".join(sorted(self.contexts)) or "there is none"
-            raise UnknownContext(f"there is no context {name!r}: {known}")
+            names = ", ".join(sorted(self.contexts)) or "none"
+            raise UnknownContext(f"there is no context {name!r}; stored contexts: {names}")
         return self.contexts[name]
 
     def with_one(self, name: str, context: Context) -> "Contexts":
-        """The first one is the current one."""
+        """The first context becomes the current one."""
         return Contexts(current=self.current or name, contexts={**self.contexts, name: context})
 
     def without(self, name: str) -> "Contexts":
@@ -54,7 +54,7 @@ class UnknownContext(ValueError):
 
 
 class Target(NamedTuple):
-    """The service a command talks to, and who said so."""
+    """The service a command calls, and which option, variable or context selected it."""
 
     url: str | None
     api_key: str | None
@@ -62,7 +62,7 @@ class Target(NamedTuple):
 
 
 def contexts_file(environ: Mapping[str, str]) -> Path:
-    """An XDG folder must be absolute, else it does not count."""
+    """A relative XDG_CONFIG_HOME is ignored, as the XDG specification demands."""
     base = environ.get("XDG_CONFIG_HOME", "")
     folder = Path(base) if base.startswith("/") else Path.home() / ".config"
     return folder / "tideq" / "contexts.json"
@@ -76,7 +76,7 @@ def read_contexts(path: Path) -> Contexts:
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is no file of contexts: {error}") from error
+        raise ValueError(f"{path} is not a file of contexts: {error}") from error
 
 
 def write_contexts(path: Path, contexts: Contexts) -> None:
@@ -94,7 +94,7 @@ def is_open_to_others(path: Path) -> bool:
 def target(
     url: str | None, api_key: str | None, context: str | None, environ: Mapping[str, str], contexts: Contexts
 ) -> Target:
-    """Options, then the environment, then the current context. A context's key goes to its own address only."""
+    """Options, then the environment, then the current context. A context's key is sent only to its own URL."""
     if url:
         return Target(url, _key(api_key, environ), "--url")
     if context:
@@ -118,7 +118,7 @@ def _in_context(contexts: Contexts, name: str, api_key: str | None, source: str)
 
 
 def _put_in_place(path: Path, text: bytes) -> None:
-    """Temporary files are made for their owner alone."""
+    """`mkstemp` creates a file that only its owner can read, so the keys are never readable by others."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -1,4 +1,4 @@
-"""`tideq dlq`: what was given up, how it died, and sending it back."""
+"""`tideq dlq`: lists, groups and replays dead letters."""
 
 import itertools
 from datetime import UTC, datetime
@@ -42,28 +42,28 @@ def show_list(
     limit: int = 50,
     service: Service = LOCAL,
 ) -> None:
-    """Dead letters, the latest death first.
+    """Dead letters, the newest first.
 
     Parameters
     ----------
     type
-        Of this task type.
+        Only this task type.
     reason
-        Given up for this: retries_exhausted, poison, never_started, discarded.
+        Only this reason: retries_exhausted, poison, never_started, discarded.
     pattern
-        Died this way; see `tideq dlq patterns`.
+        Only this error pattern; see `tideq dlq patterns`.
     before
-        Died longer ago than this (24h), or before this instant.
+        Only tasks that died longer ago than this (24h), or before this instant.
     limit
         The most to show.
     """
     with open_client(service) as client:
-        found = client.dlq.list(page_size=max(1, min(limit, 500)), **_wanted(type, reason, pattern, before))
+        found = client.dlq.list(page_size=max(1, min(limit, 500)), **_filter(type, reason, pattern, before))
         show(itertools.islice(found, limit), COLUMNS, service.output)
 
 
 def patterns(*, service: Service = LOCAL) -> None:
-    """What is dead by type, reason and error, the most frequent first."""
+    """Dead letters grouped by type, reason and error, the most frequent first."""
     with open_client(service) as client:
         show(client.dlq.patterns(), PATTERNS, service.output)
 
@@ -82,54 +82,54 @@ def replay(
     yes: Annotated[bool, cyclopts.Parameter(alias="-y", negative=())] = False,
     service: Service = LOCAL,
 ) -> int:
-    """Send dead letters back to the queue: those named, or all that match.
+    """Send dead letters back to the queue: the given tasks, or all that meet the conditions.
 
     Parameters
     ----------
     task_ids
-        These; without any, those that match the conditions.
+        The tasks to replay; without any, all that meet the conditions.
     type
-        Of this task type.
+        Only this task type.
     reason
-        Given up for this.
+        Only this reason.
     pattern
-        Died this way; see `tideq dlq patterns`.
+        Only this error pattern; see `tideq dlq patterns`.
     before
-        Died longer ago than this (24h), or before this instant.
+        Only tasks that died longer ago than this (24h), or before this instant.
     every
-        All of them, where no other condition is given.
+        All dead letters, without a condition.
     priority
-        Another level than before.
+        A new priority; without it, the task keeps its own.
     keep_retries
-        Do not begin with fresh budgets.
+        Keep the used retry budget instead of resetting it.
     dry_run
-        Only tell how many match.
+        Only count the dead letters that match.
     yes
-        Do not ask.
+        Do not prompt for confirmation.
     """
     with open_client(service) as client:
-        wanted = _wanted(type, reason, pattern, before)
-        is_filtered = any(wanted.values()) or every
+        conditions = _filter(type, reason, pattern, before)
+        is_filtered = any(conditions.values()) or every
         if bool(task_ids) == is_filtered:
-            stop("name tasks, or give a condition or --all", USAGE)
+            stop("give task ids, or a condition, or --all", USAGE)
         if task_ids:
             return for_each(
                 task_ids,
                 lambda task_id: client.dlq.replay(task_id, reset_retry_count=not keep_retries, new_priority=priority),
                 service.output,
             )
-        preview = client.dlq.replay_all(dry_run=True, **wanted)
+        preview = client.dlq.replay_all(dry_run=True, **conditions)
         if dry_run:
             show_one(preview, service.output)
             return OK
-        if not yes and not confirm(f"Send {preview.matched} dead letters back?"):
+        if not yes and not confirm(f"Replay {preview.matched} dead letters?"):
             return FAILED
-        done = client.dlq.replay_all(reset_retry_count=not keep_retries, new_priority=priority, **wanted)
+        done = client.dlq.replay_all(reset_retry_count=not keep_retries, new_priority=priority, **conditions)
         show_one(done, service.output)
         return FAILED if done.refused else OK
 
 
-def _wanted(task_type: str | None, reason: str | None, pattern: str | None, before: str | None) -> DeadLetterFilter:
+def _filter(task_type: str | None, reason: str | None, pattern: str | None, before: str | None) -> DeadLetterFilter:
     return DeadLetterFilter(
         task_type=task_type,
         reason=reason,

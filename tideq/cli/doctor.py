@@ -1,4 +1,4 @@
-"""`tideq doctor`: what newcomers get wrong, each thing by name and with what to do about it."""
+"""`tideq doctor`: checks the machine, the service and its stores, and says what to do about each problem."""
 
 import asyncio
 import os
@@ -16,21 +16,21 @@ from tideq.cli.output import has_colours, printable, print_line, show
 from tideq.cli.session import FAILED, LOCAL, OK, Service
 from tideq.client import NO_RETRIES, Client, Timeouts
 
-PATIENCE = Timeouts(connect=2, read=5)
+TIMEOUTS = Timeouts(connect=2, read=5)
 COLOURS = {"ok": "32", "warn": "33", "fail": "31"}
 COLUMNS = {"check": "check", "status": "status", "found": "found", "advice": "advice"}
 WIDTH = 22
 
 
 def doctor(*, data_dir: Path = Path("data"), service: Service = LOCAL) -> int:
-    """Check this machine, the service, and what the environment names of its store, its history and its telemetry.
+    """Check this machine, the service and, where the environment has their URLs, its store, history and telemetry.
 
-    Each check says ok, warn or fail, and what to do. The exit code is 1 where any failed.
+    Each check reports ok, warn or fail, and what to do. The exit code is 1 if any check failed.
 
     Parameters
     ----------
     data_dir
-        Where `tideq up` keeps or would keep its data.
+        The data folder of `tideq up`.
     """
     if service.no_color:
         os.environ["NO_COLOR"] = "1"
@@ -38,25 +38,25 @@ def doctor(*, data_dir: Path = Path("data"), service: Service = LOCAL) -> int:
     for finding in findings(data_dir, service, os.environ):
         found.append(finding)
         if service.output == "table":
-            _tell(finding)
+            _print_finding(finding)
     if service.output != "table":
         show(found, COLUMNS, service.output)
     return FAILED if any(finding.status == "fail" for finding in found) else OK
 
 
 def findings(data_dir: Path, service: Service, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """One after the other, as they are found."""
+    """Yields each finding as soon as its check has run."""
     settings = settings_in(environ)
     yield from check_machine(environ, data_dir)
     yield from _check_service(service, settings or ServiceSettings(), environ)
     if settings is not None:
-        yield from asyncio.run(_all(_behind(settings)))
+        yield from asyncio.run(_all(_check_stores(settings)))
 
 
 def _check_service(service: Service, settings: ServiceSettings, environ: Mapping[str, str]) -> Iterator[Finding]:
     try:
         target = service.target(environ)
-        client = Client(target.url, target.api_key, retries=NO_RETRIES, timeouts=PATIENCE)
+        client = Client(target.url, target.api_key, retries=NO_RETRIES, timeouts=TIMEOUTS)
     except ValueError as error:
         yield fail("service", str(error), "correct --url, TIDEQ_URL or the context")
         return
@@ -68,7 +68,7 @@ def _check_service(service: Service, settings: ServiceSettings, environ: Mapping
         yield check_port(settings.host, settings.port, is_ours=has_port)
 
 
-async def _behind(settings: ServiceSettings) -> AsyncIterator[Finding]:
+async def _check_stores(settings: ServiceSettings) -> AsyncIterator[Finding]:
     if settings.redis_url:
         async for finding in check_store(settings.redis_url, settings.queue):
             yield finding
@@ -81,8 +81,7 @@ async def _all(findings: AsyncIterator[Finding]) -> list[Finding]:
     return [finding async for finding in findings]
 
 
-def _tell(finding: Finding) -> None:
-    """As it is found: some checks take their time."""
+def _print_finding(finding: Finding) -> None:
     mark = f"{finding.status:<4}"
     if has_colours(sys.stdout):
         mark = f"\x1b[{COLOURS[finding.status]}m{mark}\x1b[0m"

@@ -1,7 +1,6 @@
-"""The health page of the monitor and the replicator: whether the process still turns, for whoever restarts it, and
-whether it does its duties, for whoever watches it.
+"""The health page of the monitor and the replicator: `/livez` for the orchestrator, `/health` for alerts on duties.
 
-`/livez` does not go by the duties: a restart would not bring back a store that cannot be reached.
+`/livez` ignores stale duties: a restart would not bring back an unreachable store.
 """
 
 import asyncio
@@ -51,19 +50,19 @@ class ProcessHealth:
 
 @contextlib.asynccontextmanager
 async def health_page(host: str, port: int | None, queue_name: str, duties: Duties) -> AsyncGenerator[None]:
-    """With the metrics of the process. Shown from before the stores are reached; with no port there is no page."""
+    """Serves the page and the metrics of the process, before the stores are reached too; without a port, nothing."""
     if port is None:
         yield
         return
-    vitals, process = ProcessHealth(duties), str(os.getpid())
+    process_health, process = ProcessHealth(duties), str(os.getpid())
 
     def metrics() -> bytes:
         return exposition(duties.counters.samples(process), queue_name)
 
-    page = HealthServer(host, port, vitals.health, metrics)
+    page = HealthServer(host, port, process_health.health, metrics)
     page.start()
     try:
-        async with background_task(vitals.tick()):
+        async with background_task(process_health.tick()):
             yield
     finally:
         await asyncio.to_thread(page.end)

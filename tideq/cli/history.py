@@ -1,4 +1,4 @@
-"""`tideq migrate`, `replicate`, `rebuild`, `reconcile` and `prune`: history and the way back from it."""
+"""`tideq migrate`, `replicate`, `rebuild`, `reconcile` and `prune`: history, and recovery of the store from it."""
 
 import contextlib
 import os
@@ -42,22 +42,23 @@ OnProgress = Callable[[int, int], None]
 
 
 def migrate(action: Literal["run", "status", "finish"] = "run", *, wait: float = 0, allow_newer: bool = False) -> None:
-    """Bring the database's schema up to date; safe to run from many places at once.
+    """Bring the database's schema up to date; safe to run from several places at once.
 
     Parameters
     ----------
     action
-        `status` only says what is missing, and fails if anything is. `finish` is for after an upgrade, when no process
-        of an earlier version runs or shall run again: from then on the store is written in this version's format.
+        `status` lists the missing migrations, and exits with 1 if there are any. `finish` ends an upgrade, once no
+        process of an earlier version runs or will run again: from then on the store is written in this version's
+        format.
     wait
-        Seconds to wait for a database that is still starting and, with `status`, for somebody else to migrate it.
+        Seconds to wait for a database that is still starting and, with `status`, for another process to migrate it.
     allow_newer
-        A database that a later version has migrated will do: migrations only ever add, so this version can be gone
-        back to without undoing them.
+        Accept a database that a later version has migrated, to go back to this version: migrations only add, so they
+        need not be undone.
     """
     if action == "finish":
         run_command(_finish(_store_settings(settings_from(environ_with()))))
-        print_line(f"the store is written in format {NEWEST_FORMAT} from now on")
+        print_line(f"the store is now written in format {NEWEST_FORMAT}")
         return
     log_to_stderr()
     settings = history_settings(needs_store=False)
@@ -71,14 +72,14 @@ def migrate(action: Literal["run", "status", "finish"] = "run", *, wait: float =
 
 
 def replicate(*, health_host: str = "127.0.0.1", health_port: int | None = None) -> None:
-    """Copy what happens in the queue to history, until SIGTERM or Ctrl-C. Any number may run.
+    """Copy the events of the queue to history, until SIGTERM or Ctrl-C. Any number of replicators may run.
 
     Parameters
     ----------
     health_host
-        Where the health page and /metrics listen.
+        The address on which the health page and /metrics listen.
     health_port
-        The page's port; left out, there is no page.
+        The port of the health page; without this option there is no page.
     """
     log_to_stderr()
     settings = history_settings()
@@ -94,33 +95,33 @@ def rebuild(*, dry_run: bool = False, force: bool = False) -> None:
     Parameters
     ----------
     dry_run
-        Only say what would be put back.
+        Only list what would be restored.
     force
-        Also where the store has everything: empty it first. What history lacks of it is written before.
+        Rebuild a complete store too: it is emptied first, after events that history lacks have been written.
     """
     settings = history_settings()
     run_command(_rebuild(settings, dry_run=dry_run, force=force))
 
 
 def reconcile(*, dry_run: bool = False) -> None:
-    """List and mend what a store that lost writes does not know. The service does this by itself when it notices.
+    """List and repair the tasks that a store has lost or has behind history. The service does this by itself too.
 
     Parameters
     ----------
     dry_run
-        Only list.
+        Only list the differences.
     """
     settings = history_settings()
     run_command(_reconcile(settings, dry_run=dry_run))
 
 
 def prune() -> None:
-    """Make partitions ahead, and drop those older than TIDEQ_HISTORY_RETENTION_DAYS."""
+    """Create the coming partitions, and drop those older than TIDEQ_HISTORY_RETENTION_DAYS."""
     run_command(_prune(history_settings(needs_store=False)))
 
 
 async def _finish(settings: ServiceSettings) -> None:
-    """Also without history."""
+    """Works without history too."""
     async with open_store(settings.redis_url, settings.queue, settings.history) as store:
         for part in store.engine.parts:
             accepted(await part.scripts.call("raise_format", number=NEWEST_FORMAT))
@@ -136,11 +137,11 @@ async def _migrate(settings: ServiceSettings, action: str, wait: float, *, allow
 
 
 async def make_partitions(database: Database, settings: ServiceSettings) -> None:
-    """What a long reader keeps from being made now is made by the monitor later, and has a place until then."""
+    """A long-running query may block this; the monitor creates them later, and rows go to the default partition."""
     try:
         await Partitions(database, settings.history).make_ahead()
     except PartitionsBusy as error:
-        print_line(f"{error}; the monitor makes them later")
+        print_line(f"{error}; the monitor creates them later")
 
 
 async def _replicate(
@@ -158,34 +159,34 @@ async def _replicate(
 async def _rebuild(settings: ServiceSettings, *, dry_run: bool, force: bool) -> None:
     epoch = ""
     with _bar("restoring tasks") as on_progress:
-        async with _custodian(settings, on_progress) as custodian:
-            verdict, plan, is_behind = await custodian.check(), await custodian.plan(), await custodian.is_behind()
-            is_needed = force or verdict in (StoreCheck.STORE_EMPTY, StoreCheck.STORE_BEHIND)
+        async with _store_guard(settings, on_progress) as guard:
+            state, plan, is_behind = await guard.check(), await guard.plan(), await guard.is_behind()
+            is_needed = force or state in (StoreCheck.STORE_EMPTY, StoreCheck.STORE_BEHIND)
             if not dry_run and is_needed:
-                epoch = await custodian.rebuild()
+                epoch = await guard.rebuild()
     counts = ", ".join(f"{count} {state}" for state, count in sorted(plan.live_by_state.items())) or "none"
-    print_line(f"store: {verdict.value}")
+    print_line(f"store: {state.value}")
     print_line(f"history: {plan.live_count} live tasks ({counts})")
     print_line(f"         {plan.dead_letter_count} dead letters, {plan.key_count} idempotency keys")
     if plan.parked_count:
-        print_line(f"         {plan.parked_count} tasks with parked events, which are put back as those tell")
+        print_line(f"         {plan.parked_count} tasks with parked events, restored from those events")
     if is_behind:
-        print_line("store: it has transitions that history lacks; a rebuild writes them first, so nothing is lost")
+        print_line("store: has transitions that history lacks; a rebuild writes them to history first")
     if dry_run:
-        print_line("would rebuild" if is_needed else "would do nothing; --force rebuilds all the same")
+        print_line("would rebuild" if is_needed else "would do nothing; --force rebuilds anyway")
     else:
-        print_line(f"rebuilt under epoch {epoch}" if is_needed else "nothing to do; --force rebuilds all the same")
+        print_line(f"rebuilt under epoch {epoch}" if is_needed else "nothing to do; --force rebuilds anyway")
 
 
 async def _reconcile(settings: ServiceSettings, *, dry_run: bool) -> None:
-    async with _custodian(settings) as custodian:
+    async with _store_guard(settings) as guard:
         count = 0
-        async for each in custodian.differences():
+        async for each in guard.differences():
             count += 1
             in_store = f"{each.in_store.state} v{each.in_store.version}" if each.in_store else "nothing"
             print_line(f"{each.task_id}  store: {in_store}  history: {each.in_history.state} v{each.in_history.version}")
         if count and not dry_run:
-            print_line(f"mended under epoch {await custodian.reconcile()}")
+            print_line(f"reconciled under epoch {await guard.reconcile()}")
         print_line(f"{count} differences")
 
 
@@ -195,11 +196,11 @@ async def _prune(settings: ServiceSettings) -> None:
         made = await partitions.make_ahead()
         clocks = await partitions.clocks(time.time_ns() // 1_000_000, partial(_store_instants, settings))
         dropped = await partitions.prune(clocks, settings.queue.retention.dead_letter_ttl_ms)
-    print_line(f"{len(made)} partitions made, {len(dropped)} dropped")
+    print_line(f"{len(made)} partitions created, {len(dropped)} dropped")
 
 
 async def _store_instants(settings: ServiceSettings) -> list[int]:
-    """None where no store is set: old partitions can be dropped without one."""
+    """Empty where no store is set: old partitions can be dropped without one."""
     if not settings.redis_url:
         return []
     async with contextlib.aclosing(connect(settings.redis_url)) as client:
@@ -211,7 +212,7 @@ def _database(settings: ServiceSettings) -> Database:
 
 
 @contextlib.asynccontextmanager
-async def _custodian(
+async def _store_guard(
     settings: ServiceSettings, on_progress: OnProgress = lambda done, total: None
 ) -> AsyncGenerator[StoreGuard | StoreGuards]:
     client = connect(settings.redis_url)
@@ -222,7 +223,7 @@ async def _custodian(
 
 @contextlib.contextmanager
 def _bar(title: str) -> Generator[OnProgress]:
-    """On a terminal only, and not on standard output."""
+    """Shown on standard error, and only on a terminal."""
     columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
@@ -237,13 +238,13 @@ def _bar(title: str) -> Generator[OnProgress]:
 def history_settings(*, needs_store: bool = True) -> ServiceSettings:
     settings = settings_from(environ_with())
     if not settings.history.database_url:
-        stop("set DATABASE_URL, for example DATABASE_URL=postgresql://tideq@127.0.0.1/tideq", USAGE)
+        stop("DATABASE_URL is not set; set it, for example to postgresql://tideq@127.0.0.1/tideq", USAGE)
     return _store_settings(settings) if needs_store else settings
 
 
 def _store_settings(settings: ServiceSettings) -> ServiceSettings:
     if not settings.redis_url:
-        stop("set REDIS_URL to the service's store", USAGE)
+        stop("REDIS_URL is not set; set it to the URL of the service's store", USAGE)
     return settings
 
 

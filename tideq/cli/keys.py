@@ -1,4 +1,4 @@
-"""`tideq keys`: who may talk to the service."""
+"""`tideq keys`: creates, lists and revokes access keys."""
 
 import asyncio
 import time
@@ -34,14 +34,14 @@ class KeyRow(msgspec.Struct, frozen=True):
 
 
 def create(name: str, *, role: Literal["producer", "worker", "viewer", "admin"], client_ids: ClientIds = None) -> None:
-    """Make a key and show it. Only its digest is kept, so this is the only time.
+    """Create a key and print it. Only its digest is stored: the key cannot be shown again.
 
     Parameters
     ----------
     name
-        Whose key it is; limits and audits go by it.
+        The owner of the key; limits and the audit log use this name.
     role
-        producer submits, worker takes and finishes, viewer looks, admin does everything.
+        producer submits, worker claims and completes, viewer reads, admin does everything.
     client_ids
         A client it may submit as besides its own name, or `*` for any. May be given more than once.
     """
@@ -49,7 +49,7 @@ def create(name: str, *, role: Literal["producer", "worker", "viewer", "admin"],
 
 
 def allow(key_id: str, *, client_ids: ClientIds = None) -> None:
-    """Say as which clients a key may submit, besides its own name. Without any it may as none any more.
+    """Set the clients a key may submit as, besides its own name. Without --client-id all are removed.
 
     Parameters
     ----------
@@ -62,12 +62,13 @@ def allow(key_id: str, *, client_ids: ClientIds = None) -> None:
 
 
 def adopt(folder: Path, *, wait: float = 0, client_ids: ClientIds = None) -> None:
-    """Let keys in that were made elsewhere, for example a Secret that is mounted as files. Safe to repeat.
+    """Register keys that were created elsewhere, for example a Secret mounted as files. Safe to repeat.
 
     Parameters
     ----------
     folder
-        A key in each file, whose name is a role (`admin`) or a name and a role (`billing.producer`).
+        A folder with one key in each file; the file's name is a role (`admin`) or a name and a role
+        (`billing.producer`).
     wait
         Seconds to wait for a store that is still starting.
     client_ids
@@ -76,7 +77,7 @@ def adopt(folder: Path, *, wait: float = 0, client_ids: ClientIds = None) -> Non
     """
     files = sorted(file for file in folder.glob("*") if file.is_file() and not file.name.startswith("."))
     if not files:
-        stop(f"there is no key in {folder}", NOT_FOUND)
+        stop(f"{folder} has no file with a key", NOT_FOUND)
     now_ms = time.time_ns() // 1_000_000
     clients = _clients_of(client_ids or (), {file.name for file in files})
 
@@ -98,7 +99,7 @@ def show(*, output: Annotated[Format, cyclopts.Parameter(alias="-o")] = "table")
     Parameters
     ----------
     output
-        How to show the answer.
+        The output format.
     """
     keys = _with_keys(AccessKeys.all)
     if output == "table":
@@ -109,7 +110,7 @@ def show(*, output: Annotated[Format, cyclopts.Parameter(alias="-o")] = "table")
 
 
 def revoke(key_id: str) -> None:
-    """Shut a key out.
+    """Revoke a key; the service refuses it within a few seconds.
 
     Parameters
     ----------
@@ -135,7 +136,7 @@ def _clients_of(named: Sequence[str], files: set[str]) -> dict[str, list[str]]:
     for each in named:
         file, _, client_id = each.partition("=")
         if file not in files or not client_id:
-            stop(f"--client-id {each!r} is not <file>=<client> of a file in the folder", USAGE)
+            stop(f"--client-id {each!r} is not <file>=<client> with a file of the folder", USAGE)
         clients.setdefault(file, []).append(client_id)
     return clients
 
@@ -148,7 +149,7 @@ def _line(key: AccessKey) -> str:
 def _with_keys(act: Callable[[AccessKeys], Awaitable[T]]) -> T:
     settings = settings_from(environ_with())
     if not settings.redis_url:
-        stop("set REDIS_URL to the service's store", USAGE)
+        stop("REDIS_URL is not set; set it to the URL of the service's store", USAGE)
 
     async def run() -> T:
         client = connect(settings.redis_url)

@@ -38,7 +38,7 @@ def monitor(*, health_host: str = "127.0.0.1", health_port: int | None = None) -
     log_to_stderr()
     settings = settings_from(environ_with())
     if not settings.redis_url:
-        stop("set REDIS_URL to the service's store", USAGE)
+        stop("REDIS_URL is not set; set it to the URL of the service's store", USAGE)
     print_line("monitoring")
     duties, telemetry = Duties(), settings.queue.telemetry
     page = health_page(health_host, health_port, settings.queue.queue_name, duties)

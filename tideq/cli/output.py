@@ -1,6 +1,6 @@
-"""How answers are shown: tables for people, JSON for programs. Answers go to standard output, all else to the other.
+"""Prints results on standard output, as tables or JSON, and notes and progress bars on standard error.
 
-Colours are for terminals, and not where NO_COLOR is set.
+Colours are used only on terminals, and not where NO_COLOR is set.
 """
 
 import os
@@ -13,7 +13,7 @@ import msgspec
 
 T = TypeVar("T")
 Cell = str | Callable[[Any], str]
-"""An attribute, or what makes words of the whole item."""
+"""The name of an attribute, or a function that returns the text of a cell for the item."""
 Format = Literal["table", "json", "jsonl"]
 COLOURS = {
     "completed": "32",
@@ -32,7 +32,7 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def show(items: Iterable[Any], columns: Mapping[str, Cell], style: Format) -> None:
-    """Many alike. `columns` are titles and the cells under them; the lines of jsonl come as they are read."""
+    """Prints items of one kind. `columns` maps titles to cells; jsonl prints each item as soon as it is read."""
     if style == "jsonl":
         for item in items:
             print_line(_encode(item).decode())
@@ -44,7 +44,7 @@ def show(items: Iterable[Any], columns: Mapping[str, Cell], style: Format) -> No
 
 
 def show_one(item: Any, style: Format, fields: Sequence[str] = ()) -> None:
-    """One thing: in a table, a line for each of its fields that says something."""
+    """Prints one item: as a table, with a line for each non-empty field."""
     if style == "table":
         names = fields or [field.name for field in msgspec.structs.fields(item)]
         rows = [[name, _text(value)] for name in names if (value := _value(item, name)) not in (None, "", (), {})]
@@ -55,33 +55,33 @@ def show_one(item: Any, style: Format, fields: Sequence[str] = ()) -> None:
 
 
 def table(rows: Sequence[Sequence[str]], titles: Sequence[str]) -> list[str]:
-    """Columns side by side, none cut off. The widths are those of the texts, without their colours."""
+    """Aligned lines; no column is cut off. Colour codes do not count as width."""
     lines = [[title.upper() for title in titles], *rows] if titles else list(rows)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    is_colourful = has_colours(sys.stdout)
+    is_coloured = has_colours(sys.stdout)
     return [
-        "  ".join(_padded(text, width, is_colourful) for text, width in zip(line, widths, strict=True)).rstrip()
+        "  ".join(_padded(text, width, is_coloured) for text, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     ]
 
 
 def note(line: str) -> None:
-    """For people who look on, not part of the answer."""
+    """Prints to standard error a line that is not part of the result."""
     sys.stderr.write(f"{printable(line)}\n")
     sys.stderr.flush()
 
 
 def confirm(question: str) -> bool:
-    """Where nobody can be asked, the answer is no."""
+    """Reads the answer from the terminal; returns False where standard input is no terminal."""
     if not sys.stdin.isatty():
-        note(f"{question} Say --yes.")
+        note(f"{question} Confirm with --yes.")
         return False
     note(f"{question} [y/N]")
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def with_progress_bar(items: Sequence[T], title: str) -> Iterable[T]:
-    """As they are taken, a bar grows: on a terminal only, and never on standard output."""
+    """Yields the items and shows a progress bar on standard error, if that is a terminal."""
     if not sys.stderr.isatty():
         return items
     from rich.console import Console
@@ -91,7 +91,7 @@ def with_progress_bar(items: Sequence[T], title: str) -> Iterable[T]:
 
 
 def printable(text: str) -> str:
-    """What tasks and workers say may hold commands to a terminal, or pretend to be another line."""
+    """Escapes control characters: names and errors of tasks and workers may contain terminal commands or line ends."""
     return text if text.isprintable() else "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
@@ -99,15 +99,15 @@ def has_colours(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def _padded(text: str, width: int, is_colourful: bool) -> str:
+def _padded(text: str, width: int, is_coloured: bool) -> str:
     space = " " * (width - len(text))
-    if is_colourful and text in COLOURS:
+    if is_coloured and text in COLOURS:
         return f"\x1b[{COLOURS[text]}m{text}\x1b[0m{space}"
     return text + space
 
 
 def _value(item: Any, name: Cell) -> Any:
-    """`queue.total_depth` is an attribute of an attribute, none of which need be there."""
+    """The value of a cell; `queue.total_depth` is a nested attribute, and a missing one gives None."""
     if callable(name):
         return name(item)
     for part in name.split("."):

@@ -1,4 +1,4 @@
-"""`tideq parked`: events that history refused, what becomes of them, and tasks of the store that cannot be read."""
+"""`tideq parked`: events that history refused, and tasks that the store has set aside as unreadable."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -23,7 +23,7 @@ COLUMNS = {
 }
 
 
-SET_ASIDE = "the store's record or definition of it cannot be read: set aside until a version can"
+SET_ASIDE = "set aside: this version cannot read the task's record or definition in the store"
 
 
 class ParkedRow(msgspec.Struct, frozen=True):
@@ -36,14 +36,14 @@ class ParkedRow(msgspec.Struct, frozen=True):
 
 
 def show_list(*, output: Annotated[Format, cyclopts.Parameter(alias="-o")] = "table") -> None:
-    """Tasks with parked events, the earliest first: how many events, from which version on, and why.
+    """Tasks with parked events, the earliest first: the number of events, the first version, the problem.
 
-    Behind them the tasks that were set aside in the store because they cannot be read: they have no events here.
+    After them the tasks that the store has set aside because they cannot be read; these have no parked events.
 
     Parameters
     ----------
     output
-        A table for people, json or jsonl for programs.
+        table, json or jsonl.
     """
 
     async def listed() -> list[ParkedRow]:
@@ -61,17 +61,17 @@ def retry(
     *,
     every: Annotated[bool, cyclopts.Parameter(name="--all", negative=())] = False,
 ) -> int:
-    """Write the parked events of tasks after all; what fails again stays parked. Ends with 1 if any does.
+    """Write the parked events of tasks again; events that fail again stay parked, and the exit code is 1.
 
     Parameters
     ----------
     task_ids
-        Of these tasks.
+        The tasks to write.
     every
-        Of all tasks that have any.
+        All tasks that have parked events.
     """
     if bool(task_ids) == every:
-        stop("name tasks, or say --all", USAGE)
+        stop("give task ids, or --all", USAGE)
 
     async def try_again(parking: ParkingOfAll, task_id: str) -> str | None:
         outcome = await parking.retry(task_id)
@@ -81,31 +81,31 @@ def retry(
 
 
 def discard(task_ids: Annotated[list[str], Several], *, yes: Annotated[bool, Switch] = False) -> int:
-    """Give the parked events of tasks up, for good: history keeps how they stand, and loses how they came there.
+    """Discard the parked events of tasks, for good: history keeps the tasks' last state and lacks these transitions.
 
     Parameters
     ----------
     task_ids
-        Of these tasks.
+        The tasks whose events to discard.
     yes
-        It is meant: without this, nothing is done.
+        Confirms it: without this option nothing is done.
     """
     if not yes:
-        stop("what is discarded is gone for good: say --yes", USAGE)
+        stop("discarded events cannot be restored; confirm with --yes", USAGE)
 
-    async def give_up(parking: ParkingOfAll, task_id: str) -> str | None:
+    async def discard_one(parking: ParkingOfAll, task_id: str) -> str | None:
         count = await parking.discard(task_id)
-        return f"{count} events given up" if count else None
+        return f"{count} events discarded" if count else None
 
-    return run_command(_for_each(task_ids, give_up))
+    return run_command(_for_each(task_ids, discard_one))
 
 
-async def _for_each(task_ids: list[str] | None, deal: Callable[[ParkingOfAll, str], Awaitable[str | None]]) -> int:
-    """One line a task; the worst outcome is the command's."""
+async def _for_each(task_ids: list[str] | None, act: Callable[[ParkingOfAll, str], Awaitable[str | None]]) -> int:
+    """Prints one line a task; returns the worst outcome as the exit code."""
     code = OK
     async with _parking() as parking:
         for task_id in task_ids or [task.task_id for task in await parking.tasks()]:
-            outcome = await deal(parking, task_id)
+            outcome = await act(parking, task_id)
             print_line(f"{task_id}  {outcome or 'has no parked events'}")
             code = max(code, NOT_FOUND if outcome is None else FAILED if outcome == "still parked" else OK)
     return code

@@ -1,4 +1,4 @@
-"""`tideq queue`: the queue as a whole."""
+"""`tideq queue`: shows, pauses and limits the queue."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -50,7 +50,7 @@ LIMITS = {
 
 
 def stats(*, service: Service = LOCAL) -> None:
-    """Depth, ages, workers and throughput at a glance."""
+    """Depth, ages, workers and throughput."""
     with open_client(service) as client:
         show_one(client.queue.stats(), service.output, STATS)
 
@@ -62,16 +62,16 @@ def pause(
     time: Annotated[str | None, cyclopts.Parameter(name="--for")] = None,
     service: Service = LOCAL,
 ) -> None:
-    """Hand out nothing more, of one type or at all.
+    """Stop handing out tasks, of one type or of the whole queue.
 
     Parameters
     ----------
     task_type
-        Only this type; without one, the whole queue.
+        Only this type; without it, the whole queue.
     reason
-        Shown to whoever looks.
+        Shown where the pause is shown.
     time
-        Resume by itself after so long: 30m, 2h.
+        Resume automatically after this time: 30m, 2h.
     """
     with open_client(service) as client:
         resume_at = None if time is None else datetime.now(UTC) + duration(time)
@@ -80,12 +80,12 @@ def pause(
 
 
 def resume(task_type: str | None = None, *, service: Service = LOCAL) -> None:
-    """Hand out again.
+    """Hand out tasks again.
 
     Parameters
     ----------
     task_type
-        Only this type; without one, what was paused as a whole.
+        Only this type; without it, the pause of the whole queue ends.
     """
     with open_client(service) as client:
         client.queue.resume(task_type)
@@ -100,21 +100,21 @@ def limits(
     lift: Annotated[bool, Switch] = False,
     service: Service = LOCAL,
 ) -> None:
-    """What is paused or limited; with options, set the limits of one type or of the whole queue.
+    """Show pauses and limits; with options, set the limits of one type or of the whole queue.
 
     Parameters
     ----------
     task_type
-        Whose limits to set; without one, the whole queue's.
+        The type to limit; without it, the whole queue.
     rate
         Tasks a second; 0 is no limit.
     max_executing
-        The most at once.
+        The most tasks at once.
     lift
-        Take both limits away.
+        Remove both limits.
     """
     if lift and (rate is not None or max_executing is not None):
-        stop("--lift takes both limits away: give no others", USAGE)
+        stop("--lift removes both limits; do not combine it with --rate or --max-executing", USAGE)
     with open_client(service) as client:
         if lift:
             client.queue.set_limits(task_type)
@@ -124,7 +124,7 @@ def limits(
 
 
 def _set(client: Client, task_type: str | None, rate: float | None, max_executing: int | None) -> None:
-    """The service sets both at once: what was not named stays as it is."""
+    """The API sets both limits at once, so the limit not given is read first and sent again."""
     now = next((limit for limit in client.queue.limits() if limit.task_type == task_type), Limit())
     client.queue.set_limits(
         task_type,

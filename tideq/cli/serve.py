@@ -30,7 +30,7 @@ def serve(*, host: str | None = None, port: int | None = None, processes: int = 
     """
     settings = settings_from(environ_with(TIDEQ_HOST=host, TIDEQ_PORT=port))
     if not settings.redis_url:
-        stop("set REDIS_URL, for example REDIS_URL=redis://127.0.0.1:6379; `tideq up` brings its own store", USAGE)
+        stop("REDIS_URL is not set; set it, for example to redis://127.0.0.1:6379, or use `tideq up`", USAGE)
     if not 1 <= processes <= MAX_PROCESSES:
         stop(f"--processes {processes} is not between 1 and {MAX_PROCESSES}", USAGE)
     if processes == 1:

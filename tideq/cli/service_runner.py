@@ -44,7 +44,7 @@ def run_service(
     run_duties: BackgroundDuties = background_duties.sweep,
     shared_folder: Path | None = None,
 ) -> None:
-    """`siblings` is the folder that processes behind one port share."""
+    """`shared_folder` holds the metrics of all processes behind one port."""
     log_to_stderr()
     assemble_all()
 

@@ -1,4 +1,4 @@
-"""What all commands that talk to a service share: where it is, how answers look, how failures end."""
+"""Options and error handling shared by all commands that call a service."""
 
 import os
 from collections.abc import Generator, Iterable, Mapping
@@ -33,10 +33,10 @@ EXITS: dict[type[TideqError], int] = {
     NoAnswer: UNREACHABLE,
 }
 RETRIES = RetryPolicy(deadline_seconds=2)
-"""Somebody waits at the prompt."""
+"""Short, because a person waits at the prompt."""
 
 Several = cyclopts.Parameter(negative=())
-"""May be given more than once."""
+"""An option that may be given more than once."""
 Switch = cyclopts.Parameter(negative=())
 Ids = Annotated[list[str], cyclopts.Parameter(negative=())]
 
@@ -45,14 +45,14 @@ Ids = Annotated[list[str], cyclopts.Parameter(negative=())]
 @dataclass(frozen=True, kw_only=True)
 class Address:
     url: str | None = None
-    """Where the service answers; also TIDEQ_URL, then the context, then http://127.0.0.1:8080."""
+    """The URL of the service; also TIDEQ_URL, then the context, then http://127.0.0.1:8080."""
     api_key: str | None = None
-    """Your key, where it asks for one; also TIDEQ_API_KEY, then the context."""
+    """Your access key, where the service requires one; also TIDEQ_API_KEY, then the context."""
     context: str | None = None
-    """A service remembered with `tideq context add`; also TIDEQ_CONTEXT, then the one in use."""
+    """A service stored with `tideq context add`; also TIDEQ_CONTEXT, then the current context."""
 
     def target(self, environ: Mapping[str, str] = os.environ) -> Target:
-        """Raises ValueError where the context is unknown, or what is remembered cannot be read."""
+        """Raises ValueError where the context is unknown or the file of contexts cannot be read."""
         return target(self.url, self.api_key, self.context, environ, read_contexts(contexts_file(environ)))
 
 
@@ -60,7 +60,7 @@ class Address:
 @dataclass(frozen=True, kw_only=True)
 class Service(Address):
     output: Annotated[Format, cyclopts.Parameter(alias="-o")] = "table"
-    """How to show the answer."""
+    """The output format."""
     no_color: Annotated[bool, cyclopts.Parameter(negative=())] = False
     """No colours; also NO_COLOR."""
 
@@ -70,7 +70,7 @@ LOCAL = Service()
 
 @contextmanager
 def open_client(service: Service) -> Generator[Client]:
-    """A client; whatever goes wrong becomes one line and an exit code."""
+    """A client of the service; an error inside the block ends the command with one line and an exit code."""
     if service.no_color:
         os.environ["NO_COLOR"] = "1"
     try:
@@ -90,7 +90,7 @@ def exit_code(error: TideqError) -> int:
 
 
 def split(values: Iterable[str] | None) -> list[str]:
-    """`--status a,b --status c` is three."""
+    """`--status a,b --status c` are three values."""
     return [part for value in values or () for part in value.split(",") if part]
 
 

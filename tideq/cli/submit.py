@@ -1,4 +1,4 @@
-"""`tideq submit`: hand in a task, or as many as a file has lines."""
+"""`tideq submit`: submits a task, or one for each line of a file."""
 
 import sys
 from collections.abc import Iterator
@@ -38,34 +38,34 @@ def submit(
     wait_seconds: float | None = None,
     service: Service = LOCAL,
 ) -> int:
-    """Hand in a task. With --wait the exit code is its outcome: 0 where it completed, else 1.
+    """Submit a task. With --wait the exit code is its outcome: 0 if it completed, else 1.
 
     Parameters
     ----------
     task_type
-        What kind of work it is.
+        The type of the task.
     parameters
         A JSON object; `@FILE` or `-` reads it from a file or from standard input.
     lines
-        A file with a JSON object on each line, `-` for standard input: a task for each.
+        A file with a JSON object on each line, `-` for standard input: each line becomes a task.
     priority
-        high, medium, low, or another level the service has.
+        high, medium, low, or another level of the service.
     delay
-        Not before this time has passed: 90s, 1h30m.
+        Run it no sooner than after this time: 90s, 1h30m.
     run_at
-        Not before this instant: 2026-03-02T09:15:00Z.
+        Run it no sooner than at this instant: 2026-03-02T09:15:00Z.
     timeout
         How long one execution may take.
     max_retries
-        How often it is tried again.
+        How often a failed task is retried.
     capability
-        What a worker must have to take it.
+        A capability that a worker must have to claim it.
     tag
-        name=value, to find it again.
+        name=value, to search for it.
     key
-        Idempotency key: handed in again within 24 h, it is the same task.
+        Idempotency key: a second submission with the same key within 24 h returns the first task.
     durability
-        How safe it must be before it is answered.
+        Where the task must be stored before the service answers.
     wait
         Wait until it is finished, and show its result.
     wait_seconds
@@ -117,11 +117,11 @@ def _read(path: Path) -> str:
 
 
 def _object(text: str, place: str) -> Any:
-    """Numbers keep their digits on the way."""
+    """Raises ValueError where the text is not a JSON object; numbers keep all their digits."""
     try:
         found = decode(text.encode())
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise ValueError(f"{place} is not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise ValueError(f"{place} is no JSON object")
+        raise ValueError(f"{place} is not a JSON object")
     return found  # pyright: ignore[reportUnknownVariableType]

@@ -1,4 +1,4 @@
-"""`tideq tasks`: look at tasks, call them off, run them again, watch them."""
+"""`tideq tasks`: lists, cancels, retries and watches tasks."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -67,24 +67,24 @@ def show_list(
     limit: int = 50,
     service: Service = LOCAL,
 ) -> None:
-    """Tasks by any conditions together, newest first.
+    """Tasks that meet all given conditions, the newest first.
 
     Parameters
     ----------
     status
-        In any of these: queued,assigned,executing,completed,failed,cancelled,dead_letter.
+        Only tasks in one of these states: queued,assigned,executing,completed,failed,cancelled,dead_letter.
     type
-        Of this task type.
+        Only this task type.
     priority
-        Of this level.
+        Only this level.
     tag
-        name=value; each must hold.
+        name=value; a task must have all given tags.
     worker
-        Whose the current or last attempt is.
+        Only tasks whose current or last attempt is this worker's.
     error
-        Words its errors hold, all of them.
+        Words that the task's errors must contain, all of them.
     trace
-        Of this trace.
+        Only tasks of this trace id.
     since
         Created no longer ago than this (24h), or not before this instant.
     until
@@ -94,7 +94,7 @@ def show_list(
     """
     now = datetime.now(UTC)
     with open_client(service) as client:
-        wanted = TaskFilter(
+        conditions = TaskFilter(
             status=cast("Sequence[Status]", split(status)),
             task_type=type,
             priority=priority,
@@ -105,7 +105,7 @@ def show_list(
             created_after=None if since is None else moment(since, now),
             created_before=None if until is None else moment(until, now),
         )
-        found = client.list(page_size=max(1, min(limit, 500)), **wanted)
+        found = client.list(page_size=max(1, min(limit, 500)), **conditions)
         show(itertools.islice(found, limit), COLUMNS, service.output)
 
 
@@ -115,9 +115,9 @@ def get(task_id: str, *, history: Annotated[bool, Switch] = False, service: Serv
     Parameters
     ----------
     task_id
-        Its id.
+        The task's id.
     history
-        With every transition it made.
+        Also show every transition of the task.
     """
     with open_client(service) as client:
         task = client.get(task_id, history=history)
@@ -127,18 +127,18 @@ def get(task_id: str, *, history: Annotated[bool, Switch] = False, service: Serv
 
 
 def explain(task_id: str, *, service: Service = LOCAL) -> None:
-    """Why a task is where it is, and what holds it back."""
+    """Why a task is not running yet: its position, and pauses, limits or missing workers in its way."""
     with open_client(service) as client:
         show_one(client.explain(task_id), service.output)
 
 
 def cancel(task_ids: Ids, *, service: Service = LOCAL) -> int:
-    """Call tasks off; their workers are told. Fails where any could not be.
+    """Cancel tasks; the service notifies their workers. Fails if a task could not be cancelled.
 
     Parameters
     ----------
     task_ids
-        One or more.
+        One or more task ids.
     """
     with open_client(service) as client:
         return for_each(task_ids, client.cancel, service.output)
@@ -151,16 +151,16 @@ def retry(
     keep_retries: Annotated[bool, Switch] = False,
     service: Service = LOCAL,
 ) -> int:
-    """Run failed, dead or cancelled tasks again. Fails where any could not be.
+    """Run failed, dead or cancelled tasks again. Fails if a task could not be retried.
 
     Parameters
     ----------
     task_ids
-        One or more.
+        One or more task ids.
     priority
-        Another level than before.
+        A new priority; without it, the task keeps its own.
     keep_retries
-        Do not begin with fresh budgets.
+        Keep the used retry budget instead of resetting it.
     """
     with open_client(service) as client:
         return for_each(
@@ -171,12 +171,12 @@ def retry(
 
 
 def watch(task_id: str, *, wait_seconds: float | None = None, service: Service = LOCAL) -> int:
-    """Show what happens to a task until it is finished. The exit code is its outcome: 0 where it completed, else 1.
+    """Show the transitions of a task until it is finished. The exit code is its outcome: 0 if it completed, else 1.
 
     Parameters
     ----------
     task_id
-        Its id.
+        The task's id.
     wait_seconds
         Watch no longer than this.
     """
@@ -188,7 +188,7 @@ def watch(task_id: str, *, wait_seconds: float | None = None, service: Service =
 
 
 def show_outcome(task: Task, style: Format) -> int:
-    """What became of a task somebody waited for, and the exit code that says so."""
+    """Prints the state of a task and returns its outcome as an exit code."""
     show_one(task, style, ("task_id", "status", "reason", "result", "error"))
     return outcome(task)
 
@@ -200,7 +200,7 @@ def outcome(task: Task) -> int:
 
 
 def for_each(task_ids: Sequence[str], act: Callable[[str], Cancelled | Retried], style: Format) -> int:
-    """What cannot be done to one is told, and does not keep it from the others."""
+    """Calls `act` on every task; prints a refusal and goes on, and returns the first refusal's exit code."""
     done: list[Cancelled | Retried] = []
     codes: list[int] = []
     for task_id in task_ids:
@@ -214,20 +214,20 @@ def for_each(task_ids: Sequence[str], act: Callable[[str], Cancelled | Retried],
 
 
 def _follow(client: Client, task_id: str, style: Format) -> None:
-    """From how it is now until it is finished."""
+    """Prints each transition until the task is finished."""
     with client.events(task_id=task_id) as events:
         if client.get(task_id).is_done:
             return
         for event in events:
             if isinstance(event, Transition):
-                _tell(event, style)
+                _print_transition(event, style)
                 if event.status in DONE:
                     return
             elif client.get(task_id).is_done:
                 return
 
 
-def _tell(event: Transition, style: Format) -> None:
+def _print_transition(event: Transition, style: Format) -> None:
     if style == "jsonl":
         show([event], {}, style)
     else:

@@ -1,4 +1,4 @@
-"""`tideq top`: a service at a glance, live."""
+"""`tideq top`: shows depth, throughput, task types and workers of a service, live."""
 
 import contextlib
 import signal
@@ -24,19 +24,19 @@ HUNG_UP = 128 + signal.SIGHUP
 
 
 def top(*, once: Annotated[bool, Switch] = False, interval: float = 1.0, service: Service = LOCAL) -> int:
-    """Depth, throughput, waits, types and workers, over and over. Where the service goes away, it waits for it.
+    """Depth, throughput, waits, types and workers, updated live. An unreachable service is polled until it is back.
 
-    Keys: q leaves, p pauses or resumes the queue, arrows sort and scroll, r turns the order, tab changes tables.
+    Keys: q quits, p pauses or resumes the queue, arrows sort and scroll, r reverses the order, tab changes tables.
 
     Parameters
     ----------
     once
-        Print it once; also what happens where the output is no terminal.
+        Print one frame and exit; the default where the output is not a terminal.
     interval
-        Seconds between looks.
+        Seconds between updates.
     """
     if not MIN_INTERVAL_SECONDS <= interval <= 3_600:
-        stop(f"--interval {interval:g} lies outside {MIN_INTERVAL_SECONDS} … 3600", USAGE)
+        stop(f"--interval {interval:g} is not between {MIN_INTERVAL_SECONDS} and 3600", USAGE)
     with open_client(service) as client:
         if service.output != "table":
             return _print(client, service, interval, once=once)
@@ -46,7 +46,7 @@ def top(*, once: Annotated[bool, Switch] = False, interval: float = 1.0, service
 
 
 def _print(client: Client, service: Service, interval: float, *, once: bool) -> int:
-    """JSON: one document, or with jsonl a line each time."""
+    """Prints one JSON document, or with jsonl a line for each update."""
     show_one(read(client), service.output)
     while service.output == "jsonl" and not once:
         time.sleep(interval)
@@ -71,50 +71,50 @@ def _watch(client: Client, interval: float) -> int:
     except Ended as end:
         return end.code
     except OSError:
-        # The terminal has gone, and with it whatever was to be put back.
+        # The terminal was closed, so there is no screen to restore.
         return HUNG_UP
     return OK
 
 
 def _live(client: Client, view: View, keys: KeyReader, screen: Live, interval: float) -> None:
-    """Until somebody has seen enough. News come from the reader's thread; only this one draws."""
-    news: list[Snapshot | ReadFailure] = []
+    """Runs until the user quits. The reader's thread delivers the readings; only this thread draws."""
+    readings: list[Snapshot | ReadFailure] = []
 
-    def hear(each: Snapshot | ReadFailure) -> None:
-        news.append(each)
+    def deliver(reading: Snapshot | ReadFailure) -> None:
+        readings.append(reading)
         keys.wake()
 
-    reader = Reader(client, interval, hear)
+    reader = Reader(client, interval, deliver)
     reader.start()
     try:
         while True:
-            while news:
-                _take(news.pop(0), view)
+            while readings:
+                _take(readings.pop(0), view)
             _draw(view, client, screen)
             for key in keys.wait(1.0):
-                if (wish := view.handle_key(key)) == "quit":
+                if (action := view.handle_key(key)) == "quit":
                     return
-                _fulfil(wish, client, view, reader)
+                _perform(action, client, view, reader)
     finally:
         reader.stop()
 
 
-def _take(news: Snapshot | ReadFailure, view: View) -> None:
-    """A key that never worked is not waited for."""
-    if isinstance(news, ReadFailure) and news.is_final and view.reading is None:
-        raise news.error
-    view.take(news)
+def _take(reading: Snapshot | ReadFailure, view: View) -> None:
+    """Raises the error of a key that the service refuses from the start."""
+    if isinstance(reading, ReadFailure) and reading.is_final and view.reading is None:
+        raise reading.error
+    view.take(reading)
 
 
-def _fulfil(wish: Action | None, client: Client, view: View, reader: Reader) -> None:
+def _perform(action: Action | None, client: Client, view: View, reader: Reader) -> None:
     try:
-        if wish == "pause":
+        if action == "pause":
             client.queue.pause(reason="paused from tideq top")
-        elif wish == "resume":
+        elif action == "resume":
             client.queue.resume()
     except TideqError as error:
         view.message = str(error)
-    if wish is not None:
+    if action is not None:
         reader.read_now()
 
 
@@ -125,7 +125,7 @@ def _draw(view: View, client: Client, screen: Live) -> None:
 
 @contextlib.contextmanager
 def _screen() -> Generator[Live]:
-    """The terminal's other screen: what was there before comes back."""
+    """The terminal's alternate screen; leaving it restores the previous contents."""
     console = Console(no_color=not has_colours(sys.stdout), highlight=False)
     with Live(console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:
         yield live

@@ -1,4 +1,4 @@
-"""`tideq up`: everything on this machine, with its data in one folder."""
+"""`tideq up`: runs the stores, the service and a demo worker on this machine, with all data in one folder."""
 
 import asyncio
 import contextlib
@@ -34,16 +34,16 @@ from tideq.queue_core.log_once import LogOnce
 from tideq.queue_core.telemetry.spans import Tracing
 
 DEMO = Path(__file__).parents[1] / "demo.py"
-AT_HOME = {"TIDEQ_AUTH": "off", "TIDEQ_PROBE_ALLOWED_CIDRS": "127.0.0.1/32"}
-"""What is fit for one machine, unless the environment says otherwise."""
+LOCAL_DEFAULTS = {"TIDEQ_AUTH": "off", "TIDEQ_PROBE_ALLOWED_CIDRS": "127.0.0.1/32"}
+"""Defaults for one machine; the environment takes precedence."""
 DEMO_STOP_SECONDS = 2.0
 
-HELLO = """
+GREETING = """
 TideQ answers at {address}
 
   the dashboard                      {address}/
   every call, described and to try   {address}/docs
-  how the queue does                 {address}/api/v1/queue/stats
+  statistics of the queue            {address}/api/v1/queue/stats
 
 Try it from another terminal{demo}:
 
@@ -57,19 +57,19 @@ Ctrl-C stops it; the data stays in {data_dir}.
 def up(*, data_dir: Path = Path("data"), port: int | None = None, demo: bool = True) -> None:
     """Run a real Valkey, a real PostgreSQL, the service and a demo worker, until Ctrl-C or SIGTERM.
 
-    REDIS_URL and DATABASE_URL take precedence: a store given by its URL is not started but waited for. On loopback no
-    access key is asked for, unless TIDEQ_AUTH=keys; the demo worker has no key and stays away then.
+    REDIS_URL and DATABASE_URL take precedence: a store given by its URL is not started here; `up` waits for it. Access
+    keys are not required on loopback, unless TIDEQ_AUTH=keys; then the demo worker, which has no key, does not run.
 
     Parameters
     ----------
     data_dir
-        Where the stores keep their data.
+        The data folder of the stores.
     port
-        Where to listen on 127.0.0.1; also TIDEQ_PORT.
+        The port to listen on at 127.0.0.1; also TIDEQ_PORT.
     demo
-        Whether a worker for the task types `hello` and `sleep` runs along.
+        Also run a worker for the task types `hello` and `sleep`.
     """
-    environ = {**AT_HOME, **environ_with(TIDEQ_PORT=port)}
+    environ = {**LOCAL_DEFAULTS, **environ_with(TIDEQ_PORT=port)}
     settings = settings_from(environ)
     leave_on_signal()
     log_to_stderr()
@@ -98,12 +98,12 @@ def _run(data_dir: Path, environ: dict[str, str], listener: socket.socket, *, ha
             print_line(_greeting(address, data_dir, has_demo=has_demo))
 
         settings = settings_from({**environ, "REDIS_URL": stores.redis_url, "DATABASE_URL": stores.database_url})
-        beside = run_all_duties if _migrate_at_once(settings) else _migrate_and_do_everything
-        run_service(settings, greet, listener, before_stop=demo.stop, run_duties=beside)
+        run_duties = run_all_duties if _migrate_now(settings) else _migrate_and_run_all_duties
+        run_service(settings, greet, listener, before_stop=demo.stop, run_duties=run_duties)
 
 
-def _migrate_at_once(settings: ServiceSettings) -> bool:
-    """Whether the database was there and let itself be migrated."""
+def _migrate_now(settings: ServiceSettings) -> bool:
+    """Returns False where the database cannot be migrated now but may be later."""
 
     async def run() -> bool:
         async with Database(settings.history.database_url, settings.queue.queue_name) as database:
@@ -115,23 +115,23 @@ def _migrate_at_once(settings: ServiceSettings) -> bool:
         stop_with(error)
 
 
-async def _migrate_and_do_everything(
+async def _migrate_and_run_all_duties(
     store: OpenStore, settings: ServiceSettings, duties: Duties, tracing: Tracing | None
 ) -> None:
-    """The service is closed until the database is back, and says so."""
+    """Until the database is back the service is not ready and refuses calls."""
     await run_all(migrate_when_back(store, settings), run_all_duties(store, settings, duties, tracing))
 
 
 async def migrate_when_back(store: OpenStore, settings: ServiceSettings) -> None:
-    """Says once what it waits for. Raises what waiting does not mend."""
-    told = LogOnce(LOG_AGAIN_SECONDS)
+    """Retries until the migration succeeds, logging each reason once in a while; raises errors that will not pass."""
+    logged = LogOnce(LOG_AGAIN_SECONDS)
     while store.database is not None and (failure := await _failure_to_migrate(store.database, settings)):
-        log_waiting(failure, told)
+        log_waiting(failure, logged)
         await asyncio.sleep(RETRY_SECONDS)
 
 
 async def _failure_to_migrate(database: Database, settings: ServiceSettings) -> HistoryUnavailable | None:
-    """One that may pass: a database that is away, may only be read for now, or lacks a grant."""
+    """Returns an error that may pass: a database that is unreachable, read-only for now, or lacks a grant."""
     try:
         await migrate(database)
         await make_partitions(database, settings)
@@ -144,17 +144,17 @@ async def _failure_to_migrate(database: Database, settings: ServiceSettings) -> 
 
 def _greeting(address: str, data_dir: Path, *, has_demo: bool) -> str:
     demo, wait = ("; a demo worker does `hello` and `sleep`", "/wait") if has_demo else ("", "")
-    return HELLO.format(address=address, data_dir=data_dir, demo=demo, wait=wait)
+    return GREETING.format(address=address, data_dir=data_dir, demo=demo, wait=wait)
 
 
 class Demo:
-    """The demo worker as a process of its own. It leaves first, while somebody is there to take its tasks back."""
+    """The demo worker in a process of its own. It stops first, while the service can still take its tasks back."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, address: str) -> None:
-        """In a group of its own: Ctrl-C reaches us alone, and we stop things in order."""
+        """In a process group of its own: Ctrl-C reaches only this process, which stops everything in order."""
         command = [sys.executable, "-I", str(DEMO), address, str(os.getpid())]
         self._process = subprocess.Popen(command, process_group=0)
 

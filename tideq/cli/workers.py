@@ -1,8 +1,8 @@
-"""`tideq workers`: the fleet."""
+"""`tideq workers`: lists, shows and drains workers."""
 
 from typing import Annotated
 
-from tideq.cli.circuits import held_back_words
+from tideq.cli.circuits import blocked_types_text
 from tideq.cli.output import Cell, note, show, show_one
 from tideq.cli.session import LOCAL, OK, Ids, Service, Several, open_client, exit_code, split
 from tideq.client import Drained, NotFound
@@ -16,7 +16,7 @@ COLUMNS: dict[str, Cell] = {
     "load": "current_load",
     "capacity": "capacity",
     "probes failed": "health_failures",
-    "held back from": held_back_words,
+    "held back from": blocked_types_text,
     "types": "task_types",
     "capabilities": "capabilities",
     "host": "host",
@@ -26,30 +26,30 @@ COLUMNS: dict[str, Cell] = {
 
 
 def show_list(*, status: Annotated[list[str] | None, Several] = None, service: Service = LOCAL) -> None:
-    """Every worker, those that died within the hour included, and the task types it is held back from.
+    """All workers, including those that died within the last hour, and the task types they are blocked from.
 
     Parameters
     ----------
     status
-        Only these: active,draining,unhealthy,dead.
+        Only workers in these states: active,draining,unhealthy,dead.
     """
     with open_client(service) as client:
         show(client.workers.list(split(status)), COLUMNS, service.output)
 
 
 def show_worker(worker_id: str, *, service: Service = LOCAL) -> None:
-    """One worker, also one that died within the hour: how it is, why and since when, and the tasks it holds."""
+    """One worker, also one that died within the last hour: its state, reason, since when, and the tasks it holds."""
     with open_client(service) as client:
         show_one(client.workers.get(worker_id), service.output)
 
 
 def drain(worker_ids: Ids, *, service: Service = LOCAL) -> int:
-    """Give workers nothing new: they finish what they hold and leave. Fails where any is unknown.
+    """Give workers no new tasks: they finish the tasks they hold and stop. Fails if a worker is unknown.
 
     Parameters
     ----------
     worker_ids
-        One or more.
+        One or more worker ids.
     """
     done: list[Drained] = []
     codes: list[int] = []

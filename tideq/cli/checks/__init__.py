@@ -1,1 +1,1 @@
-"""What `tideq doctor` looks at, a file for each thing that can be at fault."""
+"""The checks of `tideq doctor`, a file for each part that can be at fault."""

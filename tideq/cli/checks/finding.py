@@ -1,4 +1,4 @@
-"""What a check found, and what to do about it."""
+"""The result of a check, and what to do about it."""
 
 from typing import Literal
 
@@ -19,10 +19,10 @@ def ok(check: str, found: str) -> Finding:
 
 
 def warn(check: str, found: str, advice: str) -> Finding:
-    """Works, and will surprise somebody."""
+    """A check that works, and may surprise an operator."""
     return Finding(check, "warn", found, advice)
 
 
 def fail(check: str, found: str, advice: str) -> Finding:
-    """Does not work, or loses something."""
+    """A check that does not work, or may lose tasks or data."""
     return Finding(check, "fail", found, advice)

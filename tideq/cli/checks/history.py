@@ -1,4 +1,4 @@
-"""History behind DATABASE_URL: is it there, is its schema this version's, does it keep up."""
+"""Checks history behind DATABASE_URL: reachable, schema up to date, no parked events, replication not behind."""
 
 import contextlib
 import time
@@ -33,10 +33,10 @@ async def check_history(settings: ServiceSettings) -> AsyncIterator[Finding]:
         if schema.status == "ok":
             yield await _check_parked(database)
     except UnsuitableDatabase as error:
-        yield fail("history", str(error), "then set DATABASE_URL to it, and run `tideq migrate`")
+        yield fail("history", str(error), "then set DATABASE_URL to that database, and run `tideq migrate`")
         return
     except QueueError as error:
-        yield fail("history", str(error), "is DATABASE_URL right, and does the server run?")
+        yield fail("history", str(error), "check DATABASE_URL, and that the server runs")
         return
     if schema.status == "ok" and settings.redis_url:
         async with database:
@@ -59,19 +59,19 @@ async def _check_clock(database: Database) -> Finding:
 
 
 def check_clock(skew_seconds: float) -> Finding:
-    found = f"{abs(skew_seconds):.0f} s {'behind' if skew_seconds > 0 else 'ahead of'} this one"
+    found = f"{abs(skew_seconds):.0f} s {'behind' if skew_seconds > 0 else 'ahead of'} this machine's clock"
     if abs(skew_seconds) * 1000 > MAX_DIFFERENCE_MS:
-        return fail("history clock", found, "let NTP set both: until they agree no old partition is dropped")
+        return fail("history clock", found, "let NTP set both clocks: until they agree no old partition is dropped")
     if abs(skew_seconds) > MAX_SKEW_SECONDS:
-        return warn("history clock", found, "let NTP set both")
-    return ok("history clock", "agrees with this one")
+        return warn("history clock", found, "let NTP set both clocks")
+    return ok("history clock", "agrees with this machine's clock")
 
 
 async def _check_schema(database: Database) -> Finding:
     try:
         missing = await missing_migrations(database)
     except MigrationError as error:
-        return fail("schema", str(error), "run the version of tideq that the database was migrated by, or a later one")
+        return fail("schema", str(error), "run the version of tideq that migrated the database, or a later one")
     if missing:
         names = ", ".join(f"{migration.number:04} {migration.name}" for migration in missing)
         return fail("schema", f"{len(missing)} migrations are missing: {names}", "run `tideq migrate`")
@@ -83,13 +83,13 @@ async def _check_parked(database: Database) -> Finding:
         found = await connection.execute("SELECT count(*), max(problem) FROM parked_events")
         count, problem = await found.fetchone() or (0, None)
     if count:
-        advice = "history lacks these: see `tideq parked list`, and docs/runbook.md for what to do about them"
-        return fail("parked events", f"{count}, one because: {problem}", advice)
+        advice = "history lacks these events; run `tideq parked list` and follow docs/runbook.md"
+        return fail("parked events", f"{count}; one problem: {problem}", advice)
     return ok("parked events", "none")
 
 
 async def _check_against_store(database: Database, settings: ServiceSettings) -> list[Finding]:
-    """A store that cannot be reached is told by its own checks."""
+    """Empty for an unreachable store, which the store's own checks report."""
     queue = settings.queue
     try:
         client = connect(settings.redis_url)
@@ -97,27 +97,25 @@ async def _check_against_store(database: Database, settings: ServiceSettings) ->
         return []
     async with contextlib.aclosing(client):
         engine = assemble_engine(client, queue)
-        freshness = lag_of(database, client, engine)
-        custodian = store_guards_of(database, client, queue, engine, TrustedServers())
+        lag = lag_of(database, client, engine)
+        guard = store_guards_of(database, client, queue, engine, TrustedServers())
         try:
             return [
-                check_store_state(await custodian.check()),
-                check_lag(await freshness.lag_ms(time.time_ns() // 1_000_000) / 1000),
+                check_store_state(await guard.check()),
+                check_lag(await lag.lag_ms(time.time_ns() // 1_000_000) / 1000),
             ]
         except QueueError:
             return []
 
 
-def check_store_state(verdict: StoreCheck) -> Finding:
-    if verdict in (StoreCheck.STORE_EMPTY, StoreCheck.STORE_BEHIND):
-        verb = "rebuild" if verdict is StoreCheck.STORE_EMPTY else "reconcile"
-        return fail(
-            "store against history", verdict.value, f"the service does it when it starts; or run `tideq {verb}`"
-        )
-    return ok("store against history", verdict.value)
+def check_store_state(state: StoreCheck) -> Finding:
+    if state in (StoreCheck.STORE_EMPTY, StoreCheck.STORE_BEHIND):
+        verb = "rebuild" if state is StoreCheck.STORE_EMPTY else "reconcile"
+        return fail("store against history", state.value, f"start the service, or run `tideq {verb}`")
+    return ok("store against history", state.value)
 
 
 def check_lag(seconds: float) -> Finding:
     if seconds > MAX_LAG_SECONDS:
-        return warn("replication", f"{seconds:.0f} s behind the queue", "run `tideq replicate`, and look at its log")
+        return warn("replication", f"{seconds:.0f} s behind the queue", "run `tideq replicate`, and read its log")
     return ok("replication", f"{seconds:.1f} s behind the queue")

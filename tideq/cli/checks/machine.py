@@ -1,4 +1,4 @@
-"""This machine: Python, settings, remembered contexts, the data folder, the port, and who takes the traces."""
+"""Checks this machine: Python, settings, stored contexts, the data folder, the port, the telemetry endpoints."""
 
 import importlib.metadata
 import socket
@@ -35,7 +35,7 @@ def check_python(version: tuple[int, int, int]) -> Finding:
 
 
 def settings_in(environ: Mapping[str, str]) -> ServiceSettings | None:
-    """None where they are wrong, which is told apart."""
+    """None where the settings are wrong, which `check_settings` reports."""
     try:
         return read_service_settings(environ)
     except SettingsError:
@@ -43,16 +43,16 @@ def settings_in(environ: Mapping[str, str]) -> ServiceSettings | None:
 
 
 def check_settings(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Every wrong one, not only the first that a start would stumble over."""
+    """Reports every wrong setting; starting a process reports only the first one."""
     try:
         read_service_settings(environ)
     except SettingsError as error:
         alone = [problem for name in environ if (problem := _problem({name: environ[name]}))]
         for problem in dict.fromkeys([*alone, str(error)]):
-            yield fail("settings", problem, "correct or unset it; queue_core/settings.py lists them all")
+            yield fail("settings", problem, "correct or unset it; queue_core/settings.py lists all settings")
         return
     count = sum(name.startswith("TIDEQ_") for name in environ)
-    yield ok("settings", f"{count} of TIDEQ_…, all known" if count else "all defaults")
+    yield ok("settings", f"{count} TIDEQ_… variables, all valid" if count else "all defaults")
 
 
 def _problem(environ: Mapping[str, str]) -> str | None:
@@ -65,44 +65,44 @@ def _problem(environ: Mapping[str, str]) -> str | None:
 
 def check_contexts(path: Path) -> Iterator[Finding]:
     if is_open_to_others(path):
-        yield warn("contexts", f"others may read the keys in {path}", f"chmod 600 {path}")
+        yield warn("contexts", f"other users may read the keys in {path}", f"run `chmod 600 {path}`")
 
 
 def check_folder(data_dir: Path) -> Finding:
-    """Where `tideq up` keeps its data: writable, or to be made in a folder that is."""
+    """The data folder of `tideq up`: it must be writable, or its nearest existing parent must be."""
     nearest = next(folder for folder in (data_dir, *data_dir.absolute().parents) if folder.exists())
     if not nearest.is_dir():
-        return fail("data folder", f"{nearest} is no folder", "choose another one with --data-dir")
+        return fail("data folder", f"{nearest} is not a folder", "choose another folder with --data-dir")
     try:
-        # Trying is the only way to know: rights are not all that keeps a folder from being written to.
+        # Writes a file, because permissions do not show a read-only or full file system.
         tempfile.TemporaryFile(dir=nearest).close()
     except OSError as error:
-        return fail("data folder", f"{nearest}: {error.strerror}", "choose another one with --data-dir")
-    return ok("data folder", f"{data_dir} {'is writable' if nearest == data_dir else 'can be made'}")
+        return fail("data folder", f"{nearest}: {error.strerror}", "choose another folder with --data-dir")
+    return ok("data folder", f"{data_dir} {'is writable' if nearest == data_dir else 'can be created'}")
 
 
 def check_port(host: str, port: int, *, is_ours: bool) -> Finding:
-    """Where `tideq up` and `tideq serve` would listen."""
+    """The port on which `tideq up` and `tideq serve` listen."""
     if is_ours:
-        return ok("port", f"TideQ has {host}:{port}")
+        return ok("port", f"TideQ listens on {host}:{port}")
     with socket.socket() as attempt:
         attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             attempt.bind((host, port))
         except OSError as error:
-            return warn("port", f"{host}:{port}: {error.strerror}", "stop what has it, or set TIDEQ_PORT")
+            return warn("port", f"{host}:{port}: {error.strerror}", "stop the process that uses it, or set TIDEQ_PORT")
     return ok("port", f"{host}:{port} is free")
 
 
 def check_telemetry(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Traces and metrics that nobody takes are lost without a word."""
+    """Traces and metrics sent to an endpoint without a collector are lost without an error."""
     for name in ENDPOINTS:
         if (url := environ.get(name)) and environ.get("OTEL_SDK_DISABLED", "").lower() != "true":
             parts = urlsplit(url if "//" in url else f"//{url}")
             address = (parts.hostname or "", parts.port or PORTS.get(parts.scheme, 4317))
             try:
                 socket.create_connection(address, CONNECT_SECONDS).close()
-                yield ok("telemetry", f"{url} takes connections")
+                yield ok("telemetry", f"{url} accepts connections")
             except OSError as error:
                 why = error.strerror or str(error)
                 yield warn("telemetry", f"{name}={url}: {why}", "start the collector, or unset it")

@@ -1,1 +1,1 @@
-"""What `tideq top` is made of: readings of a service, the frame they are drawn into, the view's state, the terminal."""
+"""The parts of `tideq top`: readings of a service, the state of the view, the frame drawn from it, the terminal."""

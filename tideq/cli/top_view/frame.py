@@ -1,5 +1,7 @@
-"""One frame of `tideq top`: a view drawn for a screen of some size. What tasks and workers are called is shown
-harmlessly, and never read as mark-up."""
+"""Draws one frame of `tideq top` for a screen of a given size.
+
+Names of tasks and workers are shown with control characters escaped, and never interpreted as markup.
+"""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -9,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from tideq.cli.circuits import held_back_words, is_held_back
+from tideq.cli.circuits import blocked_types_text, is_blocked
 from tideq.cli.top_view.readings import Snapshot
 from tideq.cli.top_view.view import COLUMNS, Table, TypeRow, View
 from tideq.cli.output import printable
@@ -22,18 +24,18 @@ STATES = ("queued", "assigned", "executing")
 ENDED = ("completed", "failed", "cancelled", "dead_letter")
 KEYS = "q quit  p pause  ←→ sort  r reverse  ↑↓ scroll  tab other table  space now"
 FIXED_LINES = 13
-"""All but the rows of the two tables."""
+"""Lines of a frame besides the rows of the two tables."""
 MIN_ROWS = 2
 MAX_TYPE_ROWS = 10
 
 
 def frame(view: View, url: str, width: int, height: int, now: datetime) -> RenderableType:
     if view.reading is None:
-        waiting = Text(printable(str(view.failure.error)) if view.failure else "asking…")
+        waiting = Text(printable(str(view.failure.error)) if view.failure else "connecting…")
         return Group(_title(view, url, width, now), waiting, _last_line(view))
     rows = height - FIXED_LINES
     if rows < MIN_ROWS:
-        # What does not fit is cut off, and a question must not be.
+        # Lines that do not fit are cut off; the last line may hold a question, so it comes second.
         return Group(_title(view, url, width, now), _last_line(view), *_numbers(view.reading, view.trend, width))
     types, workers = view.types(), view.workers()
     type_rows = min(len(types), max(rows // 3, 1), MAX_TYPE_ROWS)
@@ -49,7 +51,7 @@ def frame(view: View, url: str, width: int, height: int, now: datetime) -> Rende
 
 
 def plain_frame(view: View, url: str, now: datetime) -> RenderableType:
-    """For pipes: everything, however long it gets."""
+    """One frame with all rows, for output that is not a terminal."""
     assert view.reading is not None
     return Group(
         _title(view, url, 0, now),
@@ -64,11 +66,11 @@ def plain_frame(view: View, url: str, now: datetime) -> RenderableType:
 def _title(view: View, url: str, width: int, now: datetime) -> Text:
     line = Text(f"tideq  {printable(url)}", style="bold", no_wrap=True, overflow="ellipsis")
     if view.reading and (pause := view.reading.pause):
-        said = " ".join(filter(None, [f"by {pause.paused_by}" if pause.paused_by else "", pause.reason]))
-        line.append("  ").append(f" PAUSED {printable(said)}".rstrip() + " ", style="bold white on red")
+        details = " ".join(filter(None, [f"by {pause.paused_by}" if pause.paused_by else "", pause.reason]))
+        line.append("  ").append(f" PAUSED {printable(details)}".rstrip() + " ", style="bold white on red")
     if view.failure:
-        silent = (now - view.failure.at).total_seconds()
-        line.append("  ").append(f" NO ANSWER for {silent:.0f} s ", style="bold white on red")
+        seconds = (now - view.failure.at).total_seconds()
+        line.append("  ").append(f" NO ANSWER for {seconds:.0f} s ", style="bold white on red")
     elif view.reading and width:
         clock = view.reading.at.strftime("%H:%M:%S UTC")
         line.append(" " * max(width - line.cell_len - len(clock), 2)).append(clock, style="bright_black")
@@ -78,11 +80,11 @@ def _title(view: View, url: str, width: int, now: datetime) -> Text:
 def _numbers(reading: Snapshot, trend: Iterable[float], width: int) -> list[Text]:
     stats = reading.stats
     queue, throughput, fleet = stats.queue, stats.throughput, stats.workers
-    known = {state: queue.by_state.get(state, 0) for state in STATES}
+    counts = {state: queue.by_state.get(state, 0) for state in STATES}
     duration = throughput.avg_task_duration_seconds
     rate = throughput.completed_last_minute / 60
     return [
-        _line("depth", queue.total_depth, _pairs(known)),
+        _line("depth", queue.total_depth, _pairs(counts)),
         _line("priority", "", _by_priority(queue)),
         _line("wait", "", f"p50 {_time(queue.p50_age_seconds)}  p95 {_time(queue.p95_age_seconds)}"
               f"  oldest {_time(queue.oldest_age_seconds)}  due {stats.due}"),
@@ -100,7 +102,7 @@ def _numbers(reading: Snapshot, trend: Iterable[float], width: int) -> list[Text
 
 
 def _by_priority(queue: Depth) -> str:
-    """How many wait, and how long the oldest that may run has waited."""
+    """Waiting tasks by priority, with the age of the oldest ready task."""
     oldest = queue.oldest_age_by_priority
     ages = {level: f" (oldest {_time(oldest[level])})" for level in queue.by_priority if oldest.get(level)}
     return "  ".join(f"{level} {count}{ages.get(level, '')}" for level, count in queue.by_priority.items())
@@ -114,7 +116,7 @@ def _line(title: str, number: Any, rest: str) -> Text:
 
 
 def sparkline(values: Iterable[float], width: int) -> str:
-    """The newest on the right, the highest a full bar."""
+    """A bar for each value, the newest on the right; the highest value is a full bar."""
     shown = list(values)[-width:] if width else []
     top = max(shown, default=0)
     return "".join(BARS[round(value / top * (len(BARS) - 1))] if top else BARS[0] for value in shown)
@@ -123,27 +125,27 @@ def sparkline(values: Iterable[float], width: int) -> str:
 def _types(view: View, rows: list[TypeRow]) -> Grid:
     grid = _grid(view, "types", ("type", "waiting", "workers", "held back"))
     for row in rows:
-        is_deserted = row.worker_count == 0 and row.waiting > 0
-        workers = Text("-" if row.worker_count is None else str(row.worker_count), style="red" if is_deserted else "")
-        held_back = Text(row.held_back, style="yellow")
+        is_unserved = row.worker_count == 0 and row.waiting > 0
+        workers = Text("-" if row.worker_count is None else str(row.worker_count), style="red" if is_unserved else "")
+        held_back = Text(row.restrictions, style="yellow")
         grid.add_row(Text(printable(row.task_type)), Text(str(row.waiting)), workers, held_back)
     return grid
 
 
 def _workers(view: View, rows: list[Worker], now: datetime) -> Grid:
-    # A column only where it says something: a screen is narrow.
-    has_held_back = any(map(is_held_back, rows))
+    # The column is left out when it is empty, because a screen is narrow.
+    has_held_back = any(map(is_blocked, rows))
     held_back_title = ("held back from",) if has_held_back else ()
     grid = _grid(view, "workers", ("worker", "status", "held", "slots", "heartbeat", *held_back_title, "types", "host"))
     for worker in rows:
-        heard = worker.last_heartbeat_at
+        beat_at = worker.last_heartbeat_at
         cells = [
             Text(printable(worker.worker_id)),
             Text(worker.status, style=STYLES.get(worker.status, "")),
             Text(str(worker.held)),
             Text(str(worker.capacity)),
-            Text(f"{_time(max((now - heard).total_seconds(), 0))} ago" if heard else "-"),
-            *([Text(printable(held_back_words(worker)), style="yellow")] if has_held_back else []),
+            Text(f"{_time(max((now - beat_at).total_seconds(), 0))} ago" if beat_at else "-"),
+            *([Text(printable(blocked_types_text(worker)), style="yellow")] if has_held_back else []),
             Text(printable("any" if worker.task_types is None else ", ".join(worker.task_types))),
             Text(printable(worker.host)),
         ]
@@ -152,7 +154,7 @@ def _workers(view: View, rows: list[Worker], now: datetime) -> Grid:
 
 
 def _grid(view: View, table: Table, titles: Iterable[str]) -> Grid:
-    """What it is sorted by is marked; so is the table that keys are for."""
+    """A table with its titles; an arrow marks the sorted column, reverse video the table that has the keyboard."""
     sorted_by, _, is_descending = COLUMNS[table][view.sorts[table]]
     arrow = "▼" if is_descending != (view.is_reversed and view.table == table) else "▲"
     style = "bold reverse" if view.table == table else "bold"

@@ -1,4 +1,4 @@
-"""What a service says of itself at one moment, read in the background so that keys are heard while it is silent."""
+"""Reads the state of a service in a background thread, so that keys are handled while the service does not answer."""
 
 import itertools
 import threading
@@ -17,12 +17,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     stats: QueueStats
     workers: tuple[Worker, ...] | None
-    """None where the key may not see them."""
+    """None where the access key may not read them."""
     limits: tuple[Limit, ...] | None
 
     @property
     def pause(self) -> Limit | None:
-        """Of the whole queue."""
+        """The pause of the whole queue."""
         return next((limit for limit in self.limits or () if limit.paused and limit.task_type is None), None)
 
 
@@ -32,12 +32,12 @@ class ReadFailure(msgspec.Struct, frozen=True):
 
     @property
     def is_final(self) -> bool:
-        """Waiting will not mend it."""
+        """Whether a later attempt would fail as well."""
         return isinstance(self.error, (Unauthorized, Forbidden))
 
 
 def read(client: Client) -> Snapshot:
-    """A producer's key sees the numbers, and not who works."""
+    """One reading; a producer's key may read the statistics, but neither limits nor workers."""
     stats = client.queue.stats()
     try:
         limits, workers = client.queue.limits(), _workers(client)
@@ -51,14 +51,14 @@ def _workers(client: Client) -> tuple[Worker, ...]:
 
 
 class Reader:
-    """Reads once an interval, in a thread of its own; `on_news` is called there."""
+    """Reads once an interval, in a thread of its own; `on_reading` is called in that thread."""
 
     def __init__(
-        self, client: Client, interval_seconds: float, on_news: Callable[[Snapshot | ReadFailure], None]
+        self, client: Client, interval_seconds: float, on_reading: Callable[[Snapshot | ReadFailure], None]
     ) -> None:
         self._client = client
         self._interval_seconds = interval_seconds
-        self._on_news = on_news
+        self._on_reading = on_reading
         self._wake = threading.Event()
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="tideq-top", daemon=True)
@@ -67,11 +67,11 @@ class Reader:
         self._thread.start()
 
     def read_now(self) -> None:
-        """Something was done: look at once."""
+        """Reads at once instead of at the end of the interval."""
         self._wake.set()
 
     def stop(self) -> None:
-        """Not waited for: it may be in the middle of a call that nobody answers."""
+        """Does not join the thread: a call may be waiting for an answer."""
         self._is_stopping = True
         self._wake.set()
 
@@ -79,12 +79,12 @@ class Reader:
         while not self._is_stopping:
             began = time.monotonic()
             self._wake.clear()
-            self._on_news(self._read())
+            self._on_reading(self._read())
             self._wake.wait(max(self._interval_seconds - (time.monotonic() - began), 0.01))
 
     def _read(self) -> Snapshot | ReadFailure:
         try:
             return read(self._client)
         except (TideqError, RuntimeError) as error:
-            # RuntimeError: the client was closed under a reader that is not waited for.
+            # RuntimeError: the client was closed while the reader, which is not joined, was in a call.
             return ReadFailure(datetime.now(UTC), error)

@@ -1,4 +1,4 @@
-"""A terminal as a screen: keys one at a time, and everything as it was before on whatever way out."""
+"""Reads single keys from a terminal, and restores its settings however the command ends."""
 
 import contextlib
 import os
@@ -28,36 +28,36 @@ ESCAPES = {
 
 
 class Ended(Exception):
-    """The signal that ends the process, or the terminal that has gone."""
+    """A signal that ends the process arrived, or the terminal was closed."""
 
     def __init__(self, code: int) -> None:
         self.code = code
 
 
 class KeyReader:
-    """Keys, and being woken from other threads and by signals."""
+    """Waits for keys; other threads and signal handlers can wake it."""
 
     def __init__(self, terminal: int) -> None:
         self._terminal = terminal
-        self._bell, self._ringer = socket.socketpair()
-        self._ringer.setblocking(False)
+        self._wakeups, self._waker = socket.socketpair()
+        self._waker.setblocking(False)
 
     def wake(self, *_: Any) -> None:
         with contextlib.suppress(OSError):
-            self._ringer.send(b"!")
+            self._waker.send(b"!")
 
     def wait(self, seconds: float) -> list[str]:
-        """What was typed, or nothing after a ring or this time."""
-        readable, _, _ = select.select([self._terminal, self._bell], [], [], seconds)
-        if self._bell in readable:
-            self._bell.recv(4_096)
+        """Returns the keys typed; an empty list after `wake` or at the end of the time."""
+        readable, _, _ = select.select([self._terminal, self._wakeups], [], [], seconds)
+        if self._wakeups in readable:
+            self._wakeups.recv(4_096)
         if self._terminal not in readable:
             return []
         return keys_in(self._read())
 
     def close(self) -> None:
-        self._bell.close()
-        self._ringer.close()
+        self._wakeups.close()
+        self._waker.close()
 
     def _read(self) -> bytes:
         try:
@@ -70,7 +70,7 @@ class KeyReader:
 
 
 def keys_in(typed: bytes) -> list[str]:
-    """Escape sequences come in one piece, letters perhaps several together. Pure."""
+    """The keys in the bytes of one read; an escape sequence arrives in one piece, letters may arrive together. Pure."""
     if typed in ESCAPES:
         return [ESCAPES[typed]]
     found: list[str] = []
@@ -83,7 +83,7 @@ def keys_in(typed: bytes) -> list[str]:
 
 @contextlib.contextmanager
 def open_terminal() -> Generator[KeyReader]:
-    """Keys without Enter and unseen; a signal that would end the process becomes `Ended`, so that all is put back."""
+    """Switches off line mode and echo. SIGTERM and SIGHUP raise `Ended`, so that the settings are restored."""
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     keys = KeyReader(terminal)
@@ -102,7 +102,7 @@ def open_terminal() -> Generator[KeyReader]:
 
 
 def _without_suspending(terminal: int) -> None:
-    """Ctrl-Z would leave the shell with our screen."""
+    """Disables Ctrl-Z, which would leave the shell with the alternate screen."""
     now = termios.tcgetattr(terminal)
     now[6][termios.VSUSP] = b"\0"
     termios.tcsetattr(terminal, termios.TCSANOW, now)

@@ -1,4 +1,4 @@
-"""How a person looks at the readings: which table, sorted by what, scrolled how far, asked what. Pure."""
+"""The state of the view: the selected table, sort order, scroll position and open question. Pure."""
 
 from collections import deque
 from collections.abc import Callable
@@ -6,12 +6,12 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from tideq.cli.circuits import is_held_back_from
+from tideq.cli.circuits import is_blocked_from
 from tideq.cli.top_view.readings import ReadFailure, Snapshot
 from tideq.client import Worker
 
 Table = Literal["workers", "types"]
-Action = Literal["quit", "pause", "resume", "look"]
+Action = Literal["quit", "pause", "resume", "refresh"]
 TREND_LENGTH = 120
 
 
@@ -19,13 +19,13 @@ class TypeRow(NamedTuple):
     task_type: str
     waiting: int
     worker_count: int | None
-    """Active workers that serve it; None where the key may not see them."""
-    held_back: str
-    """Paused, limited to what, or from how many workers that fail at it."""
+    """Active workers that serve it; None where the access key may not read them."""
+    restrictions: str
+    """Its pause, its limits, and how many workers are blocked from it."""
 
 
 Column = tuple[str, Callable[[Any], Any], bool]
-"""Title, what to sort by, and whether the largest come first."""
+"""Title, sort key, and whether the largest come first."""
 
 COLUMNS: dict[Table, tuple[Column, ...]] = {
     "workers": (
@@ -46,7 +46,7 @@ COLUMNS: dict[Table, tuple[Column, ...]] = {
 class View(msgspec.Struct):
     reading: Snapshot | None = None
     failure: ReadFailure | None = None
-    """Since when the service is silent, where it is."""
+    """The first failure since the last reading, with the latest error."""
     trend: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=TREND_LENGTH))
     """Completions a second, newest last."""
     table: Table = "workers"
@@ -54,28 +54,28 @@ class View(msgspec.Struct):
     is_reversed: bool = False
     scrolls: dict[Table, int] = msgspec.field(default_factory=lambda: {"workers": 0, "types": 0})
     question: Action | None = None
-    """What waits for a `y`."""
+    """The action that waits for a `y`."""
     message: str = ""
 
-    def take(self, news: Snapshot | ReadFailure) -> None:
-        """A silent service leaves its last reading on the screen."""
-        if isinstance(news, ReadFailure):
-            self.failure = self.failure or news
-            self.failure = ReadFailure(self.failure.at, news.error)
+    def take(self, reading: Snapshot | ReadFailure) -> None:
+        """A failure keeps the last reading on the screen."""
+        if isinstance(reading, ReadFailure):
+            self.failure = self.failure or reading
+            self.failure = ReadFailure(self.failure.at, reading.error)
             return
-        self.reading, self.failure = news, None
-        self.trend.append(news.stats.throughput.completed_last_minute / 60)
+        self.reading, self.failure = reading, None
+        self.trend.append(reading.stats.throughput.completed_last_minute / 60)
 
     def handle_key(self, key: str) -> Action | None:
-        """What a key asks for, beyond another look."""
+        """Updates the view; returns the action to perform, if the key calls for one."""
         if self.question is not None:
-            asked, self.question = self.question, None
-            return asked if key in ("y", "Y") else None
+            action, self.question = self.question, None
+            return action if key in ("y", "Y") else None
         self.message = ""
         if key in ("q", "Q", "escape"):
             return "quit"
         if key == "p":
-            self._ask_to_pause()
+            self._confirm_pause()
         elif key == "tab":
             self.table = "types" if self.table == "workers" else "workers"
         elif key in ("left", "right"):
@@ -85,11 +85,11 @@ class View(msgspec.Struct):
             self.is_reversed = not self.is_reversed
         elif key in ("up", "down"):
             self.scrolls[self.table] = max(self.scrolls[self.table] + (1 if key == "down" else -1), 0)
-        return "look" if key == " " else None
+        return "refresh" if key == " " else None
 
-    def _ask_to_pause(self) -> None:
+    def _confirm_pause(self) -> None:
         if self.reading is not None and self.reading.limits is None:
-            self.message = "this key may not pause"
+            self.message = "this access key may not pause the queue"
         elif self.reading is not None:
             self.question = "resume" if self.reading.pause else "pause"
 
@@ -101,14 +101,14 @@ class View(msgspec.Struct):
 
     def _sorted(self, table: Table, rows: list[Any]) -> list[Any]:
         _, key, is_descending = COLUMNS[table][self.sorts[table]]
-        is_turned = self.is_reversed and self.table == table
-        ordered = sorted(rows, key=key, reverse=is_descending != is_turned)
+        is_reversed = self.is_reversed and self.table == table
+        ordered = sorted(rows, key=key, reverse=is_descending != is_reversed)
         self.scrolls[table] = min(self.scrolls[table], max(len(ordered) - 1, 0))
         return ordered[self.scrolls[table] :]
 
 
 def type_rows(reading: Snapshot) -> list[TypeRow]:
-    """Types that wait, are worked on, or are held back."""
+    """Types that have waiting tasks, active workers, or a pause or limit."""
     waiting = reading.stats.queue.by_type
     active = [worker for worker in reading.workers or () if worker.status == "active"]
     held_back = {limit.task_type: _held_back(limit) for limit in reading.limits or () if limit.task_type}
@@ -130,7 +130,7 @@ def serves(worker: Worker, task_type: str) -> bool:
 
 
 def _from_workers(task_type: str, serving: list[Worker]) -> str:
-    count = sum(is_held_back_from(worker, task_type) for worker in serving)
+    count = sum(is_blocked_from(worker, task_type) for worker in serving)
     return f"from {count} of {len(serving)} workers" if count else ""
 
 
