@@ -14,7 +14,7 @@ from tideq.api.durability_waiter import DurabilityWaiter
 from tideq.api.edge.auth import Authenticator
 from tideq.api.metrics.other_processes import OtherProcesses
 from tideq.api.metrics.request_metrics import ProcessMetrics
-from tideq.api.request_spans import ordering, trace_received
+from tideq.api.request_spans import Orders, cancelling, trace_received
 from tideq.api.settings import ServiceSettings
 from tideq.api.wait_estimate import WaitEstimator
 from tideq.persistence.history import History
@@ -143,11 +143,15 @@ class Service:
         self.wakeups.close()
         self.outbox_reader.close()
 
-    def ordering(
-        self, request: Request[Any, Any, Any], verb: str, task_id: str
-    ) -> contextlib.AbstractAsyncContextManager[None]:
-        """Around a retry, replay or cancellation, so that traces tell who asked for it."""
-        return ordering(self.tracing, request, verb, task_id, self.settings.queue.queue_name, self.engine.queue.read)
+    def cancelling(self, request: Request[Any, Any, Any], task_id: str) -> contextlib.AbstractAsyncContextManager[None]:
+        """Around a cancellation, so that traces tell who asked for it."""
+        return cancelling(self.tracing, request, task_id, self.settings.queue.queue_name, self.engine.queue.read)
+
+    def orders(self, request: Request[Any, Any, Any], verb: str, task_id: str | None = None) -> Orders | None:
+        """For a retry or replay, of one task or of many, so that traces tell who asked for it."""
+        if self.tracing is None:
+            return None
+        return Orders(self.tracing, request, verb, self.settings.queue.queue_name, task_id)
 
     async def poll(
         self,

@@ -26,7 +26,7 @@ from tideq.queue_core.store.connect import connect
 from tideq.queue_core.store.formats import check_formats
 from tideq.queue_core.store.restore import CLOSED
 from tideq.queue_core.store.server_identity import TrustedServers
-from tideq.queue_core.store.side_data import decode_number, read_format
+from tideq.queue_core.store.side_data import kept_format, read_format
 
 LONGEST_PAUSE_SECONDS = 1.0
 """Until a store is settled nobody works."""
@@ -88,12 +88,13 @@ async def _open_with_history(
         await _refuse_later_formats(plain, engine, database)
         custodian = store_guards_of(database, plain, queue, engine, identity, on_progress)
         await _settle_or_stay_closed(custodian, identity)
-        aligning = [] if await _align(engine) else [duties.start("alignment", partial(_align_later, engine))]
+        await _align(engine)
         watching = duties.start(STORE_CHECK, custodian.watch, LONGEST_PAUSE_SECONDS)
         try:
-            yield OpenStore(client, engine, database, custodian, plain)
+            async with _aligning(engine, duties):
+                yield OpenStore(client, engine, database, custodian, plain)
         finally:
-            await duties.stop(watching, *aligning)
+            await duties.stop(watching)
 
 
 async def _refuse_later_formats(client: Any, engine: Engine, database: Database | None = None) -> None:
@@ -103,28 +104,33 @@ async def _refuse_later_formats(client: Any, engine: Engine, database: Database 
         if database is not None:
             async with database.session() as connection:
                 rows = await (await connection.execute(statement("recorded_formats"))).fetchall()
-            check_formats(decode_number(content) for (content,) in rows)
+            kept = [kept_format(content) for (content,) in rows]
+            check_formats(number for number in kept if number is not None)
     except StoreTooNew as error:
         raise SettingsError(str(error)) from error
     except Unavailable as error:
         log.info("format not compared", error=str(error))
 
 
-async def _align(engine: Engine) -> bool:
-    """Of several partitions new ones learn which pauses and limits there are; who cannot be asked now keeps its own."""
+async def _align(engine: Engine) -> None:
+    """Of several partitions new ones learn which pauses and limits there are, before anybody works here."""
     try:
         await engine.controls.align()
     except Unavailable as error:
         log.warning("pauses and limits of all partitions could not be compared", error=str(error))
-        return False
-    return True
 
 
-async def _align_later(engine: Engine, duty: Duty) -> None:
-    await engine.controls.align()
-    duty.succeeded()
-    with duty.waiting():
-        await asyncio.Event().wait()
+@contextlib.asynccontextmanager
+async def _aligning(engine: Engine, duties: Duties) -> AsyncGenerator[None]:
+    """A partition that was away when something was paused or limited, or no more so, learns of it when it is back."""
+    if len(engine.parts) == 1:
+        yield
+        return
+    aligning = duties.start("alignment", engine.controls.keep_aligned)
+    try:
+        yield
+    finally:
+        await duties.stop(aligning)
 
 
 async def _settle_or_stay_closed(custodian: StoreGuard | StoreGuards, identity: TrustedServers) -> None:
@@ -163,7 +169,8 @@ async def _open_without(redis_url: str, queue: QueueSettings, duties: Duties) ->
             doubt.set()
         watching = duties.start(STORE_CHECK, partial(_begin_anew_for_ever, engine, doubt), LONGEST_PAUSE_SECONDS)
         try:
-            yield OpenStore(client, engine, None, None, client)
+            async with _aligning(engine, duties):
+                yield OpenStore(client, engine, None, None, client)
         finally:
             await duties.stop(watching)
 

@@ -48,7 +48,16 @@ def number_or_zero(value: Any, of: str) -> int | None:
     try:
         return number(value)
     except (ValueError, OverflowError):
-        _tell_odd(of, str(value))
+        _tell_odd(of, str(value), "number")
+        return None
+
+
+def known_text(value: Any, of: str) -> str | None:
+    """The same of a text."""
+    try:
+        return text(value)
+    except UnicodeDecodeError:
+        _tell_odd(of, str(value), "text")
         return None
 
 
@@ -58,8 +67,8 @@ def rate_or_none(value: Any, of: str) -> float | None:
 
 
 @functools.lru_cache(maxsize=1_000)
-def _tell_odd(of: str, value: str) -> None:
-    log.error("a value in the store is no number, and is left out", of=of, value=value[:100])
+def _tell_odd(of: str, value: str, kind: str) -> None:
+    log.error(f"a value in the store is no {kind}, and is left out", of=of, value=value[:100])
 
 
 class Refusal(NamedTuple):
@@ -90,7 +99,7 @@ REFUSALS = {
     "TOO_MANY_SUBMISSIONS": Refusal(errors.TooManySubmissions, (text, number, number, number, number, number)),
     "BATCH_ABOVE_BURST": Refusal(errors.BatchAboveBurst, (number, number)),
     "KEY_PENDING": Refusal(errors.KeyPending, (text, text, number, number)),
-    "NOTHING_NEW": Refusal(errors.NothingNew, ()),
+    "TOO_MANY_NEW": Refusal(errors.TooManyNew, (number, number)),
     "TOO_LATE": Refusal(_too_late, ()),
     "OUTBOX_FULL": Refusal(errors.OutboxFull, (number, number, number)),
     "STORE_FULL": Refusal(errors.StoreFull, (number,)),
