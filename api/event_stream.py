@@ -184,6 +184,10 @@ class _Streaming:
                 await send(body_message(chunk, more=True))
         except QueueError as error:
             log.warning("event stream ended", error=str(error))
+        except OSError:
+            raise  # The connection is broken, so nothing more can be sent.
+        except Exception:
+            log.exception("event stream failed")
         await send(body_message(b"", more=False))
 
 

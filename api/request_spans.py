@@ -17,7 +17,7 @@ from litestar import Request
 from tideq.api.edge.problems import TYPE_PREFIX, problem_of
 from tideq.api.metrics.request_metrics import ProcessMetrics, RequestTimer
 from tideq.queue_core.errors import QueueError
-from tideq.queue_core.task import Claim, ClaimedTask, Task, TraceContext
+from tideq.queue_core.task import Claim, ClaimedTask, Definition, Task, TraceContext
 from tideq.queue_core.telemetry import names as telemetry
 from tideq.queue_core.telemetry.spans import (
     CLIENT,
@@ -145,52 +145,90 @@ def trace_received(tracing: Tracing, queue: str, worker_id: str, claim: Claim, b
             tracing.record(Span(shape, context, sender.span_id, max(began_ns, least_ns), ended_ns, own))
 
 
+class RequeueSpans:
+    """Records the retries or replays of one request, so that they appear in its trace and in those of the tasks.
+
+    Each task's trace gets a span of its own, which links to the request's span; the monitor links the execution that
+    starts to it. If the request is for one task, its span gets the task's id and links back.
+    """
+
+    def __init__(
+        self, tracing: Tracing, request: Request[Any, Any, Any], verb: str, queue: str, task_id: str | None
+    ) -> None:
+        self._tracing, self._request, self._verb, self._queue = tracing, request, verb, queue
+        self._is_of_one = task_id is not None
+        self._began_ns = time.time_ns()
+        if task_id is not None:
+            add_span_attributes(request, {telemetry.MESSAGING_MESSAGE_ID: task_id})
+
+    def __call__(self, task_id: str, definition: Definition, at_ms: int) -> None:
+        """Call this right after the requeue: without the span, the monitor links to one that does not exist."""
+        sender = _sampled_sender(definition.trace)
+        if sender is None:
+            return
+        context = sender.child(requeue_span_id(task_id, str(at_ms)))
+        ids = task_id, sender, context
+        _record_operation(self._tracing, self._request, self._verb, self._queue, *ids, self._began_ns)
+        if self._is_of_one:
+            self._request.scope[LINKS] = (context,)  # type: ignore[literal-required] - ours
+        else:
+            self._tracing.charge(1)
+            self._began_ns = time.time_ns()
+
+
 @contextlib.asynccontextmanager
-async def operation_span(
+async def cancel_span(
     tracing: Tracing | None,
     request: Request[Any, Any, Any],
-    verb: str,
     task_id: str,
     queue: str,
     read: Callable[[str], Awaitable[Task]],
 ) -> AsyncGenerator[None]:
-    """Wraps a retry, replay or cancellation, so that it appears in the request's trace and in the task's.
+    """Wraps a cancellation, so that it appears in the request's trace and in the task's.
 
-    The request's span gets the task's id. The task's trace gets a span of its own, and both spans link to each other;
-    the monitor links the execution that a retry starts to it.
+    The request's span gets the task's id. The task's trace gets a span of its own, and both spans link to each other.
     """
     if tracing is None:
         yield
         return
-    attributes, began_ns = {telemetry.MESSAGING_MESSAGE_ID: task_id}, time.time_ns()
-    add_span_attributes(request, attributes)
+    began_ns = time.time_ns()
+    add_span_attributes(request, {telemetry.MESSAGING_MESSAGE_ID: task_id})
     yield
     # The operation is done: a store that fails now costs the span, not the response.
     with contextlib.suppress(QueueError):
-        task = await read(task_id)
-        if (context := _operation_context(tracing, task, verb)) is not None:
-            caller: TraceParent | None = request.scope.get(SPAN)  # type: ignore[assignment] - ours
-            links = (caller,) if caller is not None and caller.flags & SAMPLED else ()
+        sender = _sampled_sender((await read(task_id)).definition.trace)
+        if sender is not None:
+            context = tracing.begin(sender, telemetry.CANCEL)
             request.scope[LINKS] = (context,)  # type: ignore[literal-required] - ours
-            sender_id = task.definition.trace.traceparent[36:52] if task.definition.trace else ""
-            ended_ns = _ended_after(began_ns)
-            shape = _operation_shape(verb, queue)
-            tracing.record(Span(shape, context, sender_id, began_ns, ended_ns, attributes, links=links))
+            _record_operation(tracing, request, telemetry.CANCEL, queue, task_id, sender, context, began_ns)
+
+
+def _sampled_sender(trace: TraceContext | None) -> TraceParent | None:
+    """Returns the parent of the spans that this service adds to a task's trace, None if the trace is not sampled."""
+    return parse_traceparent(trace.traceparent) if trace is not None and is_sampled(trace.traceparent) else None
+
+
+def _record_operation(
+    tracing: Tracing,
+    request: Request[Any, Any, Any],
+    verb: str,
+    queue: str,
+    task_id: str,
+    sender: TraceParent,
+    context: TraceParent,
+    began_ns: int,
+) -> None:
+    """Records the span in the task's trace, with a link to the request's span."""
+    caller: TraceParent | None = request.scope.get(SPAN)  # type: ignore[assignment] - ours
+    links = (caller,) if caller is not None and caller.flags & SAMPLED else ()
+    attributes, ended_ns = {telemetry.MESSAGING_MESSAGE_ID: task_id}, _ended_after(began_ns)
+    shape = _operation_shape(verb, queue)
+    tracing.record(Span(shape, context, sender.span_id, began_ns, ended_ns, attributes, links=links))
 
 
 def add_span_attributes(request: Request[Any, Any, Any], attributes: Attributes) -> None:
     """Adds attributes to the request's span, if there is one."""
     request.scope[ATTRIBUTES] = attributes  # type: ignore[literal-required] - ours
-
-
-def _operation_context(tracing: Tracing, task: Task, verb: str) -> TraceParent | None:
-    """The span's context in the task's trace, None if not sampled. The monitor links a retry to the same id."""
-    trace = task.definition.trace
-    if trace is None or not is_sampled(trace.traceparent) or (sender := parse_traceparent(trace.traceparent)) is None:
-        return None
-    if verb == telemetry.CANCEL:
-        return tracing.begin(sender, verb)
-    return sender.child(requeue_span_id(task.task_id, str(task.eligible_at_ms)))
 
 
 def _ended_after(began_ns: int) -> int:

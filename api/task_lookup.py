@@ -18,6 +18,7 @@ from tideq.queue_core.errors import (
     UnknownPriority,
     WrongState,
 )
+from tideq.queue_core.queue import OnRequeued
 from tideq.queue_core.task import NewTask, Submitted, Task
 
 REQUEUE_ERRORS = (
@@ -77,10 +78,18 @@ async def purge(service: Service, task_id: str) -> None:
 
 
 async def requeue(
-    service: Service, verb: Callable[..., Awaitable[int]], task_id: str, body: schemas.RetryIn
+    service: Service,
+    verb: Callable[..., Awaitable[int]],
+    task_id: str,
+    body: schemas.RetryIn,
+    on_requeued: OnRequeued | None,
 ) -> schemas.RetryOut:
     """`verb` is the queue's `retry` or `replay`."""
-    options = {"keeps_budgets": not body.reset_retry_count, "priority": body.new_priority}
+    options = {
+        "keeps_budgets": not body.reset_retry_count,
+        "priority": body.new_priority,
+        "on_requeued": on_requeued,
+    }
     try:
         return schemas.RetryOut(task_id=task_id, version=await verb(task_id, **options))
     except TaskNotFound:

@@ -1,5 +1,5 @@
-"""What the queue core costs its store, and the service its machine: `python -m bench`, or `make bench`.
+"""Measures the cost of the queue core for its store, and of the service for its machine: `python -m bench`.
 
-A report, not a test: nothing fails when a machine is slow. Figures are comparable inside one run only, which is
-why variants take turns round by round and every run measures an empty script and bare commands beside them.
+The result is a report, not a test: nothing fails on a slow machine. Compare figures of one run only: its variants
+alternate round by round, and every run also measures an empty script and bare commands.
 """

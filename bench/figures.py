@@ -1,4 +1,4 @@
-"""What a measurement is: samples of alternating rounds, their median and spread, and targets they are held against."""
+"""Figures of a measurement: samples of alternating rounds, their median and spread, and targets to compare with."""
 
 import statistics
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -46,14 +46,14 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """What one benchmark has to say."""
+    """The results of one benchmark."""
 
     tables: tuple[Table, ...]
     targets: tuple[Target, ...] = ()
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """How much to measure."""
+    """The sizes of a run."""
 
     rounds: int
     depths: tuple[int, ...]
@@ -65,7 +65,7 @@ class Plan(msgspec.Struct, frozen=True):
     http_tasks: int
     http_deliveries: int
     away_seconds: float
-    """How long a collector is away."""
+    """How long the trace collector is unavailable."""
     history_tasks: int
     history_seconds: int
     history_live_tasks: tuple[int, ...]
@@ -113,7 +113,7 @@ QUICK = Plan(
 
 
 async def take_turns(rounds: int, variants: Mapping[str, Callable[[], Awaitable[T]]]) -> dict[str, list[T]]:
-    """Every variant once a round, each round beginning with another, so that drift hits all alike."""
+    """Runs every variant once a round; each round begins with another variant, so that drift affects all alike."""
     samples: dict[str, list[T]] = {name: [] for name in variants}
     names = list(variants)
     for turn in range(rounds):
@@ -128,5 +128,5 @@ def figure(samples: Sequence[float]) -> Figure:
 
 
 def ratio(samples: Sequence[float], base: Sequence[float]) -> Figure:
-    """Round by round, so that what slowed both cancels out."""
+    """The ratio of each round, so that a disturbance of both variants cancels out."""
     return Figure(tuple(one / other for one, other in zip(samples, base, strict=True)))

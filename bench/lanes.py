@@ -1,6 +1,6 @@
-"""What other lanes cost a claim: a crowd of tasks the worker cannot take, and a worker that can take them all.
+"""Measures the cost of other lanes for a claim: many tasks the worker does not serve, and a worker that serves all.
 
-What a round claims it hands back, unmeasured, so every round finds the same queue.
+Each round releases the tasks it claimed, unmeasured, so that every round finds the same queue.
 """
 
 from collections.abc import Awaitable, Sequence
@@ -27,7 +27,7 @@ async def submit_spread(engine: Engine, task_types: Sequence[str], count: int) -
 
 
 async def claim_cost(server: BenchServer, engine: Engine, batch: int) -> float:
-    """µs of server CPU a task claimed."""
+    """µs of server CPU for each claimed task."""
     count, claimed = CLAIMED[batch], list[ClaimedTask]()
 
     async def work() -> None:

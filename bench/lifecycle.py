@@ -1,6 +1,6 @@
-"""The whole life of a task: submit, claim, start, complete, by batch size and by how many tasks are queued.
+"""Measures the whole life of a task: submit, claim, start, complete, by batch size and by the depth of the queue.
 
-One store for each depth, so that a deep queue does not share its keyspace with a shallow one; they take turns.
+Each depth has a store of its own, so that a deep queue does not share its keyspace with a shallow one.
 """
 
 from collections.abc import Awaitable
@@ -25,7 +25,7 @@ Life = dict[str, Cost]
 
 
 def new_tasks(count: int) -> list[NewTask]:
-    """Two types, so that a claim has lanes to merge."""
+    """Tasks of two types, so that a claim has lanes to merge."""
     return [NewTask(task_type="xy"[number % 2], parameters=PAYLOAD) for number in range(count)]
 
 
@@ -35,7 +35,7 @@ async def fill(engine: Engine, count: int) -> None:
 
 
 async def live(server: BenchServer, engine: Engine, batch: int, count: int) -> Life:
-    """Take `count` tasks through their lives, one step after the other; the queue is as deep after as before."""
+    """Takes `count` tasks from submission to completion, one step after the other; the depth stays the same."""
     claims: list[tuple[ClaimedTask, ...]] = []
 
     async def submit() -> None:

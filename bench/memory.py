@@ -1,4 +1,4 @@
-"""How many bytes a queued task takes, its pending event included, and where they are."""
+"""Measures the bytes of a queued task with its pending event, by key."""
 
 from bench.figures import Findings, Plan, Table, Target, figure
 from bench.lifecycle import new_tasks
@@ -9,11 +9,11 @@ BATCHES = (1, 10, 100)
 MAX_BYTES = 600.0
 PARTS = ("queue", "records", "definitions", "outbox")
 CHEAP_SHARE = 4
-"""Single submissions take a whole round trip each: a quarter of the tasks says as much."""
+"""Single submissions take a round trip each, so only a quarter of the tasks is submitted singly."""
 
 
 async def queued_bytes(server: BenchServer, batch: int, count: int) -> dict[str, float]:
-    """Bytes a task: all of them, and how many of these each key takes."""
+    """Bytes a task, in all and for each key."""
     await server.clear()
     engine = await server.engine()
     before = await server.used_bytes()

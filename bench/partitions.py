@@ -1,7 +1,7 @@
-"""One queue on one plain server against the same in eight partitions, there and on clusters of one to three nodes.
+"""Compares a queue of one partition with a queue of eight, on one server and on clusters of one to three nodes.
 
-All share this machine's cores, so tasks a second say little about clusters; server CPU a task, of all nodes together
-and of the busiest one, says what each of them would have to do with a machine of its own.
+All nodes share this machine's cores, so tasks a second mean little for clusters. Server CPU a task, of all nodes and of
+the busiest node, shows the load of a node with a machine of its own.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ PARTITIONS = 8
 BATCH = 100
 WORKERS = 4
 MAX_EVEN = 1.6
-"""How much more than an even share the busiest of three nodes may have: two have three partitions, one has two."""
+"""The busiest of three nodes may have this multiple of an even share: two have three partitions, one has two."""
 
 
 class Life(NamedTuple):
@@ -78,7 +78,7 @@ async def _site(client: Any, servers: Sequence[Any], partitions: int) -> Site:
 
 
 async def live(site: Site, count: int) -> Life:
-    """Whole lives by several producers and workers at once, in batches."""
+    """Takes tasks from submission to completion, by several producers and workers at once, in batches."""
     before, began = await _cpu(site.servers), time.perf_counter()
     share = count // WORKERS
     await asyncio.gather(*(_produce(site.engine, share) for _ in range(WORKERS)))

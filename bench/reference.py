@@ -1,4 +1,4 @@
-"""What the store itself costs: an empty script, and bare commands in a pipeline. All else is a ratio to it."""
+"""Measures the store alone: an empty script, and bare commands in a pipeline. Compare other figures with these."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""The findings for people, as tables on standard output, and for programs, as JSON."""
+"""Prints the findings as tables on standard output, and writes them as JSON."""
 
 import platform
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
-"""A store of the bench's own, what it has cost so far, and an engine on it.
+"""Starts a store for the benchmark, reads its CPU and memory, and assembles an engine on it.
 
-CPU is the main thread's where the store tells it apart (Redis 6.2 and later, Valkey): scripts run there, while the
-total also has the threads that sync the append-only file. Memory is `used_memory`: with libc's allocator it leaves out
-8 bytes of header an allocation that jemalloc's size classes do not have, so compare one kind of build with itself.
+CPU is that of the main thread where the store reports it (Redis 6.2 and later, Valkey), because scripts run there; the
+total includes the threads that sync the append-only file. Memory is `used_memory`, which with libc's allocator excludes
+8 bytes of header an allocation: compare only builds with the same allocator.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class Cpu(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Of one item."""
+    """The cost of one item."""
 
     cpu_us: float
     total_cpu_us: float
@@ -54,7 +54,7 @@ class BenchServer:
         return Cpu((main or total) * 1e6, total * 1e6)
 
     async def used_bytes(self) -> int:
-        """The least of a few readings: buffers on their way to the append-only file come and go."""
+        """The lowest of a few readings, because buffers of the append-only file come and go."""
         readings: list[int] = []
         for _ in range(5):
             readings.append((await self.client.info("memory"))["used_memory"])
@@ -72,7 +72,7 @@ class BenchServer:
         return Cost(main / item_count, total / item_count, item_count / elapsed)
 
     async def engine(self, queue_name: str = "bench", *, task_types: tuple[str, ...] | None = None) -> Engine:
-        """An engine without limits, and a worker known to it."""
+        """An engine without limits and with a registered worker."""
         engine = assemble_engine(self.client, QueueSettings(queue_name=queue_name, admission=NO_LIMITS))
         await engine.queue.open()
         await engine.fleet.register(WorkerDeclaration(worker_id=WORKER, task_types=task_types, capacity=1_000))
@@ -80,7 +80,7 @@ class BenchServer:
 
 
 class Servers:
-    """Starts stores of one kind under a folder; all end with the `with` they were started in."""
+    """Starts stores of one kind under a folder; each ends with its `with` block."""
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.kind = kind
@@ -109,12 +109,12 @@ class Servers:
 def _binary(kind: str) -> Path:
     found = bundled_valkey() if kind == "valkey" else shutil.which("redis-server")
     if not found:
-        raise ServerNotInstalled(kind, "the bench found no program of this kind", "--store")
+        raise ServerNotInstalled(kind, "no program of this kind was found", "--store")
     return Path(found)
 
 
 def _with_environ(binary: Path, environ: Mapping[str, str], path: Path) -> Path:
-    """The supervisor hands servers a bare environment, so a variant brings its own."""
+    """A script that sets `environ`, because the supervisor gives servers only a few variables."""
     settings = " ".join(f"{name}='{value}'" for name, value in environ.items())
     path.write_text(f"#!/bin/sh\n{settings} exec '{binary}' \"$@\"\n")
     path.chmod(0o700)

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Known vulnerabilities of what is locked: `make audit`, or deploy/audit.sh FILE … for other locks. Ends with 1 if there are.
-# Asks a public database over the network, so it is no part of `make test`; a package that cannot be looked up is a failure
-# too (--strict).
+# Lists published vulnerabilities of the locked packages: `make audit`, or deploy/audit.sh FILE … for other lock files.
+# Exits with 1 if there are any, or if a package cannot be looked up (--strict). It queries a public database over the
+# network, so it is not part of `make test`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 locks=("${@:-requirements.image.lock}")

@@ -1,9 +1,9 @@
-"""What the image is made of, as CycloneDX 1.6: Python packages by its lock file, the dashboard's by npm's.
+"""Writes the image's bill of materials as CycloneDX 1.6: Python packages from its lock file, npm's for the dashboard.
 
     python deploy/sbom.py build/sbom.cdx.json
 
-Says what was locked, on every platform, with the digests installers check; a marker tells where a package is left out.
-The base image's own packages are its makers' to tell. The same locks give the same document, byte for byte.
+Lists the locked packages of every platform with the digests that installers check; a marker names the platforms without
+a package. The packages of the base image are not included. The same lock files give the same document, byte for byte.
 """
 
 import base64
@@ -49,7 +49,7 @@ def bill(root: Path) -> dict[str, Any]:
 
 
 def python_components(lock: str) -> Iterator[Component]:
-    """Of a lock as `uv pip compile --generate-hashes` writes it."""
+    """The packages of a lock file written by `uv pip compile --generate-hashes`."""
     name, found = "", dict[str, Component]()
     for line in lock.splitlines():
         if match := PINNED.match(line):
@@ -65,7 +65,7 @@ def python_components(lock: str) -> Iterator[Component]:
 
 
 def npm_components(lock: dict[str, Any]) -> Iterator[Component]:
-    """Those whose code is in the dashboard; what only builds it is not shipped."""
+    """The packages whose code is in the dashboard, without development dependencies."""
     for path, package in lock["packages"].items():
         if path and not package.get("dev"):
             kind, _, digest = package["integrity"].partition("-")

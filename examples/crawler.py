@@ -1,8 +1,8 @@
-"""A crawler: async, rate-limited, and every page once, however many pages link to it.
+"""A crawler with an async handler and a rate limit, which visits each page once.
 
     python crawler.py
 
-It starts a little web site of its own to crawl, and a worker inside its own process; the service runs elsewhere.
+It starts a small web site to crawl, and a worker inside its own process; the service runs elsewhere.
 """
 
 import http.server
@@ -26,14 +26,14 @@ LINK = re.compile(r'href="([^"]+)"')
 class Page(TypedDict):
     url: str
     crawl: str
-    """Which crawl it is part of: the next one visits every page again."""
+    """The id of the crawl; another crawl visits every page again."""
 
 
 async def crawl(page: Page, ctx: TaskContext) -> list[str]:
-    """The tasks of the pages it links to. A page that is known answers with the task it has already."""
+    """Submits the linked pages and returns their task ids. For a page submitted before, it is the existing task's."""
     async with httpx.AsyncClient(timeout=10) as web, AsyncClient() as client:
         answer = await web.get(page["url"])
-        answer.raise_for_status()  # an exception is a failed attempt: it is tried again later
+        answer.raise_for_status()  # an exception fails the attempt, and the task is retried later
         links = [urljoin(page["url"], link) for link in LINK.findall(answer.text)]
         ctx.progress(50, f"{len(links)} links")
         found = await client.submit_many(visit(Page(url=link, crawl=page["crawl"])) for link in links)
@@ -41,11 +41,11 @@ async def crawl(page: Page, ctx: TaskContext) -> list[str]:
 
 
 def visit(page: Page) -> NewTask:
-    """The same key is the same task: this is how a crawler remembers where it was."""
+    """The idempotency key identifies the page, so a second submission returns the first task."""
     return NewTask("crawl", page, max_retries=3, idempotency_key=f"{page['crawl']} {page['url']}")
 
 
-# Eight at a time and fifty a second in this process. `client.queue.set_limits` holds for all workers together.
+# Eight at a time and fifty a second in this process. `client.queue.set_limits` limits all workers together.
 tq("crawl", Page).set_worker(crawl).set_worker_count(8).set_rate_limit(50)
 
 

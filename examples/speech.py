@@ -1,9 +1,9 @@
-"""Speech in batches: code that drives the queue itself, without a worker runtime around it.
+"""Speech in batches: claims tasks and reports results itself, without the worker runtime.
 
     python speech.py /tmp/speech
 
-A model that speaks is quickest with many sentences at once, so this takes them out of the queue eight at a time. The
-"voice" here is a tone for every letter, written as WAV with the standard library.
+A speech model is fastest with many sentences at once, so this program claims eight tasks at a time. The speech here is
+a tone for every letter, written as WAV with the standard library.
 """
 
 import math
@@ -25,13 +25,13 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with Client() as client, PullQueue(client, "speak") as queue:
         queue.enqueue({"number": number, "text": text} for number, text in enumerate(SENTENCES))
-        # Each batch is ours for a minute; what we do not finish by then comes back by itself, and so does
-        # everything we hold if this process dies.
+        # The lease of each batch lasts a minute. Tasks not finished by then return to the queue by themselves,
+        # and so do all held tasks if this process dies.
         while batch := queue.dequeue(BATCH, visibility_timeout=60, wait_seconds=1):
             for task in batch:
                 text = task.parameters["text"]
                 if not text:
-                    # Nobody shall try that again: it becomes a dead letter, for somebody to look at.
+                    # A retry would fail as well, so the task becomes a dead letter.
                     queue.mark_as_discarded(task.task_id, "there is nothing to say", code="EMPTY")
                     continue
                 path = folder / f"{task.parameters['number']:02}.wav"

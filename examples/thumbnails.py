@@ -1,4 +1,4 @@
-"""Thumbnails: work that computes, in processes of its own.
+"""Thumbnails: CPU work in child processes.
 
 In one terminal, in this folder:    tideq worker --handlers thumbnails
 In another:                         python thumbnails.py /tmp/thumbnails
@@ -21,14 +21,14 @@ HEADER = re.compile(rb"P6\s+([1-9]\d*)\s+([1-9]\d*)\s+255\s")
 
 @task(process=True, timeout=60, max_retries=2)
 def thumbnail(source: str, target: str, width: int = 60) -> dict[str, int]:
-    """Python computes on one core a process, so the worker runs this one in a child."""
+    """A Python process uses one core, so `process=True` runs this handler in a child process."""
     rows = shrunk(read_ppm(Path(source)), width)
     Path(target).write_bytes(png(rows))
     return {"width": len(rows[0]), "height": len(rows)}
 
 
 def shrunk(rows: list[Row], width: int) -> list[Row]:
-    """Every pixel is the mean of those it stands for."""
+    """Each new pixel is the mean of the pixels it replaces."""
     step = max(len(rows[0]) // width, 1)
     heights = range(0, len(rows) - step + 1, step)
     return [[mean(rows, x, y, step) for x in range(0, len(rows[0]) - step + 1, step)] for y in heights]
@@ -41,12 +41,12 @@ def mean(rows: list[Row], x: int, y: int, step: int) -> tuple[int, int, int]:
 
 
 def read_ppm(path: Path) -> list[Row]:
-    """What is no picture will be none the next time either: `Fail` is not tried again."""
+    """Raises `Fail` for a file that is not a picture: a retry would fail as well."""
     content = path.read_bytes()
     header = HEADER.match(content)
     pixels = content[header.end() :] if header else b""
     if header is None or len(pixels) != 3 * int(header[1]) * int(header[2]):
-        raise Fail(f"{path} is no PPM picture")
+        raise Fail(f"{path} is not a PPM picture")
     width, flat = int(header[1]), list(zip(pixels[::3], pixels[1::3], pixels[2::3], strict=True))
     return [flat[start : start + width] for start in range(0, len(flat), width)]
 
@@ -63,7 +63,7 @@ def chunk(name: bytes, content: bytes) -> bytes:
 
 
 def make_picture(path: Path, number: int, width: int = 480, height: int = 320) -> None:
-    """Stripes and shades, a little different each time."""
+    """Writes stripes and shades that differ with `number`."""
     pixels = (((x * (number + 1)) % 256, y * 255 // height, (x + y) % 256) for y in range(height) for x in range(width))
     path.write_bytes(b"P6 %d %d 255\n" % (width, height) + bytes(value for pixel in pixels for value in pixel))
 

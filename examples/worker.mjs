@@ -3,7 +3,7 @@
 //     node worker.mjs
 //     tideq submit checksum '{"text": "the tide goes out"}' --wait
 //
-// TIDEQ_URL and TIDEQ_API_KEY say where and with which key, as everywhere.
+// TIDEQ_URL and TIDEQ_API_KEY set the service and the key.
 import { createHash } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 
@@ -16,7 +16,7 @@ const leaving = new AbortController();
 class Refused extends Error {
   constructor(problem) {
     super(problem.detail);
-    this.code = problem.type?.split("/").pop(); // stable, unlike the words
+    this.code = problem.type?.split("/").pop(); // stable, unlike the text
   }
 }
 
@@ -32,14 +32,14 @@ function handle({ text }) {
   return { sha256: createHash("sha256").update(text).digest("hex") };
 }
 
-async function carryOut(worker, task) {
+async function run(worker, task) {
   const held = { task_id: task.task_id, lease: task.lease };
   await call("POST", `/${worker}/start`, held);
   let ended;
   try {
     ended = { status: "completed", result: handle(task.parameters) };
   } catch (error) {
-    // A wrong argument stays wrong; anything else may go better the next time.
+    // A wrong argument fails at each attempt; other errors may pass.
     const retriable = !(error instanceof TypeError);
     ended = { status: "failed", error: { message: error.message, code: error.name, retriable } };
   }
@@ -53,12 +53,12 @@ async function work(worker) {
     try {
       const poll = { available_capacity: 1, wait_seconds: 20 };
       const { tasks } = await call("POST", `/${worker}/poll`, poll, leaving.signal);
-      for (const task of tasks) await carryOut(worker, task);
+      for (const task of tasks) await run(worker, task);
     } catch (error) {
       if (leaving.signal.aborted) return;
-      if (error.code === "unknown-worker") throw error; // given up as dead: better to be started anew
-      console.error(`${error.message}: trying again`);
-      await sleep(1000); // a result that was refused changes nothing: the task comes back by itself
+      if (error.code === "unknown-worker") throw error; // declared dead: restart this process
+      console.error(`${error.message}; trying again`);
+      await sleep(1000); // a refused result changes nothing: the task returns to the queue by itself
     }
   }
 }
@@ -67,7 +67,7 @@ for (const name of ["SIGINT", "SIGTERM"]) process.on(name, () => leaving.abort()
 const registration = { name: "node", task_types: ["checksum"], capacity: SLOTS };
 const { worker_id: worker } = await call("POST", "/register", registration);
 console.log(`registered as ${worker}`);
-// What is under way is finished; meanwhile the service need not wonder why nobody polls.
+// Running tasks are completed; the state "draining" explains to the service why this worker polls no more.
 leaving.signal.addEventListener("abort", () => call("POST", `/${worker}/heartbeat`, { status: "draining" }).catch(() => {}));
 await Promise.all(Array.from({ length: SLOTS }, () => work(worker)));
-await call("DELETE", `/${worker}`); // hands back what is held, at once and free of charge
+await call("DELETE", `/${worker}`); // releases held tasks at once, without using up a retry

@@ -14,7 +14,7 @@ from tideq.persistence.read.filters import TaskFilter
 from tideq.persistence.read.lag import HistoryLag
 from tideq.persistence.read.list import TaskList
 from tideq.persistence.recount import block_recount
-from tideq.persistence.schema.partitions import TABLES, remove_from
+from tideq.persistence.schema.partitions import DEPENDENTS, remove_from
 from tideq.persistence.tombstones import Tombstone, add_tombstones
 from tideq.queue_core.errors import TaskNotFound
 from tideq.queue_core.outbox.consumer import OutboxConsumer
@@ -24,7 +24,6 @@ from tideq.queue_core.transitions import TERMINAL
 
 BATCH_SIZE = 500
 CATCH_UP_SECONDS = 2.0
-DEPENDENTS = [table for table in TABLES if table != "tasks"]
 
 
 class Cleanup:

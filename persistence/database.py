@@ -77,6 +77,10 @@ class HistoryBusy(HistoryUnavailable):
     """Another session kept the lock for longer than this session's lock timeout."""
 
 
+class TookTooLong(HistoryUnavailable):
+    """The session, or one of its statements, reached its time limit."""
+
+
 class UnsuitableDatabase(HistoryUnavailable):
     """The database can never hold history, so a retry does not help."""
 
@@ -213,7 +217,7 @@ async def _time_limit(seconds: float | None) -> AsyncGenerator[None]:
             yield
     except TimeoutError as error:
         if limit.expired():
-            raise HistoryUnavailable(f"the database did not finish within {seconds:g} seconds") from error
+            raise TookTooLong(f"the database did not finish within {seconds:g} seconds") from error
         raise
 
 
@@ -238,6 +242,8 @@ def translated(error: psycopg.Error) -> HistoryUnavailable:
         return HistoryRefused(text, is_login=True)
     if isinstance(error, psycopg.errors.LockNotAvailable | psycopg.errors.DeadlockDetected):
         return HistoryBusy(text)
+    if isinstance(error, psycopg.errors.QueryCanceled):
+        return TookTooLong(text)
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return HistoryUnavailable(text)
     return HistoryRefused(text)

@@ -7,7 +7,7 @@ is added. The cause of the difference does not matter, and tasks may end during 
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -19,13 +19,12 @@ from tideq.queue_core.engine import Engine
 from tideq.queue_core.lanes import task_type_of
 from tideq.queue_core.outbox.consumer import OutboxConsumer
 from tideq.queue_core.states import Reason
-from tideq.queue_core.store.ended_tasks import EndedCounts, EndedTasks, Kind
+from tideq.queue_core.store.ended_tasks import EndedCounts, EndedTasks, Kind, folded, named_kinds
 from tideq.queue_core.task_id import is_task_id
 from tideq.queue_core.transitions import TERMINAL
 
 LOCK = 7_305_005
 EVERY_MS = 86_400_000
-NOTHING_AFTER = "9999999999999-0"
 STATES = sorted(TERMINAL)
 
 log = structlog.get_logger(__name__)
@@ -55,22 +54,18 @@ class Recount:
 
     async def is_due(self) -> bool:
         """Returns whether the store has a new epoch, and perhaps lost its counts, or the last recount is a day old."""
-        found = await asyncio.gather(*(part.ended.read(NOTHING_AFTER) for part in self._parts))
-        return any(
-            counts.is_due(part.ended.present_epoch, EVERY_MS) for part, counts in zip(self._parts, found, strict=True)
-        )
+        return any(await asyncio.gather(*(part.ended.is_due(EVERY_MS) for part in self._parts)))
 
     async def run(self) -> dict[Kind, int]:
         """Returns the differences that were added. Raises RecountPostponed. Costs a scan of an index of all tasks."""
         async with self._database.session(limits=REPAIRING) as connection:
             found, expected = await self._read_consistent(connection)
-        counted: Counter[Kind] = Counter()
-        for counts in found:
-            counted.update(counts.counts)
-        expected.subtract(counted)
-        differences = {kind: amount for kind, amount in expected.items() if amount}
-        await self._apply(found, differences)
-        return differences
+        corrections = _corrections([counts.counts for counts in found], expected)
+        await self._apply(found, corrections)
+        differences: Counter[Kind] = Counter()
+        for each in corrections:
+            differences.update(each)
+        return {kind: amount for kind, amount in differences.items() if amount}
 
     async def _read_consistent(self, connection: Connection) -> tuple[list[EndedCounts], Counter[Kind]]:
         """Returns the stores' counts, and the expected counts by history and the outbox, as of one instant.
@@ -94,14 +89,14 @@ class Recount:
             expected.subtract(await _kinds_of(connection, {task_id for each in latest for task_id in each}))
         return found, expected
 
-    async def _apply(self, found: Sequence[EndedCounts], differences: dict[Kind, int]) -> None:
-        """Adds the whole difference to the first partition: readers sum all partitions."""
-        for number, (part, counts) in enumerate(zip(self._parts, found, strict=True)):
-            if not await part.ended.correct(counts, {} if number else differences):
+    async def _apply(self, found: Sequence[EndedCounts], corrections: Sequence[Mapping[Kind, int]]) -> None:
+        """Adds to each partition its own correction."""
+        for part, counts, correction in zip(self._parts, found, corrections, strict=True):
+            if not await part.ended.correct(counts, correction):
                 raise RecountPostponed("another process recounted at the same time")
-        if differences:
-            added = {" ".join(kind): amount for kind, amount in differences.items()}
-            log.info("ended tasks recounted", added=added)
+            if correction:
+                added = {" ".join(kind): amount for kind, amount in correction.items()}
+                log.info("ended tasks recounted", added=added)
 
 
 class PartitionCounts:
@@ -129,6 +124,23 @@ class PartitionCounts:
             has_ended = state in STATES and task.record.text("reason") != Reason.PURGED
             latest[task.restored.task_id] = (task_type_of(task.restored.signature), state) if has_ended else None
         return latest | {task_id: kind for task_id, kind in counts.latest_kinds.items() if is_task_id(task_id)}
+
+
+def _corrections(counted: Sequence[Mapping[Kind, int]], expected: Mapping[Kind, int]) -> list[dict[Kind, int]]:
+    """Returns what to add to the counts of each partition, so that the sum of all partitions is as expected.
+
+    Each partition moves its own counts of kinds that became rare; the first one gets the rest of the difference.
+    """
+    present = dict.fromkeys((kind for counts in counted for kind in counts), 0)
+    named = named_kinds({**present, **expected})
+    kept = [folded(counts, named) for counts in counted]
+    missing = folded(expected, named)
+    for counts in kept:
+        missing.subtract(counts)
+    kept[0].update(missing)
+    for target, counts in zip(kept, counted, strict=True):
+        target.subtract(counts)
+    return [{kind: amount for kind, amount in added.items() if amount} for added in kept]
 
 
 async def _counted(connection: Connection) -> Counter[Kind]:

@@ -4,17 +4,25 @@ Limits act on claims only: assigned and executing tasks are not touched. A rate 
 second's worth, so after an idle second as many tasks may be claimed at once as the rate allows in a second.
 """
 
+import asyncio
+import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
+from tideq.queue_core.duties import Duty
 from tideq.queue_core.errors import InvalidRequest
 from tideq.queue_core.names import NAME
-from tideq.queue_core.scripts.replies import accepted, number_or_none, pairs, rate_or_none
+from tideq.queue_core.scripts.replies import accepted, number, number_or_none, pairs, rate_or_none
 from tideq.queue_core.scripts.runner import Scripts
 
 WHOLE_QUEUE = "*"
 MAX_REASON_LENGTH = 200
+Rules = Mapping[str, str]
+"""By kind, of one scope; an empty one is none."""
+Instants = Mapping[str, int]
+"""By kind: when a rule was last set or lifted, of several partitions. Greater is later, and that is all it says."""
 
 
 class Pause(msgspec.Struct, frozen=True):
@@ -34,6 +42,15 @@ class Control(msgspec.Struct, frozen=True):
     scope: str
     pause: Pause | None
     limits: Limits
+
+
+class StoredRules(NamedTuple):
+    """What one partition knows."""
+
+    now_ms: int
+    rules: dict[str, str]
+    """By kind and scope. A pause that is over is none."""
+    instants: dict[str, int]
 
 
 class Controls:
@@ -68,18 +85,43 @@ class Controls:
             raise InvalidRequest("task_type", f"{task_type!r} is not a name")
         await self.set_rules(task_type or WHOLE_QUEUE, settings)
 
-    async def set_rules(self, scope: str, rules: Mapping[str, str]) -> None:
-        """Set rules in the store's form, by kind; an empty value removes the rule."""
-        rows = [word for rule in rules.items() for word in rule]
+    async def set_rules(self, scope: str, rules: Rules, instants: Instants | None = None) -> None:
+        """Set rules in the store's form, by kind; an empty value removes the rule.
+
+        A stored rule with a later instant stays.
+        """
+        rows = [
+            word
+            for kind, rule in rules.items()
+            for word in (kind, rule, instants[kind.removeprefix("whole_")] if instants else "")
+        ]
         accepted(await self.scripts.call("set_rules", scope=scope, rows=rows))
 
     async def align(self) -> None:
         """Make all partitions agree; nothing to do for a single one."""
 
+    async def keep_aligned(self, duty: Duty) -> None:
+        """For ever."""
+        duty.succeeded()
+        with duty.waiting():
+            await asyncio.Event().wait()
+
     async def rules(self) -> dict[str, str]:
         """Returns every rule as `<kind>:<scope>` and its value in the store's form."""
-        _, controls, *_ = accepted(await self.scripts.call("side_data", is_bulk=True))
-        return pairs(controls)
+        return (await self.stored()).rules
+
+    async def stored(self) -> StoredRules:
+        now, controls, instants = accepted(await self.scripts.call("list_rules"))
+        now_ms = number(now)
+        rules = {field: rule for field, rule in pairs(controls).items() if not _is_over(field, rule, now_ms)}
+        return StoredRules(
+            now_ms, rules, {field: number_or_none(instant, field) or 0 for field, instant in pairs(instants).items()}
+        )
+
+
+def _is_over(field: str, rule: str, now_ms: int) -> bool:
+    resume_at = re.match(r"\d+", rule) if field.startswith("pause:") else None
+    return resume_at is not None and int(resume_at[0]) <= now_ms
 
 
 def parse_controls(rules: dict[str, str]) -> dict[str, Control]:

@@ -54,10 +54,10 @@ class Duty:
         self._clock = clock
         self._succeeded_at = clock()
         self._has_succeeded = False
+        self._has_been_healthy = False
         self._failing_since: float | None = None
-        self.error = ""
-        """The current failure; empty while the duty succeeds."""
-        self._is_waiting = False
+        self._error = ""
+        self._waiting_since: float | None = None
         self._pause = FIRST_PAUSE_SECONDS
         self._logged = LogOnce(LOG_AGAIN_SECONDS, clock)
 
@@ -65,33 +65,38 @@ class Duty:
         """To be called by the work after each success."""
         self._succeeded_at = self._clock()
         self._has_succeeded = True
-        if self._failing_since is not None:
-            log.info("duty recovered", duty=self.name, after_seconds=round(self._succeeded_at - self._failing_since, 1))
-            self._failing_since, self.error, self._pause = None, "", FIRST_PAUSE_SECONDS
-            self._logged.forget()
+        self._recovered()
 
     def failed(self, error: Exception) -> None:
         """To be called by the work when a part of it failed and the rest continues."""
         if self._failing_since is None:
             self._failing_since = self._clock()
-        self.error = str(error) or type(error).__name__
+        self._error = str(error) or type(error).__name__
         if self._logged.is_new(f"{type(error).__name__} {getattr(error, 'code', '')}"):
             # A server that is unreachable needs no traceback.
             is_plain = isinstance(error, Unavailable) and not isinstance(error, StoreRefused | HistoryRefused)
             if is_plain:
-                log.warning("duty failed", duty=self.name, error=self.error)
+                log.warning("duty failed", duty=self.name, error=self._error)
             else:
-                log.error("duty failed", duty=self.name, error=self.error, exc_info=error)
+                log.error("duty failed", duty=self.name, error=self._error, exc_info=error)
 
     @contextlib.contextmanager
     def waiting(self) -> Generator[None]:
-        """While the block runs, the duty waits for an event and does not become stale."""
-        self._is_waiting, began = True, self._clock()
+        """While the block runs, the duty waits for an event and does not become stale.
+
+        A long wait ends a failure, because there is nothing to do that could fail. It is no success: of several
+        replicators, those that wait for the lock have written nothing.
+        """
+        self._waiting_since = began = self._clock()
         try:
             yield
         finally:
-            self._is_waiting = False
-            self._succeeded_at += self._clock() - began
+            self._end_failure_after_wait()
+            self._waiting_since = None
+            waited_seconds = self._clock() - began
+            self._succeeded_at += waited_seconds
+            if self._failing_since is not None:
+                self._failing_since += waited_seconds
 
     def next_pause(self) -> float:
         pause = self._pause * random.uniform(0.5, 1)
@@ -100,24 +105,45 @@ class Duty:
 
     @property
     def has_succeeded(self) -> bool:
-        """At least once since the process began."""
+        """At least once since the process started."""
         return self._has_succeeded
 
     @property
+    def error(self) -> str:
+        """The current failure; empty while the duty succeeds."""
+        self._end_failure_after_wait()
+        return self._error
+
+    @property
     def last_success_age(self) -> float:
-        is_healthy = self._is_waiting and self._failing_since is None
+        self._end_failure_after_wait()
+        is_healthy = self._waiting_since is not None and self._failing_since is None
         return 0.0 if is_healthy else self._clock() - self._succeeded_at
 
     @property
     def is_stale(self) -> bool:
         """Failing for long, failing since it started, or overdue."""
+        self._end_failure_after_wait()
         if self._failing_since is None:
             return self.last_success_age > self._stale_after_seconds
-        return not self._has_succeeded or self._clock() - self._failing_since > STALE_AFTER_SECONDS
+        until = self._clock() if self._waiting_since is None else self._waiting_since
+        return not self._has_been_healthy or until - self._failing_since > STALE_AFTER_SECONDS
 
     @property
     def stale(self) -> Stale | None:
         return Stale(self.name, round(self.last_success_age, 1), self.error) if self.is_stale else None
+
+    def _end_failure_after_wait(self) -> None:
+        if self._waiting_since is not None and self._clock() - self._waiting_since > STALE_AFTER_SECONDS:
+            self._recovered()
+
+    def _recovered(self) -> None:
+        self._has_been_healthy = True
+        if self._failing_since is not None:
+            seconds = round(self._clock() - self._failing_since, 1)
+            log.info("duty recovered", duty=self.name, after_seconds=seconds)
+            self._failing_since, self._error, self._pause = None, "", FIRST_PAUSE_SECONDS
+            self._logged.forget()
 
 
 Work = Callable[[Duty], Awaitable[None]]

@@ -163,13 +163,18 @@ class KeyPending(Overloaded):
         self.name, self.key_task_id, self.partition, self.is_overdue = name, task_id, partition, bool(is_overdue)
 
 
-class NothingNew(Refused):
-    """A partition that was to accept existing tasks only received a new one."""
+class TooManyNew(Refused):
+    """One of several partitions received more new tasks than the queue accepts, which may be none.
 
-    code = "nothing-new"
+    Not for callers: it tells what to ask the queue for.
+    """
 
-    def __init__(self) -> None:
-        super().__init__("this partition accepts no new task in this call")
+    code = "too-many-new"
+
+    def __init__(self, new_count: int, urgency: int) -> None:
+        super().__init__(f"{new_count} tasks are new")
+        self.new_count, self.urgency = new_count, urgency
+        """How many, and how urgent the least urgent of them."""
 
 
 class OutboxFull(Overloaded):

@@ -1,6 +1,6 @@
 """Read-only views of one partition: statistics, the explanation of a task, a snapshot for the invariants."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,11 +10,12 @@ from tideq.queue_core.circuits import parse_circuits
 from tideq.queue_core.controls import Control, parse_control, parse_controls
 from tideq.queue_core.invariants import Snapshot
 from tideq.queue_core.lanes import serves, task_type_of, worker_profile
+from tideq.queue_core.samples import MAX_TASK_TYPES, OTHER
 from tideq.queue_core.scripts.record import parse_record, readable_record
 from tideq.queue_core.scripts.replies import accepted, counts, instant, lossy_text, number, number_or_none, pairs, text
 from tideq.queue_core.scripts.runner import Scripts
 from tideq.queue_core.states import TaskState, state_named
-from tideq.queue_core.store.ended_tasks import counted_since_ms, ended_counts
+from tideq.queue_core.store.ended_tasks import OTHERS, counted_since_ms, ended_counts
 
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
@@ -57,7 +58,8 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     counted: dict[tuple[str, str], int]
     """Tasks by type and state: live tasks, and ended tasks by their last state, without purged ones.
 
-    Right after the store was emptied, counts may be too low or negative until history has corrected them."""
+    Rare types among very many share the type `*`. Right after the store was emptied, counts may be too low or negative
+    until history has corrected them."""
     counted_since_ms: int | None = None
     """Since when ended tasks are counted; None if history has corrected the counts, so that they are complete."""
     clock_ahead_ms: int = 0
@@ -67,11 +69,16 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def by_type_and_state(self) -> dict[str, dict[str, int]]:
-        """All states of every type that has a count."""
-        types = sorted({task_type for task_type, _ in self.counted})
+        """Every state of each type. Of very many types those with the least to do, then the rarest, are `other`."""
+        totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for (task_type, state), count in self.counted.items():
+            totals[OTHER if task_type == OTHERS else task_type][state] += count
+        live = {task_type: sum(of_type[state] for state in LIVE_STATES) for task_type, of_type in totals.items()}
+        names = sorted(totals.keys() - {OTHER}, key=lambda each: (-live[each], -totals[each].total(), each))
+        for rare in names[MAX_TASK_TYPES:]:
+            totals[OTHER].update(totals.pop(rare))
         return {
-            task_type: {state: max(self.counted.get((task_type, state), 0), 0) for state in TaskState}
-            for task_type in types
+            task_type: {state: max(totals[task_type][state], 0) for state in TaskState} for task_type in sorted(totals)
         }
 
     def ended_count(self, state: TaskState) -> int:
@@ -271,7 +278,7 @@ class Inspector:
             heads={int(lane): int(float(rank)) for lane, rank in pairs(heads).items()},
             counts=counts(live),
             ages=counts(ages),
-            lane_names={int(lane): name for lane, name in pairs(lane_names).items()},
+            lane_names={int(lane): name for lane, name in pairs(lane_names).items() if lane.isdecimal()},
             dead=frozenset(text(task_id) for task_id in dead),
             held={text(held[i]): frozenset(map(text, held[i + 1])) for i in range(0, len(held), 2)},
         )

@@ -5,7 +5,7 @@ Calls of lease holders are in `attempts.py`, workers in `fleet.py`.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
@@ -19,7 +19,7 @@ from tideq.queue_core.scripts.runner import Scripts
 from tideq.queue_core.scripts.task_view import task_view
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.states import Reason, TaskState
-from tideq.queue_core.store.clock import settled_time
+from tideq.queue_core.store.clock import StoreTime
 from tideq.queue_core.submission import (
     Prepared,
     Submissions,
@@ -29,7 +29,7 @@ from tideq.queue_core.submission import (
     unpack_definition,
 )
 from tideq.queue_core.submit_batcher import SubmitBatcher
-from tideq.queue_core.task import Claim, ClaimedTask, NewTask, RateLimitState, Stop, Submitted, Task
+from tideq.queue_core.task import Claim, ClaimedTask, Definition, NewTask, RateLimitState, Stop, Submitted, Task
 from tideq.queue_core.task_id import TaskIds, made_together
 from tideq.queue_core.transitions import transition
 from tideq.queue_core.validation import check_batch
@@ -56,8 +56,20 @@ class KeptTask(msgspec.Struct, frozen=True):
     definition: bytes
 
 
-AdmissionMode = Literal["", "existing", "counted"]
-"""For one of several partitions: accept existing tasks only, or count new ones because the depth is near a limit."""
+class Admission(NamedTuple):
+    """What the queue accepts in one of its several partitions."""
+
+    most_new: int | None = None
+    """Tasks that do not exist yet; raises TooManyNew for more. `None` is any number."""
+    is_counted: bool = False
+    """Because the depth is near a limit."""
+
+
+ALL = Admission()
+
+
+OnRequeued = Callable[[str, Definition, int], None]
+"""Takes a task's id, its definition, and the instant at which its new life began."""
 
 
 class Removed(NamedTuple):
@@ -76,39 +88,43 @@ class Written(NamedTuple):
 
 
 class Queue:
-    def __init__(self, scripts: Scripts, settings: QueueSettings, ids: TaskIds | None = None) -> None:
+    def __init__(self, scripts: Scripts, settings: QueueSettings, time: StoreTime, ids: TaskIds) -> None:
+        """`time` and `ids`, which go by it, are those of the whole process."""
         self._scripts = scripts
         self._settings = settings
+        self._time = time
         self._submissions = Submissions(settings, ids)
         self._batcher = SubmitBatcher(self._submit)
 
     async def open(self, epoch: str | None = None) -> str:
         """Adopt and return the store's epoch; an empty store is initialised with the given one."""
-        await settled_time(self._scripts)
+        await self._time.read(self._scripts)
         reply = await self._scripts.call("init_store", new_epoch=epoch or "1")
         self._scripts.epoch = text(accepted(reply)[0])
         return self._scripts.epoch
 
     async def submit(self, task: NewTask) -> Submitted:
         """Submit one task. Concurrent calls of one client share a script call; each is accepted or refused alone."""
-        (prepared,) = self._submissions.prepare([task])
+        (prepared,) = await self.prepare([task])
         return await self._batcher.submit(task.client_id, prepared)
 
     async def submit_many(self, tasks: Sequence[NewTask], *, wants_position: bool = False) -> list[Submitted]:
         """Submit all tasks or none. All tasks of one call belong to one client."""
-        client_id, prepared, is_one = self._checked(tasks)
+        client_id, prepared, is_one = await self._checked(tasks)
         return await self._submit(client_id, prepared, wants_position=wants_position, is_one=is_one)
 
     async def submit_in_partition(
-        self, tasks: Sequence[NewTask], *, wants_position: bool = False, admission: AdmissionMode = ""
+        self, tasks: Sequence[NewTask], *, wants_position: bool = False, admission: Admission = ALL
     ) -> Written:
         """Submit to this one of several partitions."""
-        client_id, prepared, is_one = self._checked(tasks)
+        client_id, prepared, is_one = await self._checked(tasks)
         return await self._write(client_id, prepared, wants_position=wants_position, is_one=is_one, admission=admission)
 
-    def prepare(self, tasks: Sequence[NewTask]) -> list[Prepared]:
-        """Returns the tasks checked, with ids of this partition."""
-        return self._submissions.prepare(tasks)
+    async def prepare(self, tasks: Sequence[NewTask], *, as_one: bool = False) -> list[Prepared]:
+        """Returns the tasks checked, with ids of this partition and of the store's time."""
+        if not self._time.is_read:
+            await self._time.read(self._scripts)
+        return self._submissions.prepare(tasks, as_one=as_one)
 
     async def submit_prepared(
         self,
@@ -116,7 +132,7 @@ class Queue:
         prepared: Sequence[Prepared],
         *,
         wants_position: bool,
-        admission: AdmissionMode,
+        admission: Admission,
         not_after: int,
     ) -> Written:
         """Submit tasks whose idempotency keys are reserved in other partitions until `not_after`."""
@@ -149,14 +165,14 @@ class Queue:
         now, queued, counted = accepted(await self._scripts.call("depth"))
         return number(now), number(queued), number(counted)
 
-    def _checked(self, tasks: Sequence[NewTask]) -> tuple[str, list[Prepared], bool]:
+    async def _checked(self, tasks: Sequence[NewTask]) -> tuple[str, list[Prepared], bool]:
         """Returns the client, the prepared tasks, and whether one idempotency key covers all of them."""
         check_batch(tasks)
         client_id = tasks[0].client_id
         if any(task.client_id != client_id for task in tasks):
             raise InvalidTask("client_id", "the tasks of one submission must have the same client_id")
         is_one = share_one_key(tasks)
-        return client_id, self._submissions.prepare(tasks, as_one=is_one), is_one
+        return client_id, await self.prepare(tasks, as_one=is_one), is_one
 
     async def _submit(
         self,
@@ -175,7 +191,7 @@ class Queue:
         *,
         wants_position: bool,
         is_one: bool = False,
-        admission: AdmissionMode = "",
+        admission: Admission = ALL,
         not_after: int | None = None,
     ) -> Written:
         batch = in_rows(prepared)
@@ -184,7 +200,8 @@ class Queue:
             client_id=client_id,
             is_listed=int(client_id in self._settings.admission.listed_clients),
             wants_position=int(wants_position),
-            admission=admission,
+            most_new="" if admission.most_new is None else admission.most_new,
+            is_counted=int(admission.is_counted),
             not_after="" if not_after is None else not_after,
             has_own_ids=int(batch.has_own_ids),
             is_one=int(is_one),
@@ -192,8 +209,10 @@ class Queue:
             rows=batch.rows,
         )
         now, limit, counted, *answers = accepted(reply)
+        now_ms = number(now)
+        self._time.note(now_ms)
         bucket = RateLimitState(*map(number, limit)) if limit else None
-        submitted = _submitted(prepared, batch, answers, number(now), bucket)
+        submitted = _submitted(prepared, batch, answers, now_ms, bucket)
         is_repeated_batch = is_one and not submitted[-1].is_new
         return Written(_all_of(submitted) if is_repeated_batch else submitted, instant(counted))
 
@@ -399,11 +418,12 @@ class Queue:
         priority: str | None = None,
         kept: KeptTask | None = None,
         client_id: str = "operator",
+        on_requeued: OnRequeued | None = None,
     ) -> int:
         """Requeue a terminal task; returns its new version. A new priority brings its own retries and timeout.
 
         `kept` comes from history, for a task whose record may have left the store. Reading the definition in a separate
-        call is safe, because definitions never change.
+        call is safe, because definitions never change. With `on_requeued` the record notes that the order has a span.
         """
         definition = unpack_definition(kept.definition) if kept else (await self.read(task_id)).definition
         level = self._submissions.level(priority) if priority else None
@@ -421,9 +441,13 @@ class Queue:
             kept_record=kept.record if kept else "",
             kept_definition=kept.definition if kept else "",
             client_id=client_id,
+            is_traced=int(on_requeued is not None),
         )
         refused_for = (task_id,) if reply.word in ("TASK_NOT_FOUND", "WRONG_STATE") else ()
-        return number(accepted(reply, *refused_for)[1])
+        now_ms, version = map(number, accepted(reply, *refused_for))
+        if on_requeued is not None:
+            on_requeued(task_id, definition, now_ms)
+        return version
 
 
 def parse_stops(entries: Sequence[Any]) -> tuple[Stop, ...]:
@@ -488,9 +512,10 @@ def _split_claimed(
     for at in range(0, len(flat), 3):
         try:
             tasks.append(read(flat[at : at + 3]))
-        except ValueError as error:
+        except (ValueError, IndexError) as error:
             task_id, packed, _ = flat[at : at + 3]
-            log.error("task set aside", task_id=task_id.decode(errors="replace"), problem=str(error))
+            problem = "its record is cut off" if isinstance(error, IndexError) else str(error)
+            log.error("task set aside", task_id=task_id.decode(errors="replace"), problem=problem)
             unreadable += (task_id, without_number(packed).split(b"\0", LEASE + 1)[LEASE])
     return tuple(tasks), unreadable
 

@@ -69,9 +69,9 @@ class SubmitRows(NamedTuple):
 class Submissions:
     """Prepares submissions under the settings, with new ids; one for each queue."""
 
-    def __init__(self, settings: QueueSettings, ids: TaskIds | None = None) -> None:
+    def __init__(self, settings: QueueSettings, ids: TaskIds) -> None:
         self._settings = settings
-        self._ids = ids or TaskIds()
+        self._ids = ids
         self._cached_kinds: dict[object, CachedKind] = {}
         offsets = {name: level.offset_ms for name, level in settings.priorities.items()}
         self._top_offset = min(offsets.values())

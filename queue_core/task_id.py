@@ -2,9 +2,9 @@
 
     48 bits milliseconds | version | 12 bits counter | variant | 14 bits counter | 8 bits partition | 40 bits random
 
-The partition in the id leads to its keys without a look-up. The milliseconds are this process's clock and serve only
-for sorting; no decision about time uses them. The random part, drawn once a millisecond, separates processes; the
-counter separates ids of one process. Ids are not secret.
+The partition in the id leads to its keys without a look-up. The milliseconds make ids sort, and history keeps and drops
+tasks by them: they are the store's time (`StoreTime`), never a process's. The random part, drawn once a millisecond,
+separates processes; the counter separates ids of one process. Ids are not secret.
 """
 
 import secrets
@@ -18,7 +18,10 @@ MAX_COUNTER = (1 << COUNTER_BITS) - 1
 
 
 class TaskIds:
-    """Makes strictly increasing ids, also when the clock goes back."""
+    """Makes strictly increasing ids, also when the clock goes back.
+
+    Without a clock they are for clients that choose ids by their own time.
+    """
 
     def __init__(self, partition: int = 0, clock_ms: Callable[[], int] | None = None) -> None:
         self._partition = partition

@@ -8,8 +8,9 @@ from tideq.persistence.read.status import HistoryStatus
 from tideq.queue_core.controls import WHOLE_QUEUE
 from tideq.queue_core.errors import QueueError, StoreReplaced
 from tideq.queue_core.inspector import Stats
-from tideq.queue_core.samples import Labels, Sample, SampleHistogram, Samples, TypeNames, merged
+from tideq.queue_core.samples import OTHER, Labels, Sample, SampleHistogram, Samples, TypeNames, merged
 from tideq.queue_core.settings import Priority
+from tideq.queue_core.store.ended_tasks import OTHERS
 from tideq.queue_core.store.memory import Memory, read_memory
 from tideq.queue_core.transitions import TERMINAL
 
@@ -103,7 +104,11 @@ def _queue(stats: Stats, priorities: Mapping[str, Priority], types: TypeNames) -
 def _ended(stats: Stats, types: TypeNames) -> dict[Labels, Sample]:
     ended: dict[Labels, Sample] = {}
     for state in sorted(TERMINAL):
-        of_state = [(each, count) for (each, its), count in stats.counted.items() if its == state and count > 0]
+        of_state = [
+            (OTHER if each == OTHERS else each, count)
+            for (each, its), count in stats.counted.items()
+            if its == state and count > 0
+        ]
         ended |= {(*label, state): count for label, count in types.summed(of_state).items()}
     return ended
 

@@ -97,8 +97,8 @@ async def patterns(service: InjectedService) -> Response[bytes]:
 async def replay(request: Http, task_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Replay one dead letter."""
     body = decode(await request.body() or b"{}", schemas.RetryIn)
-    async with service.operation_span(request, telemetry.REPLAY, task_id):
-        return json_response(await task_lookup.requeue(service, service.engine.queue.replay, task_id, body))
+    spans = service.requeue_spans(request, telemetry.REPLAY, task_id)
+    return json_response(await task_lookup.requeue(service, service.engine.queue.replay, task_id, body, spans))
 
 
 @post(
@@ -123,7 +123,8 @@ async def replay_all(request: Http, service: InjectedService) -> Response[bytes]
         raise UnknownPriority(body.new_priority, tuple(priorities))
     wanted = _filter(body.filter)
     terms = ReplayOptions(keeps_budgets=not body.reset_retry_count, priority=body.new_priority)
-    work = history.replays.preview(wanted) if body.dry_run else history.replays.run(wanted, terms)
+    spans = service.requeue_spans(request, telemetry.REPLAY)
+    work = history.replays.preview(wanted) if body.dry_run else history.replays.run(wanted, terms, on_requeued=spans)
     done = await cancel_on_disconnect(request, service.authenticator, work)
     if not body.dry_run:
         add_span_attributes(request, {telemetry.MESSAGING_BATCH_COUNT: done.replayed})

@@ -209,7 +209,7 @@ async def cancel(
         await task_lookup.purge(service, task_id)
         await service.audit.note(request.user.name, "purge", task_id)
         return json_response(schemas.PurgedOut(task_id=task_id))
-    async with service.operation_span(request, telemetry.CANCEL, task_id):
+    async with service.cancel_span(request, task_id):
         was, worker = await task_lookup.cancel(service, task_id)
     return json_response(
         schemas.CancelOut(task_id=task_id, was_executing=was == TaskState.EXECUTING, worker_notified=bool(worker))
@@ -231,8 +231,8 @@ async def cancel(
 async def retry(request: Http, task_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Run a failed, dead or cancelled task again."""
     body = decode(await request.body() or b"{}", schemas.RetryIn)
-    async with service.operation_span(request, telemetry.RETRY, task_id):
-        return json_response(await task_lookup.requeue(service, service.engine.queue.retry, task_id, body))
+    spans = service.requeue_spans(request, telemetry.RETRY, task_id)
+    return json_response(await task_lookup.requeue(service, service.engine.queue.retry, task_id, body, spans))
 
 
 def _new_task(

@@ -86,7 +86,8 @@ class DepthOut(ResponseSchema, kw_only=True):
     by_type_and_state: Annotated[
         dict[str, dict[str, int]],
         about(
-            "Tasks by type and state: live ones, and ended ones as in `totals`.",
+            "Tasks by type and state: live ones, and ended ones as in `totals`. Of more than 200 types, those with the "
+            "fewest live tasks, then the rarest, are summed as `other`.",
             {
                 "resize": {
                     "queued": 120,

@@ -1,7 +1,7 @@
 """Submissions and their responses."""
 
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 import msgspec
 
@@ -145,6 +145,9 @@ class SubmittedStatus(StrEnum):
     GONE = "gone"
 
 
+STATUSES = {status.value: status for status in SubmittedStatus}
+
+
 class SubmittedOut(ResponseSchema, kw_only=True):
     """The accepted task, or the existing task with this idempotency key or id."""
 
@@ -176,7 +179,7 @@ def submitted_out(
     if existing is not None:
         return SubmittedOut(
             task_id=existing.task_id,
-            status=SubmittedStatus(existing.state),
+            status=_status_of(existing.state),
             queue_score=queue_score(existing.rank, existing.now_ms) if existing.state is TaskState.QUEUED else None,
             queue_position=existing.lane_position,
             estimated_wait_seconds=estimated_wait_seconds,
@@ -199,3 +202,8 @@ def submitted_out(
         visible_at=maybe_rfc3339(answer.visible_at_ms),
         durability=durability,
     )
+
+
+def _status_of(state: TaskState) -> SubmittedStatus:
+    """Returns a state of a later version unchanged, like `state_named`."""
+    return STATUSES.get(state) or cast("SubmittedStatus", state)

@@ -1,7 +1,7 @@
-"""What types that always fail cost the healthy one beside them: healthy tasks a second, alone and beside 1 and 50.
+"""Measures how much 1 and 50 task types that always fail slow down a healthy type.
 
-As many broken tasks as healthy ones wait, all of them before. Each round has a store and a service of its own, and is
-timed from the first twentieth of the healthy tasks on, when a worker has learnt nothing yet of the broken ones.
+As many broken tasks as healthy ones wait, all of them ahead of the healthy ones. Each round has a store and a service
+of its own, and is timed from 5 % of the healthy tasks on, before the worker's circuits have opened.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from bench.server import Servers
 HEALTHY = "healthy"
 BROKEN = tuple(f"broken-{number}" for number in range(50))
 SECONDS = 0.01
-"""That each task takes."""
+"""The duration of each task."""
 SLOTS = 10
 BATCH = 500
 ALONE = "alone"
 MIN_SHARE = 0.9
 TOGETHER = (("bench.circuits.healthy", "bench.circuits.broken"),)
 APART = (("bench.circuits.healthy",), ("bench.circuits.broken",))
-Hands = Sequence[Sequence[str]]
+WorkerHandlers = Sequence[Sequence[str]]
 """The handlers of each worker process."""
 
 
@@ -49,10 +49,10 @@ async def measure(servers: Servers, plan: Plan) -> Findings:
     return Findings((table,), (Target("throughput alone by that beside broken types", 1 / MIN_SHARE, 1 / least, ""),))
 
 
-async def _healthy_per_second(servers: Servers, count: int, broken_type_count: int, hands: Hands) -> float:
+async def _healthy_per_second(servers: Servers, count: int, broken_type_count: int, workers_handlers: WorkerHandlers) -> float:
     with servers.start() as store, api(store.url) as service, ExitStack() as running:
         await _fill(service, list(_tasks(count, broken_type_count)))
-        for handlers in hands:
+        for handlers in workers_handlers:
             running.enter_context(workers(service, 1, SLOTS, handlers=handlers))
         await _until_waiting(service, count * 19 // 20)
         waiting, began = await _waiting(service), time.perf_counter()
@@ -82,5 +82,5 @@ async def _waiting(service: ServerProcess) -> int:
 
 
 async def _until_waiting(service: ServerProcess, count: int) -> None:
-    while await _waiting(service) > count:  # noqa: ASYNC110 - what waits is known to other processes only
+    while await _waiting(service) > count:  # noqa: ASYNC110 - other processes have the count
         await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Tasks of fifty types that all fail, after as long as healthy ones take."""
+"""Handlers of fifty task types that all fail, after the duration of a healthy task."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Tasks that end well."""
+"""The handler of the healthy task type."""
 
 import asyncio
 

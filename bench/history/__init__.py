@@ -1,8 +1,8 @@
-"""What history costs, and how far behind it is: the replicator, the rebuild, listing, bytes on disk.
+"""Measures history: the cost and the lag of the replicator, rebuilds, listing, bytes on disk.
 
-Everything runs as operators run it: `tideq replicate`, `tideq serve` and `tideq rebuild` are processes of their own, on
-a Valkey and a PostgreSQL as the wheels set them up, and load comes from yet another process. On two cores they share
-the machine, so read CPU and ratios first. What was found is in docs/history.md.
+`tideq replicate`, `tideq serve` and `tideq rebuild` run as processes of their own, on a Valkey and a PostgreSQL with
+the wheels' defaults; load comes from another process. On two cores they share the machine, so read CPU and ratios
+first. The results are in docs/history.md.
 """
 
 from bench.figures import Findings, Plan
@@ -23,7 +23,7 @@ async def measure(servers: Servers, plan: Plan) -> Findings:
         tuple(table for part in parts for table in part.tables),
         (
             catching_up.target(caught_up.tasks_per_second, kept_up.replicated, "with history"),
-            catching_up.target(caught_up.tasks_per_second, kept_up.alone, "nobody replicating"),
+            catching_up.target(caught_up.tasks_per_second, kept_up.alone, "without a replicator"),
             *(target for part in parts for target in part.targets),
         ),
     )

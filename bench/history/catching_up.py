@@ -1,4 +1,4 @@
-"""How fast a replicator works off what piled up while none ran."""
+"""Measures how fast a replicator processes the events written while none ran."""
 
 import time
 from collections.abc import Callable
@@ -21,7 +21,7 @@ BACKLOGS: dict[str, Callable[[int], Work]] = {
 
 
 class Drain(NamedTuple):
-    """Of one backlog; CPU in µs an event."""
+    """The replication of one backlog; CPU in µs an event."""
 
     events_per_second: float
     tasks_per_second: float
@@ -37,12 +37,12 @@ async def measure(stores: Stores, plan: Plan) -> Rated:
     rows = tuple((name, *_figures(drains)) for name, drains in samples.items())
     columns = ("backlog", "events/s", "tasks/s", "replicator, µs an event", "its backend", "all PostgreSQL", "store")
     note = f"{plan.history_tasks:_} tasks of four events. In steps no life fits into a batch: every event is a write."
-    table = Table("Catching up: `tideq replicate` and what piled up without it", columns, rows, note)
+    table = Table("Catching up: `tideq replicate` with a backlog", columns, rows, note)
     return Rated(Findings((table,)), max(each.tasks_per_second for each in samples[WHOLE]))
 
 
 def target(caught_up: float, lived: float, kind: str) -> Target:
-    """Tasks a second, both."""
+    """Both rates are tasks a second."""
     name = f"{LEAST_RATIO} × the rate of whole lives over HTTP, {kind}, in rates of catching up"
     return Target(name, 1.0, LEAST_RATIO * lived / caught_up, "×")
 

@@ -1,4 +1,4 @@
-"""What a task takes on disk, tables and indexes apart."""
+"""Measures the bytes of a task on disk, for tables and indexes separately."""
 
 from typing import LiteralString
 
@@ -19,7 +19,7 @@ SIZES: LiteralString = """
 
 
 async def measure(servers: Servers, plan: Plan) -> Findings:
-    """Vacuumed: what updates leave behind is used again, and not what a task takes."""
+    """Measured after VACUUM, because PostgreSQL reuses the space of dead rows."""
     works: dict[str, Work] = {
         "plain, replicated in one batch": Lives(plan.history_tasks),
         "plain, every event in another batch": Steps(plan.history_tasks),

@@ -1,4 +1,4 @@
-"""Whether a replicator keeps up with the fastest load this machine can make, through the engine and over HTTP."""
+"""Measures whether a replicator keeps up with the fastest load of this machine, through the engine and over HTTP."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -17,24 +17,24 @@ EVENTS_A_LIFE = 4
 MAX_BACKLOG_SECONDS = 1.0
 ENGINE, HTTP = "engine, one process", "HTTP, one client and one service"
 Drive = Callable[[int], Awaitable[float]]
-"""Takes so many tasks through their lives; returns the seconds it took."""
+"""Takes a number of tasks from submission to completion; returns the seconds it took."""
 
 
 class Round(NamedTuple):
     alone_tasks_per_second: float
     tasks_per_second: float
-    """While a replicator works beside."""
+    """While a replicator runs."""
     backlog_halfway: float
-    """Events that history did not have yet."""
+    """Events not yet in history."""
     backlog: float
     backlog_seconds: float
-    """How long the load took to make what was left at its end."""
+    """The backlog at the end of the load, as seconds of that load."""
     replicator_us: float
     backend_us: float
 
 
 class Lived(NamedTuple):
-    """Findings, and the best rates of whole lives over HTTP: with nobody to replicate, and with history."""
+    """Findings, and the best rates of whole lives over HTTP: without a replicator, and with one."""
 
     findings: Findings
     alone: float
@@ -47,7 +47,7 @@ async def measure(stores: Stores, plan: Plan) -> Lived:
         variants = {name: partial(_round, stores, drive, plan.history_tasks) for name, drive in drives.items()}
         samples = await take_turns(plan.rounds, variants)
     left = max(_column(rounds, "backlog_seconds").median for rounds in samples.values())
-    target = Target("what history lacks when the fastest load ends, as seconds of it", MAX_BACKLOG_SECONDS, left, "s")
+    target = Target("backlog at the end of the fastest load, as seconds of it", MAX_BACKLOG_SECONDS, left, "s")
     alone = max(each.alone_tasks_per_second for each in samples[HTTP])
     replicated = max(each.tasks_per_second for each in samples[HTTP])
     return Lived(Findings((_table(plan, samples),), (target,)), alone, replicated)
@@ -86,7 +86,7 @@ async def _by_http(port: int, tasks: int) -> float:
 def _table(plan: Plan, samples: dict[str, list[Round]]) -> Table:
     rows = tuple((name, *(_column(rounds, field) for field in Round._fields)) for name, rounds in samples.items())
     columns = (
-        "load", "tasks/s, nobody replicates", "tasks/s, replicated", "events behind, halfway", "at the end",
+        "load", "tasks/s, no replicator", "tasks/s, replicated", "events behind, halfway", "at the end",
         "in seconds of load", "replicator, µs an event", "its backend",
     )  # fmt: skip
     note = f"{plan.history_tasks:_} whole lives in batches of {BATCH}; load, store and replicator share the machine."

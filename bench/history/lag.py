@@ -1,7 +1,7 @@
-"""How old events are when history has them, at a steady load.
+"""Measures the age of events at their commit in history, at a steady load.
 
-PostgreSQL notes when it commits, and every event carries the store's clock: one query afterwards, and no watching that
-would disturb. Both clocks are this machine's.
+PostgreSQL records commit times, and every event has the store's time, so one query afterwards is enough, and nothing
+disturbs the run. Both use this machine's clock.
 """
 
 from functools import partial

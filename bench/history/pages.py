@@ -1,7 +1,7 @@
-"""How long a page of 50 takes for every filter, against look-ups by id beside it, through the same code.
+"""Measures a page of 50 tasks for every filter, compared with look-ups by id.
 
-Before every page a task is looked up: whatever else the machine does slows both alike. CPU is that of this process and
-of PostgreSQL's for it, and says the same on a busy machine as on an idle one.
+Before every page a task is looked up, so that other load on the machine slows both alike. CPU is that of this process
+and of its PostgreSQL backends, and is the same on a busy machine as on an idle one.
 """
 
 import random
@@ -23,14 +23,14 @@ from tideq.persistence.schema.partitions import id_at
 from tideq.persistence.terms import error_terms, parameter_term, tag_term
 
 MAX_RATIO = 3.0
-KNOWN_IDS = 500
+LOOKED_UP_IDS = 500
 NEXT_ID = "SELECT task_id FROM tasks WHERE task_id >= %s ORDER BY task_id LIMIT 1"
 FLAGS = ("-c", "max_wal_size=8GB", "-c", "checkpoint_timeout=1h", "-c", "shared_buffers=1GB")
-"""For filling it: a checkpoint writes every page anew. And a tenth of the data in the server's own memory, as operators
-have it: the 128 MB it comes with are for no table of ten million rows."""
+"""Few checkpoints while the tables are filled, because each writes whole pages again; and shared buffers for a tenth of
+the data, because the default of 128 MB does not suit ten million rows."""
 
 COLUMNS = ("filter", "p50, ms", "p99, ms", "p50 in look-ups", "CPU, ms", "CPU in look-ups")
-Ask = Callable[[], Awaitable[None]]
+Query = Callable[[], Awaitable[None]]
 Draw = Callable[[random.Random, Span], TaskFilter]
 FILTERS: dict[str, Draw] = {
     "none": lambda _, span: TaskFilter(),
@@ -64,7 +64,7 @@ COMBINED: dict[str, Draw] = {
 
 
 class Pair(NamedTuple):
-    """A look-up and the page after it, in milliseconds: on the clock, and of CPU."""
+    """A look-up and the page after it, in milliseconds of time and of CPU."""
 
     look_up: float
     page: float
@@ -82,7 +82,7 @@ async def measure(servers: Servers, plan: Plan) -> Findings:
 
 
 def _targets(samples: dict[str, list[list[Pair]]]) -> tuple[Target, ...]:
-    """On the clock, and in CPU, which says the same on a busy machine."""
+    """Targets for time and for CPU; CPU is the same on a busy machine."""
     name = "page of 50, worst of the single filters, in look-ups by id"
     on_clock = max(_in_look_ups(samples[each], "page", "look_up").median for each in FILTERS)
     in_cpu = max(_in_look_ups(samples[each], "page_cpu", "look_up_cpu").median for each in FILTERS)
@@ -95,11 +95,11 @@ def rows_of(samples: dict[str, list[list[Pair]]]) -> tuple[tuple[str | Figure, .
 
 async def variants(stores: Stores, span: Span, times: int) -> dict[str, Callable[[], Awaitable[list[Pair]]]]:
     history, listing, draw = TaskReader(stores.database), TaskList(stores.database), random.Random(1)
-    known = [await _some_id(stores, draw, span) for _ in range(KNOWN_IDS)]
+    task_ids = [await _some_id(stores, draw, span) for _ in range(LOOKED_UP_IDS)]
 
     async def find() -> None:
-        if await history.find(draw.choice(known)) is None:
-            raise RuntimeError("a task that is there was not found")
+        if await history.find(draw.choice(task_ids)) is None:
+            raise RuntimeError("an existing task was not found")
 
     async def page(make: Draw) -> None:
         await listing.page(make(draw, span))
@@ -109,8 +109,8 @@ async def variants(stores: Stores, span: Span, times: int) -> dict[str, Callable
     }
 
 
-async def _timed(stores: Stores, find: Ask, page: Ask, times: int) -> list[Pair]:
-    """The first of each is left out: it may have to prepare its statement."""
+async def _timed(stores: Stores, find: Query, page: Query, times: int) -> list[Pair]:
+    """The first query of each kind is not measured, because it may have to prepare its statement."""
     await find()
     await page()
     backends = await _backends(stores)
@@ -121,16 +121,16 @@ async def _timed(stores: Stores, find: Ask, page: Ask, times: int) -> list[Pair]
     return pairs
 
 
-async def _cost(ask: Ask, backends: list[int]) -> tuple[float, float]:
-    """Milliseconds on the clock, and of CPU."""
+async def _cost(query: Query, backends: list[int]) -> tuple[float, float]:
+    """Milliseconds of time, and of CPU."""
     cpu, began = time.process_time() * 1e6 + sum(map(cpu_us, backends)), time.perf_counter()
-    await ask()
+    await query()
     seconds, used = time.perf_counter() - began, time.process_time() * 1e6 + sum(map(cpu_us, backends)) - cpu
     return seconds * 1000, used / 1000
 
 
 async def _backends(stores: Stores) -> list[int]:
-    """Of the readers, which come from the one process that has them: this."""
+    """The pids of the backends; only this process is connected."""
     async with stores.database.reading() as connection:
         found = await connection.execute("SELECT pid FROM pg_stat_activity WHERE datname = current_database()")
         return [pid for (pid,) in await found.fetchall()]
@@ -146,7 +146,7 @@ async def _some_id(stores: Stores, draw: random.Random, span: Span) -> str:
 
 
 def _customer(draw: random.Random, span: Span) -> str:
-    """One task in 8 000 has it, of ten million; as many an hour where there are fewer."""
+    """A tag of one task in 8 000, of ten million; as rare an hour in a smaller history."""
     return tag_term("customer", f"c{draw.randrange(span.customers)}")
 
 

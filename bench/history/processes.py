@@ -1,4 +1,4 @@
-"""The processes of a measurement: a replicator as operators run it, and load that comes from outside."""
+"""Starts the processes of a measurement: `tideq replicate`, and a load process."""
 
 import asyncio
 import contextlib
@@ -26,12 +26,12 @@ class Replicating(NamedTuple):
     backend_pid: int
 
     def cpu_us(self) -> tuple[float, float]:
-        """Of the replicator, and of the PostgreSQL process that works for it."""
+        """CPU of the replicator, and of its PostgreSQL backend."""
         return cpu_us(self.pid), cpu_us(self.backend_pid)
 
 
 def environ_for(stores: Stores) -> dict[str, str]:
-    """For `tideq` commands; settings of whoever runs the bench are none of its business."""
+    """The environment of `tideq` commands, without the TIDEQ_ settings of the shell that started the benchmark."""
     settings = {
         "REDIS_URL": stores.server.url,
         "DATABASE_URL": stores.database_url,
@@ -42,7 +42,7 @@ def environ_for(stores: Stores) -> dict[str, str]:
 
 @contextlib.asynccontextmanager
 async def replicating(stores: Stores) -> AsyncGenerator[Replicating]:
-    """`tideq replicate`, from when it has the lock and is about to work."""
+    """`tideq replicate`, once it has the lock."""
     with tempfile.TemporaryFile("w+") as log:
         earlier = await _holders(stores)
         process = _start(stores, log)
@@ -60,13 +60,13 @@ def _start(stores: Stores, log: IO[str]) -> "subprocess.Popen[bytes]":
 
 
 async def _holder(stores: Stores, process: "subprocess.Popen[bytes]", earlier: set[int]) -> int:
-    """The backend of the one that was started; one that has just ended may hold the lock a little longer."""
+    """The backend of the new replicator; the backend of an ended one may hold the lock a little longer."""
     async with asyncio.timeout(START_SECONDS):
         while process.poll() is None:
             if found := await _holders(stores) - earlier:
                 return found.pop()
             await asyncio.sleep(STEP_SECONDS)
-    raise RuntimeError("the replicator ended before it began")
+    raise RuntimeError("the replicator ended before it got the lock")
 
 
 async def _holders(stores: Stores) -> set[int]:
@@ -75,7 +75,7 @@ async def _holders(stores: Stores) -> set[int]:
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:
-    """A replicator may be killed at any time; it is only asked first."""
+    """Sends SIGTERM, then SIGKILL: a replicator may be killed at any time."""
     process.terminate()
     try:
         process.wait(STOP_SECONDS)
@@ -85,7 +85,7 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 async def load(stores: Stores, work: Work) -> Done:
-    """In a process of its own; the time runs from when it has connected."""
+    """Runs the load in a process of its own; its time starts once it has connected."""
     where = Where(stores.server.url, stores.database_url, stores.queue_name)
     client = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bench.history.load", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
@@ -94,9 +94,9 @@ async def load(stores: Stores, work: Work) -> Done:
     assert client.stdout is not None
     client.stdin.write(msgspec.json.encode(Job(where, work)) + b"\n")
     if await client.stdout.readline() != b"ready\n":
-        raise RuntimeError("the load did not get ready; it said why above")
+        raise RuntimeError("the load process did not start; see its error above")
     client.stdin.write(b"go\n")
     answer = await client.stdout.readline()
     if await client.wait() or not answer:
-        raise RuntimeError("the load failed; it said why above")
+        raise RuntimeError("the load process failed; see its error above")
     return msgspec.json.decode(answer, type=Done)

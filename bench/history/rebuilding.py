@@ -1,4 +1,4 @@
-"""How long `tideq rebuild` takes after the store has lost everything, and whose time that is."""
+"""Measures `tideq rebuild` after the store has lost everything, with the CPU of each process."""
 
 import asyncio
 import os
@@ -33,12 +33,12 @@ async def measure(servers: Servers, plan: Plan) -> Findings:
         (f"{count:_}", *(figure(column) for column in zip(*rounds, strict=True))) for count, rounds in samples.items()
     )
     columns = ("live tasks", "seconds", "CPU: Python", "PostgreSQL", "store")
-    note = "The whole command, its start included; the store's share is the script that restores."
+    note = "The whole command with its start; the store's CPU is that of the restoring script."
     return Findings((Table("`tideq rebuild` after FLUSHALL", columns, rows, note),), _targets(samples))
 
 
 def _targets(samples: dict[int, list[Round]]) -> tuple[Target, ...]:
-    """A short run has no time for a million: it reckons from what it has."""
+    """A short run does not rebuild a million tasks, so its target is extrapolated."""
     best = {count: min(each.elapsed for each in rounds) for count, rounds in samples.items()}
     reached = [
         Target(f"{count:_} tasks rebuilt", MAX_SECONDS[count], best[count], "s")
@@ -47,7 +47,7 @@ def _targets(samples: dict[int, list[Round]]) -> tuple[Target, ...]:
     ]
     if MANY not in best:
         largest = max(best)
-        name = f"{MANY:_} tasks rebuilt, reckoned from {largest:_}"
+        name = f"{MANY:_} tasks rebuilt, extrapolated from {largest:_}"
         reached.append(Target(name, MAX_SECONDS[MANY], best[largest] * MANY / largest, "s"))
     return tuple(reached)
 
@@ -74,14 +74,14 @@ async def _rebuild(stores: Stores, count: int) -> Round:
 
 
 async def _run_rebuild(stores: Stores) -> float:
-    """Seconds of CPU it took."""
+    """Returns its CPU seconds."""
     pid = _start((sys.executable, "-m", "tideq.cli", "rebuild"), environ_for(stores))
     _, status, used = await asyncio.to_thread(os.wait4, pid, 0)
     if status:
-        raise RuntimeError("`tideq rebuild` failed; it said why above")
+        raise RuntimeError("`tideq rebuild` failed; see its error above")
     return used.ru_utime + used.ru_stime
 
 
 def _start(command: tuple[str, ...], environ: dict[str, str]) -> int:
-    """Without anyone who waits for it but us, because only one can."""
+    """Started without subprocess, which would wait for it: only one waiter gets the CPU times."""
     return os.posix_spawn(command[0], command, environ)

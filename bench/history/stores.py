@@ -1,4 +1,4 @@
-"""A store and a history of the bench's own, with the schema in place, and what PostgreSQL has cost so far."""
+"""Starts a store and a migrated history for the benchmark, and reads the CPU of PostgreSQL."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ from tideq.queue_core.settings import QueueSettings
 
 QUEUE = "bench"
 FLAGS = ("-c", "track_commit_timestamp=on")
-"""As the wheel is set up, but for one thing: a row tells when it was committed, which is what lag is about."""
+"""The wheel's defaults, plus commit times of rows, from which the lag is measured."""
 PARENT, CHILDREN_CPU = 1, slice(13, 15)
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -48,7 +48,7 @@ class Stores(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def history_stores(servers: Servers, weeks: int = 0, flags: tuple[str, ...] = ()) -> AsyncGenerator[Stores]:
-    """Migrated, with partitions for so many weeks back, and opened once: whoever comes next finds a sound store."""
+    """Migrated, with partitions for `weeks` weeks back, and opened once, so that the store is in sync afterwards."""
     options = PostgresOptions(flags=(*FLAGS, *flags))
     with servers.start(postgres=options) as server:
         async with Database(server.database_url, QUEUE) as database:
@@ -63,14 +63,14 @@ async def history_stores(servers: Servers, weeks: int = 0, flags: tuple[str, ...
 
 
 class Rated(NamedTuple):
-    """Findings, and the one rate among them that others are held against: the best of all rounds."""
+    """Findings, and their best rate of all rounds, with which other rates are compared."""
 
     findings: Findings
     tasks_per_second: float
 
 
 class PostgresCpu(NamedTuple):
-    """All processes of a server: those that run, and those that have ended."""
+    """CPU of all processes of a server, including those that have ended."""
 
     postmaster: int
 
@@ -85,7 +85,7 @@ async def postgres_cpu(stores: Stores) -> PostgresCpu:
 
 
 def cpu_us(pid: int) -> float:
-    """Of all threads of a process, from the clock Linux keeps for it: `/proc` only counts ticks of 10 ms."""
+    """CPU of all threads of a process, from its Linux CPU clock; `/proc` only counts ticks of 10 ms."""
     try:
         return time.clock_gettime(~pid << 3 | 2) * 1e6
     except OSError:
@@ -97,6 +97,6 @@ def _children(pid: int) -> list[int]:
 
 
 def _stat(pid: int) -> list[int]:
-    """The fields of `/proc/<pid>/stat` after the name, which may hold anything; 0 for those that are no numbers."""
+    """The fields of `/proc/<pid>/stat` after the name; 0 for fields that are not numbers."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return [int(field) if field.lstrip("-").isdigit() else 0 for field in fields]

@@ -1,4 +1,4 @@
-"""How far history has come, seen from outside."""
+"""Reads the replicator's checkpoint and the length of the outbox."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -12,7 +12,7 @@ from tideq.queue_core.outbox.consumer import OutboxConsumer
 from tideq.queue_core.scripts.keys import Keys
 
 LOOK_SECONDS = 0.02
-"""Each look takes about half a millisecond of the machine."""
+"""Each look takes about half a millisecond of CPU."""
 BACKLOG_SECONDS = 0.2
 
 
@@ -20,7 +20,7 @@ class Watch:
     def __init__(self, stores: Stores) -> None:
         self._client: Any = stores.server.client
         self._outbox = Keys(stores.queue_name).key("outbox")
-        self._feed = OutboxConsumer(self._client, self._client, Keys(stores.queue_name))
+        self._consumer = OutboxConsumer(self._client, self._client, Keys(stores.queue_name))
         self._checkpoints = Checkpoints(stores.database, 0)
 
     async def checkpoint(self) -> Checkpoint:
@@ -29,8 +29,8 @@ class Watch:
         return found
 
     async def caught_up(self) -> Checkpoint:
-        """Once history has everything that the store has now."""
-        last, reached = await self._feed.last_id(), await self.checkpoint()
+        """Returns the checkpoint once history has all events that the store has now."""
+        last, reached = await self._consumer.last_id(), await self.checkpoint()
         while reached.entry_id != last:
             await asyncio.sleep(LOOK_SECONDS)
             reached = await self.checkpoint()
@@ -38,7 +38,7 @@ class Watch:
 
     @asynccontextmanager
     async def backlogs(self, events_an_entry: int) -> AsyncGenerator[list[int]]:
-        """How many events history lacks, every now and then and once more at the end. Begins when it has everything."""
+        """Numbers of events not yet in history, read repeatedly and at the end. Call it when history has all events."""
         seen: list[int] = []
         start = await self._ahead(events_an_entry)
 
@@ -59,9 +59,9 @@ class Watch:
         return stream["entries-added"] * events_an_entry - (await self.checkpoint()).event_count
 
     async def drop_replicated(self) -> None:
-        """What is left in the stream for listeners every new replicator reads again, which is not to be measured.
+        """Trims the stream to its last entry, so that a new replicator does not read the kept entries again.
 
-        All but the last entry: by that one a replicator sees that it has missed nothing.
+        The last entry shows the replicator that it has missed none.
         """
         await self._client.xtrim(self._outbox, maxlen=1)
 

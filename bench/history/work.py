@@ -1,4 +1,4 @@
-"""What a load process is told to do, and what it tells afterwards. Travels as one line of JSON each way."""
+"""The job of a load process and its report; each is one line of JSON."""
 
 import msgspec
 
@@ -12,31 +12,31 @@ class Where(msgspec.Struct, frozen=True):
 
 
 class Lives(msgspec.Struct, frozen=True, tag=True):
-    """Whole lives through the engine, each batch from submission to result before its flow takes the next."""
+    """Whole lives through the engine; each flow takes one batch from submission to result, then the next."""
 
     tasks: int
     batch: int = BATCH
     flows: int = 2
     tasks_per_second: float = 0.0
-    """Of all flows together; 0 for as fast as it goes."""
+    """Of all flows together; 0 for as fast as possible."""
 
 
 class Steps(msgspec.Struct, frozen=True, tag=True):
-    """The same lives, but all submissions first, then all claims, starts and results: no life fits into one batch."""
+    """All submissions first, then all claims, starts and results, so that no life fits into one batch of events."""
 
     tasks: int
     batch: int = BATCH
 
 
 class Failures(msgspec.Struct, frozen=True, tag=True):
-    """Lives of tasks with two tags, which end with an error."""
+    """Whole lives of tasks that have two tags and fail."""
 
     tasks: int
     batch: int = BATCH
 
 
 class Waits(msgspec.Struct, frozen=True, tag=True):
-    """Tasks that stay: one in twenty hidden until later, one in a hundred started by a worker, the rest ready."""
+    """Tasks that stay live: one in twenty is delayed, one in a hundred is started, the rest is ready."""
 
     tasks: int
     batch: int = 1_000

@@ -1,8 +1,8 @@
-"""What the service costs over real HTTP on loopback: one `tideq serve` process, load from client processes of its own.
+"""Measures the service over HTTP on loopback: one `tideq serve` process, with load from client processes.
 
-Clients are our own (`wire.py`): they write ready-made bytes and look at little more than the length of an answer, so
-that their cost does not hide the server's. On a machine of two cores clients, service and store share them all the
-same: read CPU and ratios first. Everything is held against an empty JSON echo on the same server in the same run.
+The clients (`wire.py`) write prepared bytes and read little more than the length of an answer, so that they use little
+CPU. On two cores, clients, service and store share the machine: read CPU and ratios first. All figures are compared
+with an empty JSON echo on the same server in the same run.
 """
 
 from bench.figures import Findings, Plan

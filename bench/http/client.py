@@ -1,4 +1,4 @@
-"""A client process: `python -m bench.http.client` reads its job, connects, says `ready`, and starts when told to."""
+"""A client process: `python -m bench.http.client` reads its job, connects, prints `ready`, and starts at the next line."""
 
 import asyncio
 import sys
@@ -22,10 +22,10 @@ class Repeating:
 
     async def run(self) -> Done:
         self._left = self._job.times
-        await asyncio.gather(*map(self._ask, self._connections))
+        await asyncio.gather(*map(self._repeat, self._connections))
         return Done({})
 
-    async def _ask(self, connection: Connection) -> None:
+    async def _repeat(self, connection: Connection) -> None:
         while self._left > 0:
             self._left -= 1
             await connection.request(self._request)

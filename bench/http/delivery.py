@@ -1,6 +1,6 @@
-"""How long a task takes from being submitted to being in the hands of a worker that waits for it.
+"""Measures the time from a submission until a waiting worker has the task.
 
-Both ends are in one process, so one clock times them: from writing the submission to having read the poll's answer.
+Both ends are in one process and use one clock: from writing the submission to having read the answer of the poll.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from bench.http.lives import Claimed, Held, register
 from bench.http.wire import Connection, connect, post
 
 SETTLE_SECONDS = 0.005
-"""Between a poll and the submission: the poll must be waiting, and no caller can see whether it is."""
+"""Between a poll and the submission: the poll must be waiting, which a caller cannot see."""
 POLL = {"available_capacity": 1, "wait_seconds": 30}
 SUBMISSION = post("/api/v1/tasks", msgspec.json.encode({"task_type": "awaited"}))
 

@@ -1,4 +1,4 @@
-"""The reference: a Litestar route that answers `{}` to a POST, served exactly as the service is."""
+"""The reference: a Litestar route that answers `{}` to a POST, run by the same server as the service."""
 
 import sys
 
@@ -14,7 +14,7 @@ async def echo() -> Response[bytes]:
 
 
 def free_port() -> int:
-    """For servers that bind for themselves."""
+    """A free port for servers that bind their own socket."""
     with listen("127.0.0.1", 0) as probe:
         return probe.getsockname()[1]
 
@@ -25,7 +25,7 @@ def print_address(address: str) -> None:
 
 
 async def close() -> None:
-    """Nothing here waits."""
+    """This application has nothing to close."""
 
 
 def echo_app() -> Litestar:

@@ -1,4 +1,4 @@
-"""What a client process is told to do, and what it tells afterwards. Travels as one line of JSON each way."""
+"""The jobs of a client process and its report; each is one line of JSON."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ DONE = {"status": "completed", "result": msgspec.Raw(RESULT)}
 
 
 class Repeat(msgspec.Struct, frozen=True, tag=True):
-    """The same request over and over, on several connections at once."""
+    """The same request repeatedly, on several connections at once."""
 
     port: int
     path: str
@@ -20,10 +20,10 @@ class Repeat(msgspec.Struct, frozen=True, tag=True):
 
 
 class Lives(msgspec.Struct, frozen=True, tag=True):
-    """Whole lives: each flow is a producer and a worker on one connection.
+    """Whole lives; each flow is a producer and a worker on one connection.
 
-    A round is three requests: submit a batch; sync the results of the round before and claim as many; sync their
-    starts.
+    A round is three requests: submit a batch; sync the results of the previous round and claim as many tasks; sync
+    their starts.
     """
 
     port: int
@@ -31,11 +31,11 @@ class Lives(msgspec.Struct, frozen=True, tag=True):
     batch: int = 100
     flows: int = 4
     rounds_per_second: float = 0.0
-    """Of all flows together; 0 for as fast as it goes."""
+    """Of all flows together; 0 for as fast as possible."""
 
 
 class Deliveries(msgspec.Struct, frozen=True, tag=True):
-    """One task at a time to a worker that waits for it, beside others that wait for something else."""
+    """One task at a time to a waiting worker, beside workers that wait for another type."""
 
     port: int
     times: int
@@ -47,4 +47,4 @@ Job = Repeat | Lives | Deliveries
 
 class Done(msgspec.Struct, frozen=True):
     milliseconds: dict[str, list[float]]
-    """How long each request took, by its kind."""
+    """The duration of each request, by its kind."""

@@ -1,4 +1,4 @@
-"""How long callers wait: requests at half of the highest load, and a task's way to a worker that waits for it."""
+"""Measures latency: of requests at half of the highest load, and of delivery to a waiting worker."""
 
 import statistics
 from collections.abc import Awaitable, Callable
@@ -17,13 +17,13 @@ KINDS = ("submit", "results and claim", "starts")
 async def measure(service: ServerProcess, plan: Plan, lives_per_second: float) -> Findings:
     samples = await take_turns(plan.rounds, _variants(service, plan, lives_per_second))
     half = [(kind, *_percentiles(samples["half load"], kind)) for kind in KINDS]
-    waits = [(f"beside {count} that wait for something else", *_delivery(samples, count)) for count in BYSTANDERS]
+    waits = [(f"beside {count} workers of another type", *_delivery(samples, count)) for count in BYSTANDERS]
     columns = ("ms", "p50", "p99")
     title = f"Requests of 100 tasks at half load, {lives_per_second / 2:_.0f} lives a second: milliseconds"
-    note = "A submission counts from when its turn was, late or not."
+    note = "A submission is measured from the time it was due."
     tables = (
         Table(title, columns, tuple(half), note),
-        Table("From submission to a worker that waits for it, over HTTP: milliseconds", columns, tuple(waits)),
+        Table("From submission to a waiting worker, over HTTP: milliseconds", columns, tuple(waits)),
     )
     return Findings(tables, (Target("submission to delivery, median", MAX_DELIVERY_MS, waits[0][1].median, "ms"),))
 

@@ -1,4 +1,4 @@
-"""Whole lives through `sync`, from a client's side."""
+"""A client that takes tasks through their whole life with the `sync` call."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ class Held(msgspec.Struct):
 
 
 class Claimed(msgspec.Struct):
-    """The part of a sync's answer that a client needs; the rest is skipped, not decoded."""
+    """The part of a sync's answer that the client needs; the rest is not decoded."""
 
     tasks: list[Held]
 
@@ -62,7 +62,7 @@ class Living:
         await connection.request(_sync(worker_id, {"results": _results(held)}))
 
     async def _turn(self, number: int) -> float:
-        """When this round was to begin: what a late answer holds up counts as waiting."""
+        """Waits for and returns the time at which this round is due; a delay by a late answer counts as latency."""
         if not self._job.rounds_per_second:
             return time.perf_counter()
         due = self._began + number / self._job.rounds_per_second
@@ -77,12 +77,12 @@ class Living:
 
 
 async def register(connection: Connection, capacity: int, task_type: str) -> str:
-    asked = {"task_types": [task_type], "capacity": capacity}
-    return msgspec.json.decode(await connection.call("/internal/workers/register", asked), type=Registered).worker_id
+    worker = {"task_types": [task_type], "capacity": capacity}
+    return msgspec.json.decode(await connection.call("/internal/workers/register", worker), type=Registered).worker_id
 
 
-def _sync(worker_id: str, asked: dict[str, Any]) -> bytes:
-    return post(f"/internal/workers/{worker_id}/sync", msgspec.json.encode(asked))
+def _sync(worker_id: str, body: dict[str, Any]) -> bytes:
+    return post(f"/internal/workers/{worker_id}/sync", msgspec.json.encode(body))
 
 
 def _results(held: list[Held]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The processes of a measurement: a server with the CPU it has used, and clients that start together."""
+"""Starts the processes of a measurement: a server, whose CPU is read, and clients that start together."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ class ServerProcess(NamedTuple):
     port: int
 
     def cpu_us(self) -> float:
-        """Of all its threads, from the clock Linux keeps for every process; `/proc` only counts ticks of 10 ms."""
+        """CPU of all its threads, from the process's Linux CPU clock; `/proc` only counts ticks of 10 ms."""
         return time.clock_gettime(~self.pid << 3 | 2) * 1e6
 
 
@@ -42,7 +42,7 @@ class Load(NamedTuple):
 def api(
     redis_url: str, database_url: str = "", settings: Mapping[str, str] = MappingProxyType({})
 ) -> Generator[ServerProcess]:
-    """`tideq serve` as operators run it, but for the limits on depth."""
+    """`tideq serve` with default settings, except for the depth limits."""
     settings = {**service_settings(redis_url), "DATABASE_URL": database_url, **settings}
     with _serving(("-m", "tideq.cli", "serve", "--port", "0"), settings) as server:
         yield server
@@ -55,7 +55,7 @@ def empty_echo() -> Generator[ServerProcess]:
 
 
 async def load(*jobs: Job) -> Load:
-    """A client process for each job; the time runs from when all are ready to when all are done."""
+    """Runs a client process for each job; the time is measured from when all are ready until all are done."""
     clients = [await _client(job) for job in jobs]
     began = time.perf_counter()
     done = await asyncio.gather(*map(_go, clients))
@@ -93,27 +93,27 @@ async def _client(job: Job) -> asyncio.subprocess.Process:
         stdout=asyncio.subprocess.PIPE,
         limit=2**26,
     )
-    await _tell(client, msgspec.json.encode(job))
-    if await _heard(client) != b"ready\n":
-        raise RuntimeError("a client did not get ready; it said why above")
+    await _write_line(client, msgspec.json.encode(job))
+    if await _read_line(client) != b"ready\n":
+        raise RuntimeError("a client process did not start; see its error above")
     return client
 
 
 async def _go(client: asyncio.subprocess.Process) -> Done:
-    await _tell(client, b"go")
-    answer = await _heard(client)
+    await _write_line(client, b"go")
+    answer = await _read_line(client)
     if await client.wait() or not answer:
-        raise RuntimeError("a client failed; it said why above")
+        raise RuntimeError("a client process failed; see its error above")
     return msgspec.json.decode(answer, type=Done)
 
 
-async def _tell(client: asyncio.subprocess.Process, line: bytes) -> None:
+async def _write_line(client: asyncio.subprocess.Process, line: bytes) -> None:
     assert client.stdin is not None
     client.stdin.write(line + b"\n")
     await client.stdin.drain()
 
 
-async def _heard(client: asyncio.subprocess.Process) -> bytes:
+async def _read_line(client: asyncio.subprocess.Process) -> bytes:
     assert client.stdout is not None
     return await client.stdout.readline()
 

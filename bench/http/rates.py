@@ -1,4 +1,4 @@
-"""How much one API process takes: submissions by batch size, and whole lives through `sync`."""
+"""Measures the rates of one API process: submissions by batch size, and whole lives through `sync`."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ MAX_LIFE_CPU_US = 60.0
 ECHO, BATCH_100, BATCH_1000 = "empty echo", "submit 100", "submit 1 000"
 FLOOR = "redis-py LPUSH, one by one, no service"
 SINGLES = {"submit 1, one connection": 1, "submit 1": 16, "submit 1, 64 connections": 64}
-"""How many submit at once: what comes together shares a call of the store."""
+"""Concurrent connections; submissions that arrive together share one call to the store."""
 LIVES_1, LIVES_2 = "whole lives, one client", "whole lives, two clients"
 
 
@@ -32,7 +32,7 @@ class Round(NamedTuple):
     items_per_second: float
     """An item is a task, or an echo."""
     api_us: float
-    """CPU of the server process an item."""
+    """CPU of the server process for each item."""
     request_us: float
     store_us: float
 
@@ -78,7 +78,7 @@ def _variants(
 
 
 async def _floor(store: BenchServer, times: int) -> Round:
-    """What no queue on the same store gets below that is told of one task at a time, by one client."""
+    """The least cost of any queue on this store that receives one task at a time from one client."""
     began, before = time.perf_counter(), await store.cpu()
     for _ in range(times):
         await store.client.lpush("floor", PAYLOAD)
@@ -88,7 +88,7 @@ async def _floor(store: BenchServer, times: int) -> Round:
 
 
 def repeat(server: ServerProcess, path: str, batch: int, times: int, connections: int = 0) -> Repeat:
-    """Large batches come from fewer connections: as many tasks are under way either way."""
+    """Large batches use fewer connections, so that the number of tasks in flight stays similar."""
     body = {"tasks": [SUBMISSION] * batch} if path == BATCH else SUBMISSION if batch else {}
     connections = connections or (16 if batch <= 1 else 8 if batch <= 100 else 4)
     return Repeat(server.port, path, msgspec.json.encode(body).decode(), times, connections)

@@ -1,7 +1,7 @@
-"""A lean HTTP/1.1 client: one request at a time on a kept connection, bytes in, bytes out.
+"""A lean HTTP/1.1 client: one request at a time on a persistent connection, bytes in, bytes out.
 
-It understands what our servers send and no more: answers with a Content-Length. Anything but a success is an error,
-because a benchmark of refusals would look fast.
+It reads only answers with a Content-Length, as our servers send them. Each answer without success is an error, because
+refusals are faster than the real work.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ LENGTH = b"content-length:"
 
 
 class Refused(RuntimeError):
-    """The server did not do what it was asked to; nothing measured after this means anything."""
+    """The server answered with an error; a measurement that goes on after it would be wrong."""
 
 
 class Connection(asyncio.Protocol):
@@ -42,7 +42,7 @@ class Connection(asyncio.Protocol):
             self._answer.set_exception(Refused("the connection ended before the answer"))
 
     def request(self, request: bytes) -> asyncio.Future[bytes]:
-        """The body of the answer, once it is there."""
+        """Sends a request; the future has the body of the answer."""
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return self._answer
@@ -51,7 +51,7 @@ class Connection(asyncio.Protocol):
         return await self.request(post(path, msgspec.json.encode(body)))
 
     def close(self) -> None:
-        """Whatever was asked is not waited for any more."""
+        """An answer still to come is ignored."""
         self._answer = None
         self._transport.close()
 

@@ -15,12 +15,12 @@ from bench.peers.rounds import FULL, QUICK, SHORT, TINY
 from bench.peers.run import Run, machine, write_json
 
 SIZES = {"tiny": TINY, "quick": QUICK, "short": SHORT, "full": FULL}
-"""By the option that asks for it; the last needs none."""
+"""The sizes by their option; the last one is the default and has no option."""
 
 
 def main() -> None:
     arguments = _parser().parse_args()
-    # Workers are sessions of their own, so that they stop together: whoever ends this ends them by its way out.
+    # Workers run in sessions of their own, so a signal reaches only this process; SystemExit unwinds and kills them.
     signal.signal(signal.SIGTERM, _leave)
     peers = _chosen(arguments.only)
     if arguments.install:
@@ -45,11 +45,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.peers", description="TideQ beside other queues.")
     parser.add_argument("--quick", action="store_true", help="about seven minutes: best settings, one worker")
     parser.add_argument(
-        "--short", action="store_true", help="about twenty minutes: what a full run has, in short turns"
+        "--short", action="store_true", help="about twenty minutes: all parts of a full run, in short turns"
     )
-    parser.add_argument("--tiny", action="store_true", help="only to see that everybody runs")
-    parser.add_argument("--only", default="", help="names or parts of names, by comma; TideQ is always there")
-    parser.add_argument("--install", action="store_true", help="only make the environments")
+    parser.add_argument("--tiny", action="store_true", help="only to check that every peer runs")
+    parser.add_argument("--only", default="", help="names or parts of names, by comma; TideQ is always included")
+    parser.add_argument("--install", action="store_true", help="only create the environments")
     parser.add_argument("--aof", choices=("on", "off"), default="on", help="the append-only file of every Valkey")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
     parser.add_argument("--write-docs", action="store_true", help="put the tables into docs/performance.md")

@@ -1,7 +1,7 @@
-"""Who takes part: where each comes from, and the settings it is measured with.
+"""The peers: their packages, drivers, stores and settings.
 
-`best` is what its documentation recommends for throughput, or what was fastest among the values it offers; `common` is
-ten at a time and ten a fetch for everybody. What a library does not have it ignores.
+`best` is the setting that a library's documentation recommends for throughput, or the fastest one measured; `common` is
+ten tasks at a time and ten a fetch for all. A library ignores settings it does not have.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ Store = Literal["redis", "postgres", "tideq", "tideq+history"]
 
 COMMON: dict[str, Any] = {"concurrency": 10, "batch": 10, "bulk": 10}
 FAST = ("hiredis==3.5.0", "uvloop==0.23.0")
-"""What their documentation tells people to install for speed."""
+"""Packages that their documentation recommends for speed."""
 
 
 class Peer(msgspec.Struct, frozen=True):
@@ -23,15 +23,15 @@ class Peer(msgspec.Struct, frozen=True):
     ecosystem: Ecosystem
     store: Store
     best: Mapping[str, Any]
-    """`concurrency`, `batch` (a fetch), `bulk` (tasks a bulk call), and what only this one has."""
+    """`concurrency`, `batch` (a fetch), `bulk` (tasks a bulk call), and settings of this library only."""
     requirements: tuple[str, ...] = ()
     is_slow: bool = False
-    """Far behind: one round is enough for a quick run."""
+    """Much slower than the others: one round is enough for a quick run."""
     processes: bool = True
-    """False where only submitting differs from another line."""
+    """False where only submission differs from another peer's."""
 
     common: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    """What ten at a time needs beside the ten."""
+    """Further settings that the `common` setting needs for this library."""
 
     def settings(self, kind: str) -> dict[str, Any]:
         return {**self.best, **COMMON, **self.common} if kind == "common" else dict(self.best)

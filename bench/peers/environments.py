@@ -1,6 +1,6 @@
-"""An environment for each peer, made when it is first needed: virtual ones by uv, one folder by npm.
+"""Creates an environment for each peer when it is first needed: virtual environments by uv, one folder by npm.
 
-All of it lies in a folder that git ignores. What was made from the same pins is used again.
+All environments are in a folder that git ignores. An environment with the same pinned versions is used again.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ INSTALL_SECONDS = 300
 
 
 class CannotInstall(Exception):
-    """What was missing; the others go on without this peer."""
+    """A peer cannot be installed; the run goes on without it."""
 
 
 class Environments:
@@ -28,7 +28,7 @@ class Environments:
         self._folder = folder
 
     def command(self, peer: Peer) -> list[str]:
-        """What runs the peer's driver; its role and settings are to be added."""
+        """The command of the peer's driver, without its role and settings."""
         match peer.ecosystem:
             case "ours":
                 return [sys.executable, str(DRIVERS / peer.driver)]
@@ -38,19 +38,19 @@ class Environments:
                 return [str(_node_home() / "bin" / "node"), str(self._node_modules() / peer.driver)]
 
     def environ(self) -> dict[str, str]:
-        """For drivers: ours import the bench and tideq from the tree, nobody gets settings of whoever runs this."""
+        """The environment of drivers: PYTHONPATH for our own drivers, and no TIDEQ_ settings of the current shell."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TIDEQ_", "PYTHON"))}
         return inherited | {"PYTHONPATH": os.pathsep.join((str(DRIVERS), str(ROOT))), "PYTHONWARNINGS": "ignore"}
 
     def program(self, peer: Peer, name: str) -> Path:
-        """Of the peer's virtual environment."""
+        """A program of the peer's virtual environment."""
         home = self._folder / peer.driver.removesuffix(".py")
         if not _is_made(home, "\n".join(peer.requirements)):
             _make_virtual(home, peer)
         return home / "bin" / name
 
     def _node_modules(self) -> Path:
-        """Modules are found from where a script lies, so scripts are put beside them."""
+        """Copies the scripts beside the modules, because Node searches modules from a script's folder."""
         home, lock = self._folder / "node", (DRIVERS / "package-lock.json").read_text()
         home.mkdir(parents=True, exist_ok=True)
         for source in (*DRIVERS.glob("*.mjs"), *DRIVERS.glob("package*.json")):
@@ -59,7 +59,7 @@ class Environments:
             node = _node_home()
             path = {"PATH": os.pathsep.join((str(node / "bin"), os.environ.get("PATH", "")))}
             npm = [str(node / "bin" / "node"), str(node / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
-            # Not `ci`: the lock knows no native parts for other platforms, all of them optional.
+            # Not `npm ci`: the lock file lacks the optional native packages of other platforms.
             _run([*npm, "install", "--no-progress", "--no-audit", "--no-fund"], cwd=home, environ=path)
             _note(home, lock)
         return home

@@ -1,4 +1,4 @@
-"""What was asked for beside the peers, and whether this run reached it."""
+"""The goals of the comparison with the peers, and whether a run reached them."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ class Goal(NamedTuple):
     measured: str
     is_reached: bool
     is_aim: bool = False
-    """Wanted beyond what must hold."""
+    """An aim may be missed, other goals must hold."""
 
     @property
     def verdict(self) -> str:
@@ -26,7 +26,7 @@ class Goal(NamedTuple):
 
 
 def goals(run: Run) -> list[Goal]:
-    """Those that the run has figures for."""
+    """The goals for which the run has figures."""
     found = [
         _against(run, "processed/s against the best Python library", "processed", PYTHON, 3.0),
         _against(run, "processed/s against BullMQ", "processed", ("BullMQ",), 1.0),
@@ -46,7 +46,7 @@ def goals(run: Run) -> list[Goal]:
 
 
 def best_of(run: Run, names: tuple[str, ...], field: str) -> str | None:
-    """Who has the highest median."""
+    """The name with the highest median."""
     medians = {name: median for name in names if (median := run.median(name, field)) is not None}
     return max(medians, key=lambda name: medians[name]) if medians else None
 
@@ -58,12 +58,12 @@ def _against(
     ratio = run.ratio(ours, best, field) if best else None
     if ratio is None:
         return None
-    known = f"{name} ({best})" if len(names) > 1 else name
-    return Goal(known, f"{wanted:g} ×", f"{_text(ratio)} ×", ratio.median >= wanted, is_aim)
+    full_name = f"{name} ({best})" if len(names) > 1 else name
+    return Goal(full_name, f"{wanted:g} ×", f"{_text(ratio)} ×", ratio.median >= wanted, is_aim)
 
 
 def _taken(run: Run) -> Goal | None:
-    """What a service takes is measured with more than one caller; a library's caller is all there is of it."""
+    """Compares the service with 32 callers to a library with one: a library has no process beside its caller."""
     ratio = run.ratio(LEAN, "BullMQ", "single_at_once", base_field="single")
     if ratio is None:
         return None

@@ -1,4 +1,4 @@
-"""A run as text: what was asked for and whether it was reached, and the tables, for a terminal and for the docs."""
+"""Formats a run as text for a terminal and for the docs: the goals, and the tables."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -25,11 +25,11 @@ def write(path: Path, run: Run) -> None:
 
 
 def replaced(page: str, begin: str, end: str, text: str) -> str:
-    """The page with this between the marks; everything else stays as it is."""
+    """Returns the page with `text` between the markers; raises ValueError where a marker is missing."""
     before, began, rest = page.partition(begin)
     _, ended, after = rest.partition(end)
     if not began or not ended:
-        raise ValueError(f"there is no place for the tables: {begin} … {end}")
+        raise ValueError(f"the page lacks the markers {begin} … {end}")
     return f"{before}{begin}\n{text}{end}{after}"
 
 
@@ -44,13 +44,13 @@ def _heading(run: Run) -> list[str]:
 
 def _goals(run: Run) -> list[str]:
     rows = [f"| {goal.name} | {goal.wanted} | {goal.measured} | {goal.verdict} |" for goal in goals(run)]
-    return ["| asked for | at least | measured | |", "| --- | --- | --- | --- |", *rows]
+    return ["| goal | at least | measured | |", "| --- | --- | --- | --- |", *rows]
 
 
 def _tables(run: Run) -> list[str]:
     lines = ["### Rates, each at its best setting", "", *_rates(run, BEST), "", *_costs(run), "", *_where(run)]
     if any(COMMON in each.samples for each in run.results.values()):
-        lines += ["", "### Rates, everybody ten at a time, ten a fetch, ten a bulk call", "", *_rates(run, COMMON)]
+        lines += ["", "### Rates, all at ten at a time, ten a fetch, ten a bulk call", "", *_rates(run, COMMON)]
     return [*lines, "", "### Versions and settings", "", *_settings(run)]
 
 
@@ -82,7 +82,7 @@ def _costs(run: Run) -> list[str]:
 
 
 def _where(run: Run) -> list[str]:
-    """Our own time, by the process that spends it."""
+    """TideQ's own CPU, by process."""
     parts = (*COMMON_PARTS, *OUR_PARTS)
     lines = ["### Where our CPU goes, µs a task", "", *head("", ["total", *parts])]
     for name in (name for name in (OURS, PLAIN, LEAN) if run.results.get(name)):
@@ -116,7 +116,7 @@ def _problems(run: Run) -> list[str]:
 
 
 def _names(run: Run, kind: str) -> list[str]:
-    """Ours first, the floors next, then everybody by what they process."""
+    """TideQ first, then the floors, then the others by their processing rate."""
     first = [name for name in (OURS, PLAIN, LEAN, FLOOR, HTTP_FLOOR) if name in run.results]
     rate: Callable[[str], float] = lambda name: run.median(name, "processed", kind) or 0.0  # noqa: E731
     others = sorted((name for name in run.results if name not in first), key=rate, reverse=True)

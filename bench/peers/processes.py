@@ -1,4 +1,4 @@
-"""A peer's processes: the client that takes orders, its workers, and what they have cost so far."""
+"""Runs a peer's processes: the client that takes orders, and its workers, whose CPU is read."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ ORDER_SECONDS = 120
 
 
 class DriverFailed(Exception):
-    """What the driver said last; nothing of this turn counts."""
+    """A driver failed; the turn is not counted. The message has the driver's last error."""
 
 
 class DriverClient:
@@ -29,7 +29,7 @@ class DriverClient:
         self.pid = process.pid
 
     async def order(self, do: str, **order: Any) -> dict[str, Any]:
-        """An answer, or DriverFailed: for an error, for an end, and for silence."""
+        """Returns the answer; raises DriverFailed for an error, for the end of the driver, and after a timeout."""
         assert self._process.stdin is not None
         with contextlib.suppress(ConnectionError):
             self._process.stdin.write(json.dumps({"do": do, **order}).encode() + b"\n")
@@ -42,9 +42,9 @@ class DriverClient:
             async with asyncio.timeout(within_seconds):
                 line = await self._process.stdout.readline()
         except TimeoutError as error:
-            raise DriverFailed(f"no answer within {within_seconds:g} s{last_words(self._log)}") from error
+            raise DriverFailed(f"no answer within {within_seconds:g} s{last_error(self._log)}") from error
         if not line:
-            raise DriverFailed(f"the driver ended{last_words(self._log)}")
+            raise DriverFailed(f"the driver ended{last_error(self._log)}")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise DriverFailed(answer["error"].strip().splitlines()[-1])
@@ -55,7 +55,7 @@ class DriverClient:
 async def client(
     command: Sequence[str], settings: Mapping[str, Any], environ: Mapping[str, str], log_path: Path
 ) -> AsyncGenerator[tuple[DriverClient, dict[str, Any]]]:
-    """A driver's client and how it introduced itself."""
+    """A driver's client and its first answer, with the library's version."""
     with log_path.open("w+") as log:
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -76,25 +76,25 @@ async def client(
 
 
 class Worker:
-    """One worker process and its children, which are stopped, continued and killed together."""
+    """A worker process and its children, which are paused, continued and killed together."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", log: IO[str]) -> None:
         self._process, self._log = process, log
         self.pid = process.pid
 
     def cpu_us(self) -> float:
-        """Of all its threads and children, those that ended included."""
+        """CPU of all its threads and children, including those that ended."""
         return PostgresCpu(self.pid).us()
 
-    def hold_still(self) -> None:
+    def pause(self) -> None:
         os.killpg(self.pid, signal.SIGSTOP)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         os.killpg(self.pid, signal.SIGCONT)
 
     def check(self) -> None:
         if self._process.poll() is not None:
-            raise DriverFailed(f"a worker ended{last_words(self._log)}")
+            raise DriverFailed(f"a worker ended{last_error(self._log)}")
 
 
 @contextlib.contextmanager
@@ -118,9 +118,9 @@ def worker(
             process.wait()
 
 
-def last_words(log: IO[str]) -> str:
+def last_error(log: IO[str]) -> str:
     log.flush()
     log.seek(0)
     lines = [line.strip() for line in log.read().splitlines() if line.strip()]
-    telling = [line for line in lines if "rror" in line] or lines
-    return f": {telling[-1][:300]}" if telling else ""
+    errors = [line for line in lines if "rror" in line] or lines
+    return f": {errors[-1][:300]}" if errors else ""

@@ -1,7 +1,7 @@
-"""Where TideQ's own Python time goes, by library: `python -m bench.peers.profile [--seconds N] [--write-docs]`.
+"""Profiles TideQ's Python CPU by library: `python -m bench.peers.profile [--seconds N] [--write-docs]`.
 
-py-spy, in an environment of its own, looks at the API process and at a worker from outside, a few hundred times a
-second, and counts who runs. What a library does in C counts for the Python function that called it.
+py-spy, in an environment of its own, samples the API process and a worker a few hundred times a second, and counts the
+running functions. Time in a library's C code counts for the Python function that called it.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from bench.peers import processes
 from bench.peers.catalogue import LEAN, OURS, PEERS, Peer
 from bench.peers.environments import ROOT
 from bench.peers.page import NOTHING, head, replaced, row
-from bench.peers.rounds import whole_place
+from bench.peers.rounds import open_context
 from bench.peers.turn import TurnContext, turn_services
 
 BEGIN, END = "<!-- profile: written by `make profile` -->", "<!-- end of profile -->"
@@ -35,7 +35,7 @@ Profile = Counter[tuple[str, str]]
 
 
 def read(stacks: str) -> Profile:
-    """Of py-spy's `raw` format, a stack a line: who ran, which is the last of it."""
+    """Counts the last frame of each stack in py-spy's `raw` format."""
     found: Profile = Counter()
     for line in stacks.splitlines():
         stack, _, count = line.rpartition(" ")
@@ -46,7 +46,7 @@ def read(stacks: str) -> Profile:
 
 
 def library_of(path: str) -> str:
-    """`redis`, `litestar`; a folder of ours; or the standard library."""
+    """The package, such as `redis` or `litestar`; a folder of TideQ; or the standard library."""
     if found := re.search(r"site-packages/([^/]+)", path):
         return found[1].removesuffix(".py")
     inside = Path(path).relative_to(ROOT).parts if path.startswith(str(ROOT)) else ()
@@ -54,28 +54,28 @@ def library_of(path: str) -> str:
     return f"TideQ: {own[-1]}" if own else LOOP
 
 
-async def profiles(place: TurnContext, seconds: int) -> dict[str, Profile]:
-    """Three loads: single submissions, then the API's and a worker's part of whole lives."""
+async def profiles(context: TurnContext, seconds: int) -> dict[str, Profile]:
+    """Profiles single submissions, bulk submissions, and the API and a worker while the worker runs tasks."""
     found: dict[str, Profile] = {}
-    async with turn_services(_peer(OURS), place) as around:
+    async with turn_services(_peer(OURS), context) as around:
         api = around.service.api
         assert api is not None
         settings = {**_peer(OURS).best, **around.urls}
-        async with _driver(place, settings) as driver:
+        async with _driver(context, settings) as driver:
             busy = driver.order("single", seconds=seconds + 2, at_once=AT_ONCE)
-            found["API, single submissions"], _ = await asyncio.gather(_spied(place, api.pid, seconds), busy)
+            found["API, single submissions"], _ = await asyncio.gather(_spied(context, api.pid, seconds), busy)
             busy = driver.order("bulk", seconds=seconds + 2, batch=FILL)
-            found["API, bulk submissions"], _ = await asyncio.gather(_spied(place, api.pid, seconds), busy)
-            command, environ = place.environments.command(_peer(OURS)), place.environments.environ()
-            with processes.worker(command, settings, environ, place.folder / "worker.log") as worker:
+            found["API, bulk submissions"], _ = await asyncio.gather(_spied(context, api.pid, seconds), busy)
+            command, environ = context.environments.command(_peer(OURS)), context.environments.environ()
+            with processes.worker(command, settings, environ, context.folder / "worker.log") as worker:
                 await asyncio.sleep(2)
-                both = await asyncio.gather(_spied(place, api.pid, seconds), _spied(place, worker.pid, seconds))
+                both = await asyncio.gather(_spied(context, api.pid, seconds), _spied(context, worker.pid, seconds))
                 found["API, claims and results"], found["worker"] = both
     return found
 
 
 def text(found: Mapping[str, Profile]) -> str:
-    """Shares in per cent, by library, the largest first; then the functions of ours that take most."""
+    """Shares in per cent by library, the largest first; then the functions with the most samples."""
     shares = {name: _shares(profile) for name, profile in found.items()}
     libraries = {library for each in shares.values() for library in each}
     ordered = sorted(libraries, key=lambda library: -max(each.get(library, 0.0) for each in shares.values()))
@@ -105,14 +105,14 @@ def _functions(found: Mapping[str, Profile]) -> list[str]:
 
 
 @asynccontextmanager
-async def _driver(place: TurnContext, settings: Mapping[str, Any]) -> AsyncGenerator[processes.DriverClient]:
-    command, environ = place.environments.command(_peer(LEAN)), place.environments.environ()
-    async with processes.client(command, settings, environ, place.folder / "client.log") as (driver, _):
+async def _driver(context: TurnContext, settings: Mapping[str, Any]) -> AsyncGenerator[processes.DriverClient]:
+    command, environ = context.environments.command(_peer(LEAN)), context.environments.environ()
+    async with processes.client(command, settings, environ, context.folder / "client.log") as (driver, _):
         yield driver
 
 
-async def _spied(place: TurnContext, pid: int, seconds: int) -> Profile:
-    program, raw = place.environments.program(SPY, "py-spy"), place.folder / f"{pid}.raw"
+async def _spied(context: TurnContext, pid: int, seconds: int) -> Profile:
+    program, raw = context.environments.program(SPY, "py-spy"), context.folder / f"{pid}.raw"
     options = ("--format", "raw", "--full-filenames", "--rate", str(SAMPLES_A_SECOND), "--nonblocking")
     spy = await asyncio.create_subprocess_exec(
         program,
@@ -121,7 +121,7 @@ async def _spied(place: TurnContext, pid: int, seconds: int) -> Profile:
         stderr=asyncio.subprocess.DEVNULL,
     )
     if await spy.wait():
-        raise processes.DriverFailed("py-spy may not look at other processes here")
+        raise processes.DriverFailed("py-spy may not read other processes on this machine")
     return read(await asyncio.to_thread(raw.read_text))
 
 
@@ -130,14 +130,14 @@ def _peer(name: str) -> Peer:
 
 
 async def _run(seconds: int) -> dict[str, Profile]:
-    with whole_place(ROOT / ".peers", has_aof=True) as place:
-        return await profiles(place, seconds)
+    with open_context(ROOT / ".peers", has_aof=True) as context:
+        return await profiles(context, seconds)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.peers.profile", description="Where TideQ's time goes.")
-    parser.add_argument("--seconds", type=int, default=5, help="to look at each load")
-    parser.add_argument("--write-docs", action="store_true", help="put it into docs/performance.md")
+    parser.add_argument("--seconds", type=int, default=5, help="seconds to sample each load")
+    parser.add_argument("--write-docs", action="store_true", help="write the table into docs/performance.md")
     arguments = parser.parse_args()
     found = text(asyncio.run(_run(arguments.seconds)))
     sys.stdout.write(found)

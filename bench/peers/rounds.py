@@ -1,4 +1,4 @@
-"""Everybody takes turns, round by round, each round beginning with another; who fails is noted and the rest goes on."""
+"""Runs the peers in turns, round by round; each round begins with another peer. A failed peer is recorded and left out."""
 
 import sys
 import tempfile
@@ -18,11 +18,11 @@ from bench.peers.turn import TurnContext, take_turn
 Log = Callable[[str], None]
 BEST, TWO, COMMON = "best", "two", "common"
 MAX_FAILURES = 2
-"""Turns a peer may fail in; a machine that hung for once is no reason to leave it out."""
+"""A peer is left out after this number of failed turns; one failure may be the machine's."""
 
 
 class Measured(msgspec.Struct):
-    """What one peer showed, a sample a round, by the kind of turn."""
+    """The samples of one peer, one for each round, by the kind of turn."""
 
     settings: dict[str, dict[str, object]] = msgspec.field(default_factory=dict[str, dict[str, object]])
     samples: dict[str, list[Sample]] = msgspec.field(default_factory=dict[str, list[Sample]])
@@ -42,7 +42,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 QUICK = Plan(3, 1, {BEST: Amount(1.2, 2.0, 400)})
 TINY = Plan(1, 1, {BEST: Amount(0.3, 0.6, 100)})
-"""To see that everything works; its figures mean nothing."""
+"""To check that every peer runs; its figures mean nothing."""
 SHORT = Plan(
     3,
     1,
@@ -52,7 +52,7 @@ SHORT = Plan(
         COMMON: Amount(0.8, 1.5, 200),
     },
 )
-"""Everything a full run has, in turns as short as a quick one's."""
+"""All parts of a full run, in turns as short as a quick run's."""
 FULL = Plan(
     3,
     3,
@@ -67,41 +67,41 @@ Results = dict[str, Measured]
 
 
 async def measure(peers: Sequence[Peer], plan: Plan, peers_folder: Path, *, has_aof: bool, log: Log) -> Results:
-    with whole_place(peers_folder, has_aof=has_aof) as place:
-        return await take_turns(peers, plan, place, log)
+    with open_context(peers_folder, has_aof=has_aof) as context:
+        return await take_turns(peers, plan, context, log)
 
 
 @contextmanager
-def whole_place(peers_folder: Path, *, has_aof: bool) -> Generator[TurnContext]:
-    """A folder for stores and logs, open to enter because PostgreSQL may be another user, and the run's PostgreSQL."""
+def open_context(peers_folder: Path, *, has_aof: bool) -> Generator[TurnContext]:
+    """A folder for stores and logs, mode 0755 because PostgreSQL may run as another user, and the run's PostgreSQL."""
     with tempfile.TemporaryDirectory(prefix="tideq-peers-", ignore_cleanup_errors=True) as name:
         Path(name).chmod(0o755)
         with postgres_server(Path(name) / "postgres") as postgres:
             yield TurnContext(Path(name), Environments(peers_folder), postgres, has_aof)
 
 
-async def take_turns(peers: Sequence[Peer], plan: Plan, place: TurnContext, log: Log) -> Results:
+async def take_turns(peers: Sequence[Peer], plan: Plan, context: TurnContext, log: Log) -> Results:
     results = {peer.name: Measured() for peer in peers}
     for peer in peers:
-        _install(peer, place.environments, results[peer.name], log)
+        _install(peer, context.environments, results[peer.name], log)
     for number in range(plan.rounds):
         first = number % len(peers)
         for peer in (*peers[first:], *peers[:first]):
             if not results[peer.name].is_out and number < (plan.slow_rounds if peer.is_slow else plan.rounds):
                 log(f"round {number + 1} of {plan.rounds}: {peer.name}")
-                await _round(peer, number, plan, place, results[peer.name], log)
+                await _round(peer, number, plan, context, results[peer.name], log)
     return results
 
 
-async def _round(peer: Peer, number: int, plan: Plan, place: TurnContext, measured: Measured, tell: Log) -> None:
+async def _round(peer: Peer, number: int, plan: Plan, context: TurnContext, measured: Measured, log: Log) -> None:
     for kind, amount in plan.kinds.items():
         if kind != BEST and not peer.processes:
             continue
         try:
-            sample = await take_turn(peer, kind, place, amount)
+            sample = await take_turn(peer, kind, context, amount)
         except DriverFailed as failed:
             measured.problem, measured.failures = str(failed), measured.failures + 1
-            tell(f"{peer.name} failed: {failed}")
+            log(f"{peer.name} failed: {failed}")
             return
         sample.round_number = number
         measured.settings[kind] = peer.settings(kind)
@@ -109,16 +109,16 @@ async def _round(peer: Peer, number: int, plan: Plan, place: TurnContext, measur
 
 
 def install(peers: Sequence[Peer], peers_folder: Path, log: Log) -> None:
-    """Ahead of a run, so that it begins at once."""
+    """Creates the environments ahead of a run."""
     for peer in peers:
         _install(peer, Environments(peers_folder), Measured(), log)
 
 
-def _install(peer: Peer, environments: Environments, measured: Measured, tell: Log) -> None:
+def _install(peer: Peer, environments: Environments, measured: Measured, log: Log) -> None:
     try:
         environments.command(peer)
     except CannotInstall as reason:
-        tell(f"{peer.name} cannot be installed: {reason}")
+        log(f"{peer.name} cannot be installed: {reason}")
         measured.problem, measured.failures = f"cannot be installed: {reason}", MAX_FAILURES
 
 

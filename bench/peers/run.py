@@ -1,4 +1,4 @@
-"""A whole run: where and how it was made and what everybody showed, kept as JSON."""
+"""A whole run: its machine and size, and the samples of all peers, stored as JSON."""
 
 import os
 import platform
@@ -17,7 +17,7 @@ class Run(msgspec.Struct):
     results: Results = msgspec.field(default_factory=Results)
 
     def figure(self, name: str, field: str, kind: str = BEST) -> Figure | None:
-        """None where there is no sample of it."""
+        """None where the run has no sample of this field."""
         values = self._values(name, field, kind)
         return Figure(tuple(values.values())) if values else None
 
@@ -28,7 +28,7 @@ class Run(msgspec.Struct):
     def ratio(
         self, name: str, base: str, field: str, kind: str = BEST, *, base_field: str | None = None
     ) -> Figure | None:
-        """Round by round, so that what slowed both cancels out."""
+        """The ratio of each round, so that a disturbance of both cancels out."""
         ours, theirs = self._values(name, field, kind), self._values(base, base_field or field, kind)
         both = [ours[number] / theirs[number] for number in ours if theirs.get(number)]
         return Figure(tuple(both)) if both else None

@@ -1,4 +1,4 @@
-"""What a turn measures, how much of it, and which part of it counts."""
+"""The samples of a turn, its amounts, and the part of a measurement that counts."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,11 +6,11 @@ from typing import NamedTuple
 import msgspec
 
 Spent = dict[str, float]
-"""CPU in µs, by the one who spent it."""
+"""CPU in µs, by process."""
 
 
 class Point(NamedTuple):
-    """A look at a queue that is being worked off."""
+    """One reading of a queue while workers process it."""
 
     at: float
     left: int
@@ -18,30 +18,31 @@ class Point(NamedTuple):
 
 
 def is_over(points: Sequence[Point], seconds: float) -> bool:
-    """When all but a twentieth is done, or it has been going on for so long: from the first that was done."""
+    """Whether 95 % of the tasks are done, or `seconds` have passed since the first completion."""
     count, last = points[0].left, points[-1]
     began = next((point.at for point in points if point.left < count), last.at)
     return last.left <= count // 20 or last.at - began >= seconds
 
 
 def window(points: Sequence[Point]) -> tuple[Point, Point]:
-    """From a twentieth done to the last look that found workers busy: an empty queue tells not when it became so.
+    """From 5 % done to the last reading with tasks left: an empty queue does not show when it became empty.
 
-    The first and the last look where nothing was seen to be done in between: tasks are done in large batches, too.
+    Falls back to the first and last reading where no progress shows in between, because some peers complete tasks in
+    large batches.
     """
     busy = [point for point in points if 0 < point.left <= points[0].left * 19 // 20]
     return (busy[0], busy[-1]) if busy and busy[-1].left < busy[0].left else (points[0], points[-1])
 
 
 class Amount(msgspec.Struct, frozen=True):
-    """How much a turn measures."""
+    """The amounts of a turn."""
 
     enqueue_seconds: float
     process_seconds: float
     probes: int
     at_once: int = 32
     crowd: int = 256
-    """As `at_once`, for whoever gains from more."""
+    """A second value of `at_once`, for peers that gain from more concurrency."""
     worker_count: int = 1
     is_whole: bool = True
     """False leaves out single submissions and latency."""
@@ -59,17 +60,17 @@ class Sample(msgspec.Struct, kw_only=True):
     p99_ms: float | None = None
     bytes_a_task: float | None = None
     bulk_cpu_us: Spent = msgspec.field(default_factory=Spent)
-    """A task submitted in bulk."""
+    """For each task submitted in bulk."""
     work_cpu_us: Spent = msgspec.field(default_factory=Spent)
-    """A task worked off, from waiting to acknowledged."""
+    """For each task processed, from waiting to acknowledged."""
     single_cpu_us: Spent = msgspec.field(default_factory=Spent)
-    """A task submitted by itself, one after the other."""
+    """For each task submitted singly, one after the other."""
     caught_up_seconds: float | None = None
-    """How long after the last acknowledgement history had everything."""
+    """The time from the last acknowledgement until history had all events."""
 
     @property
     def single_best(self) -> float | None:
-        """With as many calls under way as suit it best."""
+        """The rate with the best number of concurrent calls."""
         return max(filter(None, (self.single, self.single_at_once, self.single_crowd)), default=None)
 
     @property
@@ -96,5 +97,5 @@ class Sample(msgspec.Struct, kw_only=True):
 
 
 def charged(before: Spent, after: Spent, count: int, leave_out: str) -> Spent:
-    """What was spent between, to each task; whoever only watched is left out."""
+    """CPU spent between the two readings for each task, without the process that only observes."""
     return {name: (after[name] - before[name]) / count for name in after if name != leave_out}

@@ -1,4 +1,4 @@
-"""TideQ's own service for a turn: one API process and, with history, one replicator, as operators run them."""
+"""Runs TideQ's service for a turn: one API process and, with history, one replicator."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from bench.history.stores import Stores
 from bench.history.watching import Watch
 from bench.http.processes import ServerProcess, api, service_settings
-from bench.peers.processes import DriverFailed, last_words
+from bench.peers.processes import DriverFailed, last_error
 from bench.server import BenchServer
 from tideq.persistence.database import Database
 
@@ -43,7 +43,7 @@ def service(redis_url: str, database_url: str = "") -> Generator[Service]:
 
 
 async def history_has_everything(redis_url: str, database_url: str) -> None:
-    """Returns once it does."""
+    """Returns once history has all events."""
     async with Database(database_url, QUEUE) as database:
         server = BenchServer("", redis_url)
         await Watch(Stores(server, database_url, database, QUEUE)).caught_up()
@@ -71,7 +71,7 @@ def _replicating(redis_url: str, database_url: str) -> Generator[ServerProcess]:
         )
         try:
             if not process.stdout or not process.stdout.readline():
-                raise DriverFailed(f"tideq replicate did not start{last_words(log)}")
+                raise DriverFailed(f"tideq replicate did not start{last_error(log)}")
             yield ServerProcess(process.pid, 0)
         finally:
             process.kill()

@@ -1,8 +1,8 @@
-"""The stores of one turn: a fresh Valkey, or a fresh database on the run's PostgreSQL, and what they have cost so far.
+"""Starts the stores of one turn: a fresh Valkey, or a fresh database on the run's PostgreSQL; reads their CPU.
 
-Everybody gets the same servers with the same settings, ours included: the Valkey of the wheel over TCP on loopback, its
-append-only file on (`everysec`) unless told otherwise; the PostgreSQL of the wheel over its socket, as it is set up by
-default: every commit is on disk.
+All peers get the same servers with the same settings: the Valkey of the wheel over TCP on loopback, with its
+append-only file (`everysec`) unless the option says otherwise; the PostgreSQL of the wheel over its socket with its
+defaults, so that every commit is on disk.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ def valkey(folder: Path, *, has_aof: bool) -> Generator[Valkey]:
 
 
 class PostgresServer:
-    """The run's one server; every turn has a database of its own on it."""
+    """The run's server; every turn has a database of its own."""
 
     def __init__(self, url: str) -> None:
         self._url, self._count = url, 0

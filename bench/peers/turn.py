@@ -1,8 +1,8 @@
-"""One turn of one peer: fresh stores, its client and workers, and every figure it gives.
+"""Measures one turn of one peer: fresh stores, its client and workers, all figures.
 
-Workers are warm before anything counts, and held still (SIGSTOP) while the queue is filled, so that all of them find it
-full at the same instant. A rate of processing is read off how many tasks the store has not seen acknowledged, between a
-twentieth done and all but a twentieth, or for so many seconds.
+Workers are warmed up before the measurement, and paused (SIGSTOP) while the queue is filled, so that all of them start
+with a full queue at the same instant. The processing rate is read from the number of unacknowledged tasks in the store,
+between 5 % and 95 % done, or for a limited time.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from bench.peers.stores import Postgres, PostgresServer, Valkey, valkey
 
 LOOK_SECONDS = 0.03
 LOOK_SHARE = 20
-"""Looking takes a twentieth of the time at most."""
+"""Reading the queue takes a twentieth of the time at most."""
 WARM_SECONDS = 30.0
 STALL_SECONDS = 30.0
 CAUGHT_UP_SECONDS = 90.0
@@ -31,7 +31,7 @@ PER_SECOND = 200
 
 
 class TurnContext(NamedTuple):
-    """Where turns are taken."""
+    """The folder, environments and servers shared by all turns."""
 
     folder: Path
     environments: Environments
@@ -54,27 +54,27 @@ class TurnServices(NamedTuple):
 
     @property
     def store(self) -> Valkey | Postgres:
-        """Which holds the queue."""
+        """The store of the queue."""
         store = self.redis or self.database
         assert store is not None
         return store
 
     def spent(self) -> dict[str, float]:
-        """By the one who spent it; of PostgreSQL all processes, those that write in the background too."""
+        """CPU by process; for PostgreSQL all its processes, including those that write in the background."""
         spent = {"store": self.store.cpu_us(), **self.service.spent()}
         return spent | ({"PostgreSQL": self.database.cpu_us()} if self.redis and self.database else {})
 
 
-async def take_turn(peer: Peer, kind: str, place: TurnContext, amount: Amount) -> Sample:
-    command = place.environments.command(peer)
-    async with turn_services(peer, place) as around:
+async def take_turn(peer: Peer, kind: str, context: TurnContext, amount: Amount) -> Sample:
+    command = context.environments.command(peer)
+    async with turn_services(peer, context) as around:
         settings = {"batch": 0, "concurrency": 1, **peer.settings(kind), **around.urls}
-        environ, log = place.environments.environ(), place.folder / "client.log"
+        environ, log = context.environments.environ(), context.folder / "client.log"
         async with processes.client(command, settings, environ, log) as (driver, greeting):
             turn = Turn(driver, around, settings, amount)
             turn.sample.version = greeting["version"]
             if peer.processes:
-                with _workers(command, settings, place, amount.worker_count) as workers:
+                with _workers(command, settings, context, amount.worker_count) as workers:
                     await turn.work(workers)
             elif amount.is_whole:
                 await turn.fill()
@@ -96,15 +96,15 @@ class Turn:
         if self._amount.is_whole:
             await self._probe()
         for worker, _ in workers:
-            worker.hold_still()
+            worker.pause()
         count = await self.fill()
         for worker, _ in workers:
-            worker.go_on()
+            worker.resume()
         await self._drain(count)
         self._workers = []
 
     async def fill(self) -> int:
-        """For so long; the queue's tasks, their cost and their size."""
+        """Submits in bulk for a fixed time; returns the number of tasks, and records rate, CPU and size."""
         used, before = await self._around.store.used_bytes(), self._spent()
         done = await self._driver.order("bulk", seconds=self._amount.enqueue_seconds, batch=self._settings["bulk"])
         count = done["count"]
@@ -120,7 +120,7 @@ class Turn:
         self.sample.single_cpu_us = charged(before, self._spent(), done["count"], leave_out="workers")
         if has_async:
             self.sample.single_at_once = await self._submitted_at_once(seconds, self._amount.at_once)
-            # The driver's last order: some libraries have no connections for so many, and fail.
+            # The driver's last order, because some libraries run out of connections and fail.
             with contextlib.suppress(DriverFailed):
                 self.sample.single_crowd = await self._submitted_at_once(seconds, self._amount.crowd)
 
@@ -129,7 +129,7 @@ class Turn:
         return done["count"] / done["seconds"]
 
     async def _warm_up(self) -> None:
-        """Until every worker has had a task; with several, one may be quicker to take them all for a while."""
+        """Submits tasks until every worker has run one; a fast worker may claim all tasks for a while."""
         began = time.perf_counter()
         while not all(path.stat().st_size for _, path in self._workers):
             await self._driver.order("paced", count=20, per_second=PER_SECOND)
@@ -177,7 +177,7 @@ class Turn:
             self._check(began, STALL_SECONDS, "tasks are not done")
 
     async def _look(self) -> int:
-        """Now and then: counting is work for some stores, and must not be what is measured."""
+        """Returns the tasks left. Waits first, because counting is expensive for some stores and would be measured."""
         await asyncio.sleep(max(LOOK_SECONDS, self._look_took * LOOK_SHARE))
         for worker, _ in self._workers:
             worker.check()
@@ -199,13 +199,13 @@ class Turn:
 
 
 @contextlib.asynccontextmanager
-async def turn_services(peer: Peer, place: TurnContext) -> AsyncGenerator[TurnServices]:
+async def turn_services(peer: Peer, context: TurnContext) -> AsyncGenerator[TurnServices]:
     async with contextlib.AsyncExitStack() as running:
         redis = database = None
         if peer.store != "postgres":
-            redis = running.enter_context(valkey(place.folder / "valkey", has_aof=place.has_aof))
+            redis = running.enter_context(valkey(context.folder / "valkey", has_aof=context.has_aof))
         if peer.store in ("postgres", "tideq+history"):
-            database = await running.enter_async_context(place.postgres.database())
+            database = await running.enter_async_context(context.postgres.database())
         ours = Service()
         if redis and peer.store.startswith("tideq"):
             ours = running.enter_context(service(redis.url, database.url if database else ""))
@@ -214,14 +214,14 @@ async def turn_services(peer: Peer, place: TurnContext) -> AsyncGenerator[TurnSe
 
 @contextlib.contextmanager
 def _workers(
-    command: list[str], settings: Mapping[str, Any], place: TurnContext, count: int
+    command: list[str], settings: Mapping[str, Any], context: TurnContext, count: int
 ) -> Generator[list[tuple[Worker, Path]]]:
-    """Each with the file in which it notes the delays of probes."""
+    """Worker processes, each with the file to which it writes the delays of probes."""
     started: list[tuple[Worker, Path]] = []
     with contextlib.ExitStack() as running:
         for number in range(count):
-            delays, log = place.folder / f"delays{number}", place.folder / f"worker{number}.log"
+            delays, log = context.folder / f"delays{number}", context.folder / f"worker{number}.log"
             delays.write_text("")
-            environ = place.environments.environ() | {"PEERS_DELAYS": str(delays)}
+            environ = context.environments.environ() | {"PEERS_DELAYS": str(delays)}
             started.append((running.enter_context(processes.worker(command, settings, environ, log)), delays))
         yield started

@@ -1,8 +1,8 @@
-"""What the Python worker does: no-op tasks a second through `tideq worker` processes, and how soon one is picked up.
+"""Measures the Python worker: no-op tasks a second through `tideq worker` processes, and the time until pickup.
 
-Everything crosses HTTP, twice a task and more. The queue is filled first, so producers cost nothing here. Beside it
-runs a floor that no Python library on Redis gets below: redis-py popping a list, without acknowledgement, state or
-history. The best of those libraries reaches 0.7 of that floor (docs/workers.md), so three times the best is 2.1 floors.
+Each task crosses HTTP at least twice. The queue is filled first, so producers cost nothing here. The floor is redis-py
+popping a list, without acknowledgement, state or history; the best Python library on Redis reaches 0.7 of that floor
+(docs/workers.md), so three times the best library is 2.1 floors.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ FLOOR = "redis-py pops a list, nothing else"
 ONE, TWO = "one worker, on the loop", "two workers, on the loop"
 THREADS, FEW, SINGLE = "one worker, in threads", "one worker, ten slots", "ten single-call loops"
 BEST_LIBRARY_IN_FLOORS = 2_933 / 4_224
-"""Dramatiq's rate by the floor's, both of one run."""
+"""Dramatiq's rate divided by the floor's, both of one run."""
 PICKUP_PER_SECOND = 200
 BATCH = 500
 
@@ -80,7 +80,7 @@ class Bench:
     async def _drained(
         self, task_type: str, start: Callable[[], AbstractContextManager[list[ServerProcess]]], fewer: int
     ) -> Round:
-        """From a twentieth done to all but a twentieth: neither starting nor the last stragglers count."""
+        """Measures from 5 % to 95 % of the tasks completed, so that start and end do not count."""
         count = self._count // fewer
         await self._fill(task_type, count)
         with start() as running:
@@ -111,11 +111,11 @@ class Bench:
         return sum(stats["queue"]["by_state"].values())
 
     async def _until_left(self, count: int) -> None:
-        while await self._left() > count:  # noqa: ASYNC110 - what is left is known to other processes only
+        while await self._left() > count:  # noqa: ASYNC110 - other processes have the count
             await asyncio.sleep(0.02)
 
     async def pickups(self, count: int) -> list[float]:
-        """Submitted one by one at an even pace to a worker that waits."""
+        """Submits tasks one by one at an even rate to a waiting worker; returns the delays in milliseconds."""
         with tempfile.NamedTemporaryFile("r") as file:
             with workers(self._service, 1, 10, {"BENCH_PICKUPS": file.name}):
                 connection = await connect(self._service.port)

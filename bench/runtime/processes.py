@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from bench.http.processes import ServerProcess
 
 CONCURRENCY = 500
-"""As many as one claim may take: for handlers that take no time, what is held is all there is to overlap."""
+"""The most tasks one claim may take: handlers take no time, so only held tasks overlap with the claims."""
 
 
 @contextmanager
@@ -20,7 +20,7 @@ def workers(
     environ: Mapping[str, str] | None = None,
     handlers: Sequence[str] = ("bench.runtime.handlers",),
 ) -> Generator[list[ServerProcess]]:
-    """`tideq worker` as people run it."""
+    """`tideq worker` processes with default options."""
     at = f"http://127.0.0.1:{service.port}"
     runs = ("-m", "tideq.cli", "worker", "--url", at, "--handlers", ",".join(handlers))
     with ExitStack() as running:

@@ -1,6 +1,6 @@
-"""A worker as simple clients are: polls for one task, starts it, tells its result. Its argument is the port.
+"""A simple worker: polls for one task, starts it, reports its result. The argument is the port.
 
-Ten of these at a time in one process, on the lean client of the bench: what the plain protocol can do.
+Ten of these run in one process, on the benchmark's lean HTTP client, to measure the plain worker protocol.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ async def _work(port: int) -> None:
     connection = await connect(port)
     worker_id = await register(connection, 1, "on-loop")
     while True:
-        asked = {"available_capacity": 1, "wait_seconds": 20}
-        answer = await connection.call(f"/internal/workers/{worker_id}/poll", asked)
+        poll = {"available_capacity": 1, "wait_seconds": 20}
+        answer = await connection.call(f"/internal/workers/{worker_id}/poll", poll)
         for task in msgspec.json.decode(answer, type=Claimed).tasks:
             await _do(connection, worker_id, task)
 

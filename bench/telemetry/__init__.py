@@ -1,10 +1,9 @@
-"""What being watched costs: whole lives over HTTP, with logs and traces off, as they are by default, and all of them.
+"""Measures the cost of telemetry: whole lives over HTTP with logs and traces off, at their defaults, and all traced.
 
-Each variant is a `tideq serve` and a `tideq monitor` of its own on a queue of its own; all are there all the time, and
-take turns. A turn begins when nobody has work left from the one before: a monitor that still sends what another variant
-made it trace takes a core away, which once looked like the cost of a collector that hangs. Metrics are counted in every
-variant. The collector takes what it is sent and looks at nothing. On a machine of two cores clients, service, monitor,
-store and collector share them: what a monitor takes, the others lack.
+Each variant has a `tideq serve`, a `tideq monitor` and a queue of its own; all run all the time and take turns. A turn
+begins when all processes are idle, because a monitor that still exports the spans of an earlier turn uses a core.
+Metrics are counted in every variant. The collector discards what it receives. On two cores, clients, service, monitor,
+store and collector share the machine, so CPU used by a monitor is missing elsewhere.
 """
 
 import asyncio
@@ -22,13 +21,13 @@ from bench.telemetry import away
 from bench.telemetry.processes import collector, monitor
 
 OFF, LOGS, TRACES, BOTH, ALL = "off", "logs", "traces, 100 a second", "logs and traces", "every task traced, logs"
-HANGING, REFUSING = "the same, collector hangs", "the same, collector is gone"
+HANGING, REFUSING = "the same, collector hangs", "the same, collector refuses"
 AWAY = (OFF, HANGING, REFUSING)
 MAX_LOSS_PERCENT = 15
 COMPARED = (TRACES, BOTH, ALL, HANGING, REFUSING)
-NOBODY = "http://127.0.0.1:9"
-LOOK_SECONDS, MAX_IDLE_CORES = 0.5, 0.15
-"""What so many processes take that have nothing to do, and a little more."""
+CLOSED_PORT_URL = "http://127.0.0.1:9"
+CHECK_SECONDS, MAX_IDLE_CORES = 0.5, 0.15
+"""A little more than all processes use while they are idle."""
 
 
 class Watched(NamedTuple):
@@ -48,23 +47,23 @@ async def measure(servers: Servers, plan: Plan) -> Findings:
             name: running.enter_context(_watched(store.url, {**settings, "TIDEQ_QUEUE": f"watched-{number}"}))
             for number, (name, settings) in enumerate(_settings(url, hanging).items())
         }
-        quiet = Quiet([process for each in watched.values() for process in each])
+        idle = IdleCheck([process for each in watched.values() for process in each])
         lives = {
-            name: partial(_measured, quiet, each, Lives(each.service.port, plan.http_tasks // LIFE_BATCH), LIFE_BATCH)
+            name: partial(_measured, idle, each, Lives(each.service.port, plan.http_tasks // LIFE_BATCH), LIFE_BATCH)
             for name, each in watched.items()
         }
         singles = {
-            name: partial(_measured, quiet, each, repeat(each.service, SUBMIT, 1, plan.http_requests), 1)
+            name: partial(_measured, idle, each, repeat(each.service, SUBMIT, 1, plan.http_requests), 1)
             for name, each in watched.items()
         }
         for warm_up in lives.values():
             await warm_up()
         found_lives, found_singles = await take_turns(plan.rounds, lives), await take_turns(plan.rounds, singles)
-        await quiet.reached()
+        await idle.wait()
         gone = await away.measure({name: away.Away(*watched[name]) for name in AWAY}, OFF, plan.away_seconds)
     tables = (
-        _table("Being watched: whole lives over HTTP, 100 at a time", found_lives),
-        _table("Being watched: submissions one by one", found_singles),
+        _table("Telemetry: whole lives over HTTP, 100 at a time", found_lives),
+        _table("Telemetry: submissions one by one", found_singles),
     )
     targets = (*(_target(found_lives, name) for name in COMPARED), *gone.targets)
     return Findings((*tables, *gone.tables), targets)
@@ -72,15 +71,15 @@ async def measure(servers: Servers, plan: Plan) -> Findings:
 
 def _settings(collector_url: str, hanging_url: str) -> dict[str, dict[str, str]]:
     traced = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector_url}
-    quiet, told = {"TIDEQ_LOG_TRANSITIONS": "off"}, {"TIDEQ_LOG_TRANSITIONS": "on"}
+    unlogged, logged = {"TIDEQ_LOG_TRANSITIONS": "off"}, {"TIDEQ_LOG_TRANSITIONS": "on"}
     return {
-        OFF: quiet,
-        LOGS: told,
-        TRACES: {**quiet, **traced},
-        BOTH: {**told, **traced},
-        ALL: {**told, **traced, "OTEL_TRACES_SAMPLER": "always_on"},
-        HANGING: {**told, "OTEL_EXPORTER_OTLP_ENDPOINT": hanging_url, "OTEL_TRACES_SAMPLER": "always_on"},
-        REFUSING: {**told, "OTEL_EXPORTER_OTLP_ENDPOINT": NOBODY, "OTEL_TRACES_SAMPLER": "always_on"},
+        OFF: unlogged,
+        LOGS: logged,
+        TRACES: {**unlogged, **traced},
+        BOTH: {**logged, **traced},
+        ALL: {**logged, **traced, "OTEL_TRACES_SAMPLER": "always_on"},
+        HANGING: {**logged, "OTEL_EXPORTER_OTLP_ENDPOINT": hanging_url, "OTEL_TRACES_SAMPLER": "always_on"},
+        REFUSING: {**logged, "OTEL_EXPORTER_OTLP_ENDPOINT": CLOSED_PORT_URL, "OTEL_TRACES_SAMPLER": "always_on"},
     }
 
 
@@ -91,24 +90,24 @@ def _watched(redis_url: str, settings: Mapping[str, str]) -> Generator[Watched]:
         yield Watched(service, watching)
 
 
-class Quiet:
-    """When nobody works any more."""
+class IdleCheck:
+    """Waits until all processes are idle."""
 
     def __init__(self, processes: Sequence[ServerProcess]) -> None:
         self._processes = processes
 
-    async def reached(self) -> None:
-        while await self._busy() > MAX_IDLE_CORES:
+    async def wait(self) -> None:
+        while await self._busy_cores() > MAX_IDLE_CORES:
             pass
 
-    async def _busy(self) -> float:
+    async def _busy_cores(self) -> float:
         before = sum(each.cpu_us() for each in self._processes)
-        await asyncio.sleep(LOOK_SECONDS)
-        return (sum(each.cpu_us() for each in self._processes) - before) / (LOOK_SECONDS * 1e6)
+        await asyncio.sleep(CHECK_SECONDS)
+        return (sum(each.cpu_us() for each in self._processes) - before) / (CHECK_SECONDS * 1e6)
 
 
-async def _measured(quiet: Quiet, watched: Watched, job: Lives | Repeat, batch: int) -> Round:
-    await quiet.reached()
+async def _measured(idle: IdleCheck, watched: Watched, job: Lives | Repeat, batch: int) -> Round:
+    await idle.wait()
     count = (job.times if isinstance(job, Repeat) else job.rounds) * batch
     api_before, monitor_before = watched.service.cpu_us(), watched.monitor.cpu_us()
     taken = await load(job)
@@ -119,7 +118,7 @@ async def _measured(quiet: Quiet, watched: Watched, job: Lives | Repeat, batch: 
 def _table(title: str, samples: dict[str, list[Round]]) -> Table:
     base = [each.per_second for each in samples[OFF]]
     rows = tuple((name, *_figures(rounds, base)) for name, rounds in samples.items())
-    columns = ("told", "tasks a second", "… of off", "µs a task, API", "µs a task, monitor")
+    columns = ("telemetry", "tasks a second", "… of off", "µs a task, API", "µs a task, monitor")
     note = "Spans and lines that do not fit are dropped and counted; a monitor that falls behind catches up afterwards."
     return Table(title, columns, rows, note)
 
@@ -135,9 +134,9 @@ def _figures(rounds: list[Round], base: list[float]) -> tuple[Figure, ...]:
 
 
 def _target(samples: dict[str, list[Round]], name: str) -> Target:
-    """By CPU: it is what bounds a process, and what other programs on the machine disturb least."""
+    """Compares CPU, which limits a process and is least disturbed by other programs on the machine."""
     base, used = ([each.api_us for each in samples[kind]] for kind in (OFF, name))
     lost = 1 - ratio(base, used).median
     return Target(
-        f"Throughput an API process loses to being watched, by CPU: {name}", MAX_LOSS_PERCENT, round(100 * lost), "%"
+        f"Throughput an API process loses to telemetry, by CPU: {name}", MAX_LOSS_PERCENT, round(100 * lost), "%"
     )

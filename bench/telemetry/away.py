@@ -1,7 +1,7 @@
-"""A collector that is away: whole lives beside one that hangs and one that refuses, in turns with nobody to tell.
+"""Measures an unavailable collector: whole lives with a collector that hangs, with one that refuses, and without.
 
-Turns are short and many, so that whatever else the machine does hits all alike; together they last as long as the
-collector is to be away. Everything is traced, which is more than anybody needs and the most that can be dropped.
+Turns are short and many, so that other load on the machine affects all variants alike; together they last as long as
+the collector is to be unavailable. Every task is traced, which gives the most spans to drop.
 """
 
 import statistics
@@ -29,7 +29,7 @@ class Turn(NamedTuple):
 
 
 class Away(NamedTuple):
-    """One variant: who is asked, and whose memory counts."""
+    """One variant: the service to call, and the processes whose memory counts."""
 
     service: ServerProcess
     monitor: ServerProcess
@@ -55,7 +55,7 @@ async def measure(variants: Mapping[str, Away], base: str, seconds: float) -> Fi
     grown = {name: each.resident_mib() - before[name] for name, each in variants.items()}
     rows = tuple((name, *_row(turns[name], turns[base]), figure([grown[name]])) for name in variants)
     columns = ("for a minute", "tasks a second", "… of off", *_kinds(), "MiB grown, API and monitor")
-    title = f"A collector that is away for {seconds:.0f} s, every task traced: ratios to off"
+    title = f"A collector that is unavailable for {seconds:.0f} s, every task traced: ratios to off"
     return Findings((Table(title, columns, rows),), tuple(_targets(turns, base, grown)))
 
 

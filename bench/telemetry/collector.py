@@ -1,6 +1,6 @@
-"""Takes OTLP over HTTP and throws it away, as cheaply as can be: what it took would count against the service.
+"""Receives OTLP over HTTP and discards it with little CPU, which the service on the same machine would lack.
 
-With `hang` it takes everything and never answers.
+With `hang` it receives everything and never answers.
 """
 
 import asyncio

@@ -12,7 +12,7 @@ from tideq.persistence.dead_letters.list import DeadLetterFilter, DeadLetters, D
 from tideq.persistence.read.lag import HistoryLag
 from tideq.persistence.read.tasks import lock_tasks
 from tideq.queue_core.errors import HistoryUnavailable, QueueError, Refused, TaskNotFound, UnknownPriority, WrongState
-from tideq.queue_core.queue import KeptTask, Queue
+from tideq.queue_core.queue import KeptTask, OnRequeued, Queue
 from tideq.queue_core.scripts.record import parse_record
 from tideq.queue_core.task import Task
 
@@ -54,6 +54,7 @@ class Replays:
         wanted: DeadLetterFilter,
         options: ReplayOptions = AS_BEFORE,
         on_progress: Callable[[int, int], None] = lambda done, matched: None,
+        on_requeued: OnRequeued | None = None,
     ) -> Replayed:
         """Replays the dead letters that match now, the earliest death first; later deaths are left out.
 
@@ -67,14 +68,16 @@ class Replays:
             deaths = await self._dead_letters.next_deaths(wanted, death, last_ms, BATCH_SIZE)
             if not deaths:
                 break
-            outcomes = await self._replay_batch([str(each.task_id) for each in deaths], options)
+            outcomes = await self._replay_batch([str(each.task_id) for each in deaths], options, on_requeued)
             replayed += outcomes.count(None)
             refused += sum(isinstance(outcome, Refused) for outcome in outcomes)
             death, done = deaths[-1], done + len(deaths)
             on_progress(done, max(matched, done))
         return Replayed(matched, replayed, refused)
 
-    async def _replay_batch(self, task_ids: Sequence[str], options: ReplayOptions) -> list[QueueError | None]:
+    async def _replay_batch(
+        self, task_ids: Sequence[str], options: ReplayOptions, on_requeued: OnRequeued | None
+    ) -> list[QueueError | None]:
         """Returns the error of each task, or None. The rows are locked, so that no clean-up removes them meanwhile.
 
         History must have caught up: a task that was purged in the store must not be replayed from its old row.
@@ -85,10 +88,15 @@ class Replays:
             kept = await lock_tasks(connection, task_ids)
             present = dict(zip(task_ids, await self._queue.read_many(task_ids), strict=True))
             # In turn: replayed tasks rank as submitted now, and so keep their order of death.
-            return [await self._replay(each, kept.get(each), present[each], options) for each in task_ids]
+            return [await self._replay(each, kept.get(each), present[each], options, on_requeued) for each in task_ids]
 
     async def _replay(
-        self, task_id: str, kept: KeptTask | None, present: Task | None, options: ReplayOptions
+        self,
+        task_id: str,
+        kept: KeptTask | None,
+        present: Task | None,
+        options: ReplayOptions,
+        on_requeued: OnRequeued | None,
     ) -> QueueError | None:
         if kept is None:
             return TaskNotFound(task_id)
@@ -97,7 +105,11 @@ class Replays:
         stored = None if present else kept
         try:
             await self._queue.replay(
-                task_id, keeps_budgets=options.keeps_budgets, priority=options.priority, kept=stored
+                task_id,
+                keeps_budgets=options.keeps_budgets,
+                priority=options.priority,
+                kept=stored,
+                on_requeued=on_requeued,
             )
         except UnknownPriority:
             raise

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.queue_core.errors import StoreReplaced, Unavailable
-from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxConsumer, entry_order
+from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxConsumer, entry_order, written_ms
 from tideq.queue_core.scripts.runner import Scripts
 
 LOOK_AGAIN_SECONDS = 0.005
@@ -78,7 +78,7 @@ class ReplicationLag:
         """Returns the age of the oldest transition that history lacks; 0 if it lacks none."""
         checkpoint = await self._checkpoints.read()
         entries = await self._consumer.read(checkpoint.entry_id if checkpoint else FIRST_ID)
-        return max(now_ms - int(entries[0].fields[b"now_ms"]), 0) if entries else 0
+        return max(now_ms - written_ms(entries[0]), 0) if entries else 0
 
     async def _read_checkpoint(self) -> Checkpoint | None:
         """Returns a checkpoint shared by all waiting callers; its read may have begun before the call."""

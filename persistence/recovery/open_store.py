@@ -26,7 +26,7 @@ from tideq.queue_core.store.connect import connect
 from tideq.queue_core.store.formats import check_formats
 from tideq.queue_core.store.restore import CLOSED
 from tideq.queue_core.store.server_identity import TrustedServers
-from tideq.queue_core.store.side_data import decode_number, read_format
+from tideq.queue_core.store.side_data import stored_format, read_format
 
 LONGEST_PAUSE_SECONDS = 1.0
 """Short, because the service is closed until the store is verified."""
@@ -87,12 +87,13 @@ async def _open_with_history(
         await _refuse_later_formats(plain, engine, database)
         guard = store_guards_of(database, plain, queue, engine, identity, on_progress)
         await _verify_or_stay_closed(guard, identity)
-        aligning = [] if await _align(engine) else [duties.start("alignment", partial(_align_later, engine))]
+        await _align(engine)
         watching = duties.start(STORE_CHECK, guard.watch, LONGEST_PAUSE_SECONDS)
         try:
-            yield OpenStore(client, engine, database, guard, plain)
+            async with _aligning(engine, duties):
+                yield OpenStore(client, engine, database, guard, plain)
         finally:
-            await duties.stop(watching, *aligning)
+            await duties.stop(watching)
 
 
 async def _refuse_later_formats(client: Any, engine: Engine, database: Database | None = None) -> None:
@@ -102,28 +103,33 @@ async def _refuse_later_formats(client: Any, engine: Engine, database: Database 
         if database is not None:
             async with database.session() as connection:
                 rows = await (await connection.execute(statement("recorded_formats"))).fetchall()
-            check_formats(decode_number(content) for (content,) in rows)
+            recorded = [stored_format(content) for (content,) in rows]
+            check_formats(number for number in recorded if number is not None)
     except StoreTooNew as error:
         raise SettingsError(str(error)) from error
     except Unavailable as error:
         log.info("format not checked", error=str(error))
 
 
-async def _align(engine: Engine) -> bool:
-    """Copies pauses and limits to new partitions; returns False if a partition is unavailable and keeps its own."""
+async def _align(engine: Engine) -> None:
+    """Copies pauses and limits to new partitions before the store is used; unavailable ones keep their own."""
     try:
         await engine.controls.align()
     except Unavailable as error:
         log.warning("pauses and limits not aligned across partitions, retrying", error=str(error))
-        return False
-    return True
 
 
-async def _align_later(engine: Engine, duty: Duty) -> None:
-    await engine.controls.align()
-    duty.succeeded()
-    with duty.waiting():
-        await asyncio.Event().wait()
+@contextlib.asynccontextmanager
+async def _aligning(engine: Engine, duties: Duties) -> AsyncGenerator[None]:
+    """Copies changed pauses and limits to partitions that were unavailable at the change, once they are back."""
+    if len(engine.parts) == 1:
+        yield
+        return
+    aligning = duties.start("alignment", engine.controls.keep_aligned)
+    try:
+        yield
+    finally:
+        await duties.stop(aligning)
 
 
 async def _verify_or_stay_closed(guard: StoreGuard | StoreGuards, identity: TrustedServers) -> None:
@@ -162,7 +168,8 @@ async def _open_without(redis_url: str, queue: QueueSettings, duties: Duties) ->
             replaced.set()
         watching = duties.start(STORE_CHECK, partial(_reopen_when_replaced, engine, replaced), LONGEST_PAUSE_SECONDS)
         try:
-            yield OpenStore(client, engine, None, None, client)
+            async with _aligning(engine, duties):
+                yield OpenStore(client, engine, None, None, client)
         finally:
             await duties.stop(watching)
 

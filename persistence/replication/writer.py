@@ -160,7 +160,10 @@ class Writer:
         await self._write_or_halve(later, definitions)
 
     async def backfill(self, changes: Sequence[Change], definitions: Mapping[bytes, bytes]) -> None:
-        """Writes the state of tasks without their events. Tasks that PostgreSQL refuses are logged and left out."""
+        """Writes the state of tasks without their events. Tasks that PostgreSQL refuses are logged and left out.
+
+        A page whose statement is cancelled is halved: as a whole it would be cancelled again.
+        """
         if not changes:
             return
         try:
@@ -170,13 +173,20 @@ class Writer:
                 await self._add_terms(rows.snapshot_terms(definitions))
                 if rows.deaths:
                     await self._add_dead_letters(rows, definitions)
+        except psycopg.errors.QueryCanceled:
+            if len(changes) == 1:
+                raise
+            await self._backfill_halves(changes, definitions)
         except EVENT_ERRORS as error:
             if len(changes) == 1:
                 log.error("task not backfilled", task_id=changes[0].printable_id, problem=str(error))
-                return
-            middle = len(changes) // 2
-            await self.backfill(changes[:middle], definitions)
-            await self.backfill(changes[middle:], definitions)
+            else:
+                await self._backfill_halves(changes, definitions)
+
+    async def _backfill_halves(self, changes: Sequence[Change], definitions: Mapping[bytes, bytes]) -> None:
+        middle = len(changes) // 2
+        await self.backfill(changes[:middle], definitions)
+        await self.backfill(changes[middle:], definitions)
 
     async def _add_terms(self, terms: Sequence[tuple[str, str]]) -> None:
         if terms:

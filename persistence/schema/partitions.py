@@ -1,31 +1,48 @@
 """Table partitions: ranges of task ids, which are ranges of time. They are made ahead, and dropped when they are old.
 
-A partition with a live task, or with a dead letter within its TTL, is not dropped.
+A partition with a live task, or with a dead letter within its TTL, is not dropped. The default partition holds the ids
+outside all ranges. It is never dropped; its old tasks are removed one by one.
 """
 
 import asyncio
+import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import structlog
 from psycopg import Rollback, sql
 
-from tideq.persistence.database import WRITING, Connection, Database, HistoryBusy, statement
+from tideq.persistence.database import (
+    REPAIRING,
+    WRITING,
+    Connection,
+    Database,
+    HistoryBusy,
+    TookTooLong,
+    statement,
+)
 from tideq.persistence.schema.clocks import Clocks, StoreInstants, database_now_ms
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.errors import HistoryUnavailable
 from tideq.queue_core.transitions import TERMINAL
 
-TABLES = ("tasks", "task_events", "task_terms", "dead_letter_tasks")
+DEPENDENTS = ("task_events", "task_terms", "dead_letter_tasks")
+TABLES = ("tasks", *DEPENDENTS)
 AHEAD = 2
 LOCK = 7_305_002
+MOVED_ROWS, MAX_PARTS = 500_000, 64
+"""The first limits the rows of the largest table that leave the default partition at once, which takes seconds. The
+second limits the partitions that a range is divided into, because every list opens them all."""
 MAX_SECONDS = 60.0
 """The limit for making or dropping a partition, in case the database hangs."""
 LOCKED_SHORTLY = "SET LOCAL lock_timeout = '200ms'; SET LOCAL enable_seqscan = off"
 """All sessions queue behind the lock request. Queries under the lock must use an index."""
+PAGE_SIZE = 1_000
+"""Tasks of the default partition that one transaction checks and perhaps removes."""
 BUSY_WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds between attempts, while other sessions have locks on the table."""
 
@@ -61,6 +78,10 @@ class PartitionsBusy(HistoryUnavailable):
     """Other sessions kept their locks on the tables through all attempts."""
 
 
+class PartitionsSlow(PartitionsBusy):
+    """The change took too long while other sessions waited, and was rolled back."""
+
+
 class Partitions:
     """Makes and drops partitions by PostgreSQL's clock, never by that of this process.
 
@@ -75,11 +96,13 @@ class Partitions:
         settings: HistorySettings,
         max_seconds: float = MAX_SECONDS,
         waits: Sequence[float] = BUSY_WAITS,
+        moved_rows: int = MOVED_ROWS,
     ) -> None:
         self._database = database
         self._settings = settings
         self._max_seconds = max_seconds
         self._waits = waits
+        self._moved_rows = moved_rows
 
     async def make_ahead(self, now_ms: int | None = None) -> list[Range]:
         """Returns the partitions that were made, for the present and the near future of the database's clock.
@@ -90,12 +113,43 @@ class Partitions:
         refused: HistoryUnavailable | None = None
         for wanted in await self._missing(now_ms):
             try:
-                made += [wanted] if await self._locked(partial(_make, wanted=wanted)) else []
+                made += await self._make_in_parts(wanted)
             except HistoryUnavailable as error:
                 refused = error
         if refused:
             raise refused
         return made
+
+    async def _make_in_parts(self, wanted: Range) -> list[Range]:
+        """Pauses after each part for as long as it blocked other sessions."""
+        try:
+            parts = await self._parts(wanted)
+        except HistoryBusy as error:
+            raise PartitionsBusy(f"partitions not made, their tables stay locked: {error}") from error
+        if len(parts) > 1:
+            log.warning("partition made in parts: the default partition holds too many of its rows", count=len(parts))
+        made: list[Range] = []
+        for part in parts:
+            began = time.monotonic()
+            made += [part] if await self._locked(partial(_make, wanted=part)) else []
+            if part != parts[-1]:
+                await asyncio.sleep(time.monotonic() - began)
+        return made
+
+    async def _parts(self, wanted: Range) -> list[Range]:
+        """Returns the range, or narrower ones, each with few enough rows in the default partition to move at once.
+
+        The count may take long: it blocks no other session.
+        """
+        async with self._database.session(
+            limits=REPAIRING._replace(lock_ms=round(self._max_seconds * 1000))
+        ) as connection:
+            counts = {table: await _count_left(connection, table, wanted) for table in TABLES}
+            largest = max(TABLES, key=lambda table: counts[table])
+            if counts[largest] <= self._moved_rows:
+                return [wanted]
+            size = max(self._moved_rows, counts[largest] // MAX_PARTS + 1)
+            return divided(wanted, await _every(connection, largest, wanted, size))
 
     async def prune(self, clocks: Clocks, dead_letter_ttl_ms: int) -> list[Range]:
         """Drops partitions older than the retention; returns their ranges. Raises ClocksDiffer and drops nothing."""
@@ -106,8 +160,29 @@ class Partitions:
             if await self._locked(partial(_drop, old=each, died_after_ms=died_after_ms)):
                 dropped.append(each)
                 log.info("partition dropped", start_ms=each.start_ms, end_ms=each.end_ms)
+        await self._prune_default(clocks.database_ms - self._settings.retention_ms, died_after_ms)
         await self._delete_old(max(self._settings.retention_ms, dead_letter_ttl_ms))
         return dropped
+
+    async def _prune_default(self, ended_before_ms: int, died_after_ms: int) -> None:
+        """Removes old tasks of the default partition, by their end: their ids were chosen or made by a wrong clock."""
+        wanted = {
+            "ended_before_ms": ended_before_ms,
+            "died_after_ms": died_after_ms,
+            "states": sorted(TERMINAL),
+            "page_size": PAGE_SIZE,
+        }
+        after: uuid.UUID | None = uuid.UUID(int=0)
+        count = 0
+        while after is not None:
+            async with self._session() as connection, connection.transaction():
+                found = await connection.execute(statement("prune_default"), {**wanted, "after": after})
+                ((after, removed),) = await found.fetchall()
+                for table in DEPENDENTS if removed else ():
+                    await connection.execute(remove_from(table), (removed,))
+            count += len(removed)
+        if count:
+            log.info("default partition pruned", task_count=count)
 
     async def _delete_old(self, pattern_ttl_ms: int) -> None:
         """Deletes old rows of the tables that are not partitioned."""
@@ -144,6 +219,8 @@ class Partitions:
                 if wait is None:
                     raise PartitionsBusy(f"partitions not changed, their tables stay locked: {error}") from error
                 await asyncio.sleep(wait)
+            except TookTooLong as error:
+                raise PartitionsSlow(f"partitions not changed, it took longer than the limit: {error}") from error
         raise AssertionError("the last wait is none")
 
     def _session(self) -> AbstractAsyncContextManager[Connection]:
@@ -168,9 +245,35 @@ def missing_ranges(present: list[Range], now_ms: int, width_ms: int) -> list[Ran
     return missing
 
 
+def divided(whole: Range, instants: Iterable[int]) -> list[Range]:
+    """Returns the parts of a range that begin at these instants."""
+    inside = {each for each in instants if whole.start_ms < each < whole.end_ms}
+    return [Range(*each) for each in pairwise([whole.start_ms, *sorted(inside), whole.end_ms])]
+
+
 async def existing(connection: Connection) -> list[Range]:
     rows = await (await connection.execute(statement("partitions"))).fetchall()
     return sorted(Range(*map(int, name.removeprefix("tasks_").split("_"))) for (name,) in rows)
+
+
+async def _count_left(connection: Connection, table: str, wanted: Range) -> int:
+    """Returns the number of rows of the range in the default partition."""
+    query = sql.SQL("SELECT count(*) FROM {} WHERE task_id >= %(start)s AND task_id < %(end)s")
+    found = await connection.execute(query.format(sql.Identifier(f"{table}_default")), _bounds(wanted))
+    ((count,),) = await found.fetchall()
+    return count
+
+
+async def _every(connection: Connection, table: str, wanted: Range, size: int) -> list[int]:
+    """Returns the instant in every `size`-th id of the range in the default partition."""
+    query = sql.SQL(
+        "SELECT task_id FROM (SELECT task_id, row_number() OVER (ORDER BY task_id) - 1 AS number FROM {} "
+        "WHERE task_id >= %(start)s AND task_id < %(end)s) AS numbered WHERE number > 0 AND number %% %(size)s = 0"
+    )
+    found = await connection.execute(
+        query.format(sql.Identifier(f"{table}_default")), {**_bounds(wanted), "size": size}
+    )
+    return [instant_of(task_id) for (task_id,) in await found.fetchall()]
 
 
 async def _make(connection: Connection, wanted: Range) -> bool:

@@ -5,7 +5,7 @@ may be near a limit: at half of it, after this process has submitted a 64th of i
 what was read of a partition, for when it is away. Near a limit each submission reserves its place with the ledger,
 which counts all others that are under way. So each process can pass a limit by at most a 64th of it, and only with a
 reading of the second before the queue filled up. A refused submission is still sent to its partition, which answers the
-tasks that exist already.
+tasks that exist already, and returns how many are new: that many are requested once more.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from tideq.queue_core.errors import QueueFull, Refused, StoreUnavailable, Unavai
 from tideq.queue_core.partitioning.ledger import Grant, Ledger, Uses
 from tideq.queue_core.partitioning.partition_health import PartitionHealth
 from tideq.queue_core.polls.poll import Use
-from tideq.queue_core.queue import AdmissionMode, Queue
+from tideq.queue_core.queue import Admission, Queue
 from tideq.queue_core.settings import Admission as Limits
 from tideq.queue_core.task import NewTask, RateLimitState
 
@@ -50,22 +50,33 @@ class DepthReading(NamedTuple):
     uses: Uses
 
 
+class Demand(NamedTuple):
+    """What somebody wants to submit."""
+
+    client_id: str
+    task_count: int
+    urgency: int
+    """Of the least urgent of them."""
+    is_exact: bool = False
+    """Whether all are known to be new; else some may stand for tasks that are there already, and cost nothing."""
+
+
 class AdmissionEntry:
     """A submission that is under way."""
 
-    def __init__(self, count: int, client_id: str) -> None:
-        self.count = count
-        self.client_id = client_id
+    def __init__(self, demand: Demand) -> None:
+        self.demand = demand
+        self.count = demand.task_count
         self.refusal: Refused | None = None
         self.bucket: RateLimitState | None = None
         self.reservation: Reservation | None = None
         self.is_admitted = False
 
     @property
-    def mode(self) -> AdmissionMode:
+    def admission(self) -> Admission:
         if self.refusal is not None:
-            return "existing"
-        return "counted" if self.reservation else ""
+            return Admission(most_new=0)
+        return Admission(self.count if self.demand.is_exact else None, self.reservation is not None)
 
 
 class Admissions:
@@ -83,15 +94,18 @@ class Admissions:
         self._urgency_of = urgency_of
         self._depth = DepthGate(parts, health, ledger)
 
-    async def enter(self, tasks: Sequence[NewTask]) -> AdmissionEntry:
+    def demand(self, tasks: Sequence[NewTask]) -> Demand:
+        urgency = max(self._urgency_of(priority) for priority in {task.priority for task in tasks})
+        return Demand(tasks[0].client_id, len(tasks), urgency)
+
+    async def enter(self, demand: Demand) -> AdmissionEntry:
         """The caller ends every entry with `leave`, or with `abandon` if the outcome of its write is unknown."""
-        limits, client_id = self._limits, tasks[0].client_id
-        entry = AdmissionEntry(len(tasks), client_id)
+        limits, entry = self._limits, AdmissionEntry(demand)
         try:
             if limits.client_rate_per_second:
-                entry.bucket = await self._spend(client_id, entry.count)
-            if client_id not in limits.listed_clients:
-                entry.reservation = await self._depth.reserve(entry.count, self._stages_for(tasks))
+                entry.bucket = await self._spend(demand.client_id, entry.count)
+            if demand.client_id not in limits.listed_clients:
+                entry.reservation = await self._depth.reserve(entry.count, self._stages_for(demand.urgency))
                 entry.is_admitted = True
         except Refused as refusal:
             entry.refusal = refusal
@@ -111,7 +125,7 @@ class Admissions:
             await self._ledger.settle(entry.reservation.grant, entry.reservation.uses, {QUEUED: new_count}, takes)
         self.abandon(entry)
         if entry.bucket is not None and new_count < entry.count:
-            entry.bucket = await self._spend(entry.client_id, new_count - entry.count)
+            entry.bucket = await self._spend(entry.demand.client_id, new_count - entry.count)
         return entry.bucket
 
     async def _spend(self, client_id: str, count: int) -> RateLimitState:
@@ -119,9 +133,8 @@ class Admissions:
         limits = self._limits
         return await self._parts[home].spend(client_id, count, limits.client_rate_per_second, limits.client_burst)
 
-    def _stages_for(self, tasks: Sequence[NewTask]) -> list[Stage]:
-        """The stages that bind the least urgent task, in the order in which a refusal names them."""
-        urgency = max(self._urgency_of(priority) for priority in {task.priority for task in tasks})
+    def _stages_for(self, urgency: int) -> list[Stage]:
+        """The stages that bind a task of this urgency, in the order in which a refusal names them."""
         limits = self._limits
         stages = ("max", limits.max_depth), ("high_only", limits.high_only_depth), ("soft", limits.soft_depth)
         return [Stage(*stage) for stage in stages[: urgency + 1]]

@@ -24,7 +24,9 @@ from tideq.queue_core.scripts.replies import Outcome
 from tideq.queue_core.scripts.runner import Scripts
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.states import Reason
+from tideq.queue_core.store.clock import StoreTime
 from tideq.queue_core.task import Claim, NewTask, Submitted, Task
+from tideq.queue_core.task_id import TaskIds
 from tideq.queue_core.validation import check_batch
 
 T = TypeVar("T", Submitted, Task)
@@ -41,8 +43,10 @@ class PartitionedQueue(Queue):
         ledger: Ledger,
         scripts: Scripts,
         settings: QueueSettings,
+        time: StoreTime,
+        ids: TaskIds,
     ) -> None:
-        super().__init__(scripts, settings)
+        super().__init__(scripts, settings, time, ids)
         self._parts = parts
         self._routing = routing
         self._health = health

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from tideq.queue_core.errors import InvalidTask, NothingNew, Overloaded, QueueError, StoreUnavailable, Unavailable
-from tideq.queue_core.partitioning.admission import AdmissionEntry, Admissions
+from tideq.queue_core.errors import InvalidTask, Overloaded, QueueError, StoreUnavailable, TooManyNew, Unavailable
+from tideq.queue_core.partitioning.admission import AdmissionEntry, Admissions, Demand
 from tideq.queue_core.partitioning.key_reservation import KeyReservation
 from tideq.queue_core.partitioning.partition_health import PartitionHealth, is_untouched
 from tideq.queue_core.partitioning.routing import Routing
-from tideq.queue_core.queue import AdmissionMode, Queue, Written
+from tideq.queue_core.queue import ALL, Admission, Queue, Written
 from tideq.queue_core.submission import idempotency_name, share_one_key
 from tideq.queue_core.task import NewTask, Submitted
 
@@ -48,12 +48,25 @@ class SubmitRouter:
         self._turn = random.randrange(routing.count)
 
     async def submit(self, tasks: Sequence[NewTask], *, wants_position: bool) -> list[Submitted]:
-        entry = await self._admissions.enter(tasks)
+        """A batch of which only some are new is let in if there is room for these, as with one partition."""
+        demand = self._admissions.demand(tasks)
+        entry = await self._admissions.enter(demand)
         try:
-            partition, written = await self._place(tasks, entry.mode, wants_position=wants_position)
-        except NothingNew:
-            await self._admissions.leave(entry)
-            raise entry.refusal or StoreUnavailable("a partition accepted no new task") from None
+            return await self._enter(tasks, entry, wants_position=wants_position)
+        except TooManyNew as found:
+            if (found.new_count, found.urgency) == (demand.task_count, demand.urgency):
+                raise entry.refusal or found from None
+            fewer = Demand(demand.client_id, found.new_count, found.urgency, is_exact=True)
+        entry = await self._admissions.enter(fewer)
+        try:
+            return await self._enter(tasks, entry, wants_position=wants_position)
+        except TooManyNew:
+            changed = StoreUnavailable("tasks of this submission were removed meanwhile: try again", is_untouched=True)
+            raise entry.refusal or changed from None
+
+    async def _enter(self, tasks: Sequence[NewTask], entry: AdmissionEntry, *, wants_position: bool) -> list[Submitted]:
+        try:
+            partition, written = await self._place(tasks, entry.admission, wants_position=wants_position)
         except BaseException as error:
             await self._leave_failed(entry, error)
             raise
@@ -68,7 +81,7 @@ class SubmitRouter:
         else:
             self._admissions.abandon(entry)
 
-    async def _place(self, tasks: Sequence[NewTask], admission: AdmissionMode, *, wants_position: bool) -> Placed:
+    async def _place(self, tasks: Sequence[NewTask], admission: Admission, *, wants_position: bool) -> Placed:
         keys, ids = await self._homes(tasks)
         partition = self._partition_of(tasks, keys, ids)
         if partition is None:
@@ -84,7 +97,7 @@ class SubmitRouter:
             raise
 
     async def _submit_anywhere(
-        self, tasks: Sequence[NewTask], admission: AdmissionMode, *, wants_position: bool
+        self, tasks: Sequence[NewTask], admission: Admission, *, wants_position: bool
     ) -> Placed:
         """Tries another partition only after a call that certainly wrote nothing; other errors go to the caller."""
         refusal: QueueError = StoreUnavailable("no partition answers", is_untouched=True)
@@ -112,13 +125,13 @@ class SubmitRouter:
         return chosen[first:] + chosen[:first]
 
     def _call(
-        self, partition: int, tasks: Sequence[NewTask], admission: AdmissionMode, *, wants_position: bool
+        self, partition: int, tasks: Sequence[NewTask], admission: Admission, *, wants_position: bool
     ) -> Callable[[], Awaitable[Written]]:
         """A single task may share its call with others that arrive at the same moment."""
         part = self._parts[partition]
 
         async def submit() -> Written:
-            if len(tasks) == 1 and wants_position and not admission:
+            if len(tasks) == 1 and wants_position and admission == ALL:
                 return Written([await part.submit(tasks[0])], None)
             return await part.submit_in_partition(tasks, wants_position=wants_position, admission=admission)
 
@@ -129,7 +142,7 @@ class SubmitRouter:
         partition: int,
         tasks: Sequence[NewTask],
         keys: dict[int, int],
-        admission: AdmissionMode,
+        admission: Admission,
         *,
         wants_position: bool,
     ) -> Callable[[], Awaitable[Written]]:

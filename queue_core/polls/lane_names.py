@@ -4,13 +4,21 @@ A lane that was empty for an hour may be given to another signature. So the stor
 lane, with the instant at which each ended.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import structlog
 
 from tideq.queue_core.lanes import task_type_of
 from tideq.queue_core.scripts.keys import Keys
-from tideq.queue_core.scripts.replies import text
+from tideq.queue_core.scripts.replies import text_or_none
 from tideq.queue_core.store.driver_errors import store_errors
+
+RETIRED = re.compile(r"(\d{1,9}) (\d{1,15}) (\S.*)", re.ASCII)
+"""Lane, instant and signature."""
+
+log = structlog.get_logger(__name__)
 
 
 class LaneNames:
@@ -29,8 +37,8 @@ class LaneNames:
                 return
             names = await self._client.hgetall(self._names)
             retired = await self._client.zrange(self._retired, 0, -1)
-        self._task_types = {text(lane): task_type_of(text(signature)) for lane, signature in names.items()}
-        self._earlier = _earlier([text(each) for each in retired])
+        self._task_types = {lane: task_type_of(signature) for lane, signature in signatures(names).items()}
+        self._earlier = _earlier(retired)
         self._version = version
 
     def task_type(self, lane: str, at_ms: int) -> str:
@@ -41,10 +49,19 @@ class LaneNames:
         return self._task_types.get(lane, "")
 
 
-def _earlier(retired: Sequence[str]) -> dict[str, list[tuple[int, str]]]:
+def signatures(names: Mapping[bytes, bytes]) -> dict[str, str]:
+    """Signatures by lane, without names that are not text: one bad name costs only itself."""
+    read = {text_or_none(lane, "lane_names"): text_or_none(name, "lane_names") for lane, name in names.items()}
+    return {lane: name for lane, name in read.items() if lane is not None and name is not None}
+
+
+def _earlier(retired: Sequence[bytes]) -> dict[str, list[tuple[int, str]]]:
     """Parse `<lane> <instant> <signature>`, earliest first."""
     earlier: dict[str, list[tuple[int, str]]] = {}
     for each in retired:
-        lane, until_ms, signature = each.split(" ", 2)
-        earlier.setdefault(lane, []).append((int(until_ms), task_type_of(signature)))
+        if found := RETIRED.fullmatch(text_or_none(each, "retired_lanes") or ""):
+            lane, until_ms, signature = found.groups()
+            earlier.setdefault(lane, []).append((int(until_ms), task_type_of(signature)))
+        else:
+            log.error("a retired lane cannot be read, and is left out", entry=str(each)[:100])
     return earlier

@@ -152,6 +152,7 @@ class PollWakeups:
         A part of a later version that cannot be parsed causes a scan.
         """
         version, *parts = message.split(" ")
+        source, uncached = self._sources[channel], list[tuple[str, int]]()
         for part in parts:
             subject, _, value = part.partition(":")
             if subject == "worker":
@@ -163,15 +164,18 @@ class PollWakeups:
             elif subject == "look":
                 self._polls.wake_claiming()
                 self._scan_requested.set()
-            elif (signature := self._sources[channel].cached_signature(version, subject)) is not None:
+            elif (signature := source.cached_signature(version, subject)) is not None:
                 self._polls.wake_for(signature, int(value))
             else:
-                self._run_in_background(self._on_new_tasks(self._sources[channel], version, subject, int(value)))
+                uncached.append((subject, int(value)))
+        if uncached:
+            self._run_in_background(self._on_new_tasks(source, version, uncached))
 
-    async def _on_new_tasks(self, source: ReadyLanes, version: str, lane: str, ready_count: int) -> None:
-        """Wake polls for a lane whose signature must first be read from the store."""
+    async def _on_new_tasks(self, source: ReadyLanes, version: str, ready: Sequence[tuple[str, int]]) -> None:
+        """Wake polls for lanes whose signatures must first be read. In sequence: the first read fetches all of them."""
         try:
-            self._polls.wake_for(await source.signature(version, lane), ready_count)
+            for lane, count in ready:
+                self._polls.wake_for(await source.signature(version, lane), count)
         except QueueError:
             self._scan_requested.set()
 

@@ -44,11 +44,16 @@ KEYS: dict[str, KeyDoc] = {
     "counts": KeyDoc("counts", "hash", "live tasks by state, and by lane and state"),
     "ages": KeyDoc("ages", "hash", "waiting tasks by priority and the minute from which on they may run"),
     "ended": KeyDoc(
-        "ended", "hash", "ended tasks by type and last state; since when counted, or when last corrected from history"
+        "ended",
+        "hash",
+        "ended tasks by type and last state, rare types together as `*`; since when counted, or when corrected",
     ),
     "recent": KeyDoc("recent", "hash", "event counts of the last hour, in buckets of ten seconds or a minute"),
     "totals": KeyDoc("totals", "hash", "recoveries by kind, since the store was created"),
     "controls": KeyDoc("controls", "hash", "pauses and limits"),
+    "control_instants": KeyDoc(
+        "control_instants", "hash", "one of several partitions: when each pause and limit was last set or lifted"
+    ),
     "buckets": KeyDoc("buckets", "hash", "rate limits: theoretical arrival time by task type or client"),
     "usage": KeyDoc("usage", "hash", "one of several partitions: tasks ever claimed and returned under each limit"),
     "ledger": KeyDoc("ledger", "hash", "partition 0 of several: tasks that each limit of the queue has allowed"),

@@ -48,7 +48,16 @@ def number_or_none(value: Any, of: str) -> int | None:
     try:
         return number(value)
     except (ValueError, OverflowError):
-        _log_bad_value(of, str(value))
+        _log_bad_value(of, str(value), "number")
+        return None
+
+
+def text_or_none(value: Any, of: str) -> str | None:
+    """The same for a text."""
+    try:
+        return text(value)
+    except UnicodeDecodeError:
+        _log_bad_value(of, str(value), "text")
         return None
 
 
@@ -58,8 +67,8 @@ def rate_or_none(value: Any, of: str) -> float | None:
 
 
 @functools.lru_cache(maxsize=1_000)
-def _log_bad_value(of: str, value: str) -> None:
-    log.error("stored value ignored: not a number", of=of, value=value[:100])
+def _log_bad_value(of: str, value: str, kind: str) -> None:
+    log.error(f"stored value ignored: not a {kind}", of=of, value=value[:100])
 
 
 class Refusal(NamedTuple):
@@ -73,7 +82,7 @@ class Refusal(NamedTuple):
 
 
 def _unreadable_kind(line: str) -> errors.InvalidTask:
-    return errors.InvalidTask("priority", f"kind {line!r} is not valid: a priority must be a name and its numbers whole")
+    return errors.InvalidTask("priority", f"kind {line!r} is not valid: a priority must be a name, its numbers whole")
 
 
 def _too_late() -> errors.StoreUnavailable:
@@ -92,7 +101,7 @@ REFUSALS = {
     "TOO_MANY_SUBMISSIONS": Refusal(errors.TooManySubmissions, (text, number, number, number, number, number)),
     "BATCH_ABOVE_BURST": Refusal(errors.BatchAboveBurst, (number, number)),
     "KEY_PENDING": Refusal(errors.KeyPending, (text, text, number, number)),
-    "NOTHING_NEW": Refusal(errors.NothingNew, ()),
+    "TOO_MANY_NEW": Refusal(errors.TooManyNew, (number, number)),
     "TOO_LATE": Refusal(_too_late, ()),
     "OUTBOX_FULL": Refusal(errors.OutboxFull, (number, number, number)),
     "STORE_FULL": Refusal(errors.StoreFull, (number,)),

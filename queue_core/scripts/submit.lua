@@ -16,8 +16,8 @@
 -- @arg   client_id           text
 -- @arg   is_listed           int     whether this client is exempt from the depth limits
 -- @arg   wants_position      int
--- @arg   admission           text    for one of several partitions: `existing` where the queue takes nothing new,
---                                    `counted` where its depth is near a limit; else empty
+-- @arg   most_new            text    for one of several partitions: how many new tasks the queue takes, empty for any number
+-- @arg   is_counted          int     whether the depth of all partitions is near a limit
 -- @arg   not_after           text    empty, or the instant from which other batches may have the keys it reserved
 -- @arg   has_own_ids         int     whether any id was chosen by the client, and so may exist already
 -- @arg   is_one              int     whether the last row's key stands for all rows
@@ -30,7 +30,7 @@
 -- @row   about       its kind's number; for other than plain tasks followed by the schedule (empty for now,
 --                    +milliseconds for a delay, else an instant) and the idempotency (empty, or name and fingerprint)
 -- @row   definition
--- @reply OK UNREADABLE_KIND IDEMPOTENCY_CONFLICT RANK_OUT_OF_RANGE QUEUE_FULL OUTBOX_FULL STORE_FULL NOTHING_NEW TOO_LATE
+-- @reply OK UNREADABLE_KIND IDEMPOTENCY_CONFLICT RANK_OUT_OF_RANGE QUEUE_FULL OUTBOX_FULL STORE_FULL TOO_MANY_NEW TOO_LATE
 -- @use   lane_for, move, place, position, commit, pending_keys, store_key, client_rate
 local RETRY_AFTER_MS = 5000
 local kinds_by_number, existing, planned_keys, planned_ids = {}, {}, {}, {}
@@ -129,7 +129,7 @@ end
 
 if new_count > 0 then
   if not_after ~= '' and now > tonumber(not_after) then return {'TOO_LATE'} end
-  if admission == 'existing' then return {'NOTHING_NEW'} end
+  if most_new ~= '' and new_count > tonumber(most_new) then return {'TOO_MANY_NEW', new_count, least_urgent} end
   local refused = store_refusal() or depth_refusal() or rate_refusal(new_count) or plan_lanes()
   if refused then return refused end
 end
@@ -197,7 +197,7 @@ if new_count > 0 then
   flush_keys()
   commit()
 end
-local counted = admission == 'counted' and redis.call('HINCRBY', usage_key, 'taken:#queued', new_count) or ''
+local counted = is_counted == 1 and redis.call('HINCRBY', usage_key, 'taken:#queued', new_count) or ''
 
 -- Looks up the positions of the first and the last task of a kind. If exactly the others lie between them, theirs
 -- follow; if not, tasks of the same instant lie between, and each task is looked up.

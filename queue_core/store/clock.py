@@ -1,8 +1,11 @@
 """The queue's time, kept by the store in `include/clock.lua`. No process's own clock takes part in it."""
 
 import asyncio
+import time
+from collections.abc import Callable
 from typing import Any
 
+from tideq.queue_core.errors import StoreUnavailable
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.scripts.replies import accepted, number
 from tideq.queue_core.scripts.runner import Scripts
@@ -23,6 +26,39 @@ async def settled_time(scripts: Scripts) -> int:
         if not is_unconfirmed:
             return now
         await asyncio.sleep(RECHECK_SECONDS)
+
+
+class StoreTime:
+    """The queue's time between two replies of its store: the time of the last reply, continued by the monotonic clock.
+
+    Task ids carry it, and history keeps and drops tasks by their ids. With several partitions the last reply counts:
+    either their clocks agree, or history drops nothing.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._ahead_ms: float | None = None
+        """Of the monotonic clock."""
+
+    @property
+    def is_read(self) -> bool:
+        return self._ahead_ms is not None
+
+    def note(self, now_ms: int) -> None:
+        self._ahead_ms = now_ms - self._monotonic() * 1_000
+
+    async def read(self, scripts: Scripts) -> None:
+        """To be called before the first reply. Raises Unavailable, after which nothing was written."""
+        try:
+            self.note(await settled_time(scripts))
+        except StoreUnavailable as error:
+            error.is_untouched = True
+            raise
+
+    def now_ms(self) -> int:
+        if self._ahead_ms is None:
+            raise RuntimeError("the store's time was not read yet")
+        return int(self._monotonic() * 1_000 + self._ahead_ms)
 
 
 async def server_now_ms(client: Any, keys: Keys) -> int:

@@ -25,7 +25,6 @@ from tideq.queue_core.store.connect import node_of, store_errors
 from tideq.queue_core.store.reconnecting import drop_idle_connections
 from tideq.queue_core.store.server_identity import ServerInfo, server_info_of
 from tideq.queue_core.store.side_data import put_side_data
-from tideq.queue_core.submission import unpack_definition
 
 SPARE_MS = 31 * 86_400_000
 """Added to a key's expiry by the queue's clock to get its expiry by the server's clock, as in `store_key.lua`."""
@@ -58,7 +57,7 @@ class StoreStatus(NamedTuple):
 
 
 class RestoredTask(NamedTuple):
-    """A row of `restore.lua`."""
+    """A row of `restore.lua`. One that has ended needs no definition, and no signature."""
 
     task_id: str
     record: bytes
@@ -160,15 +159,17 @@ class StoreRestore:
             log.error("task not restored: record unreadable, kept in history only", task_id=text(task_id))
 
     async def remove(self, task_ids: Sequence[str]) -> None:
-        """Remove purged tasks: store them as ended, and free their idempotency keys."""
+        """Remove purged tasks: store them as ended, and free their idempotency keys.
+
+        A task whose record cannot be read stays: it may be of a later version, and of a later life.
+        """
         records = await self.records(task_ids) if task_ids else {}
-        definitions = await self.outbox.definitions([task_id.encode() for task_id in task_ids])
         rows, keys = list[RestoredTask](), list[str]()
         for task_id, record in records.items():
-            if record is None or (definition := definitions.get(task_id.encode())) is None:
+            if record is None:
                 continue
             ended = Record({**record.values, "state": TaskState.CANCELLED}).packed()
-            rows.append(RestoredTask(task_id, ended, definition, unpack_definition(definition).signature))
+            rows.append(RestoredTask(task_id, ended, b"", ""))
             keys += Removed(task_id, record.text("idempotency"))
         if rows:
             await self.put_tasks(rows)

@@ -320,7 +320,7 @@ class TestReplayAll:
         await bench.call("POST", f"/api/v1/dlq/{task_id}/replay")
         if has_died_again:
             await fail(bench, "resize", "boom")
-        monkeypatch.setattr(replicated.archive.lag, "catch_up", all_is_well)
+        monkeypatch.setattr(replicated.archive.lag, "wait_until_caught_up", all_is_well)
 
         answer = await replay_all(bench)
 

@@ -55,7 +55,7 @@ async def test_a_level_the_service_cannot_give_is_refused_and_leaves_nothing(
     answer = await submit(http, level)
 
     assert_problem(answer, 422, "durability-unavailable")
-    assert f"durability '{level}' cannot be had" in answer.json()["detail"]
+    assert f"durability '{level}' is not available" in answer.json()["detail"]
     assert await kit.dump() == before
 
 

@@ -105,7 +105,11 @@ MISTAKES = {
         HISTORY_AWAY,
     ),
     "dead letters are not listed": Mistake(
-        "persistence/replication/writer.py", "if rows.deaths:", "if rows.deaths and False:", CALM, 0.003
+        "persistence/replication/writer.py",
+        '"dead_letter_tasks")\n        if rows.deaths:',
+        '"dead_letter_tasks")\n        if False:',
+        CALM,
+        0.003,
     ),
     "a rebuild leaves out what is held": Mistake(
         "persistence/queries/live_tasks.sql",

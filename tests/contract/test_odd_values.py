@@ -7,6 +7,8 @@ import pytest
 
 from tests.kit import Kit
 from tideq.queue_core.controls import Pause
+from tideq.queue_core.outbox.stream import OutboxStream
+from tideq.queue_core.polls.ready_lanes import ReadyLanes
 from tideq.queue_core.queue_picture import QueuePictures
 from tideq.queue_core.task import WorkerDeclaration
 
@@ -17,12 +19,36 @@ ODD = {
     "recent": {"completed": "1", "completed:now": "many", "later": "many"},
     "controls": {"pause:*": "tomorrow", "rate:work": "slow", "max:work": "few", "later:work": "many"},
     "buckets": {"client:anonymous": "full", "*": "full"},
+    "lane_names": {"odd": "resize|", "\xff": "resize|", "7": "\xff|", "8": "resize", "9999": "resize|", "9 9": "crop|"},
+    "retired_lanes": {"\xff": "1", "odd": "2", "0 1": "3", "0 soon resize|": "4", "x 1 resize|": "5", "0 1 ": "6"},
 }
+SORTED_SETS = {"retired_lanes"}
 
 
 async def put_odd(kit: Kit, name: str) -> None:
     key, values = kit.keys.key(name), {field.encode("latin-1"): value for field, value in ODD[name].items()}
-    await kit.client.hset(key, mapping=values)
+    await (kit.client.zadd(key, values) if name in SORTED_SETS else kit.client.hset(key, mapping=values))
+
+
+async def take_back(kit: Kit, name: str) -> None:
+    key, fields = kit.keys.key(name), [field.encode("latin-1") for field in ODD[name]]
+    await (kit.client.zrem(key, *fields) if name in SORTED_SETS else kit.client.hdel(key, *fields))
+
+
+@pytest.mark.parametrize("name", ["lane_names", "retired_lanes"])
+async def test_waiting_polls_and_listeners_hear_of_every_lane_beside_an_odd_one(kit: Kit, name: str) -> None:
+    await kit.worker()
+    await put_odd(kit, name)
+    first, second = await kit.submit(), await kit.submit(task_type="crop")
+    outbox, source = OutboxStream(kit.client, kit.keys), ReadyLanes(kit.engine.scripts, kit.client, kit.keys)
+
+    page = await outbox.first_page()
+    survey = await source.scan(10)
+
+    assert page is not None
+    assert [(event.task_id, event.task_type) for event in page.events] == [(first, "resize"), (second, "crop")]
+    assert sorted(survey.ready) == [("crop|", 1), ("resize|", 1)]
+    await take_back(kit, name)
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -36,6 +62,8 @@ async def test_statistics_and_sweeps_go_on_beside_an_odd_value(kit: Kit, name: s
     for _ in range(2):
         await kit.queue.sweep()
     await QueuePictures(kit.engine.scripts).outcomes(60_000)
+    await QueuePictures(kit.engine.scripts).picture()
+    await kit.insight.snapshot()
 
     assert (stats.ready_count, stats.workers.active) == (1, 1)
     await kit.client.delete(kit.keys.key(name))

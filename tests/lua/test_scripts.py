@@ -20,8 +20,8 @@ FREEING = {
 }  # fmt: skip
 READING = {
     "backlog", "count_ahead", "count_trials", "depth", "ended_counts", "explain", "find_existing",
-    "get_worker", "list_unreadable", "list_workers", "outcome_counts", "queue_picture", "read", "read_usage",
-    "side_data", "snapshot", "stats", "worker_results",
+    "get_worker", "last_correction", "list_rules", "list_unreadable", "list_workers", "outcome_counts", "queue_picture",
+    "read", "read_usage", "side_data", "snapshot", "stats", "worker_results",
 }  # fmt: skip
 
 UNGUARDED = {"init_store", "enter_epoch", "read_clock"}

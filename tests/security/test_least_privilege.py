@@ -19,6 +19,7 @@ RESTORING = "hset hget hgetall hmget hkeys hscan zadd set scan exists xrange xre
 """Whoever opens a store that was lost fills it again, and looks first whether its stream has what history lacks."""
 LISTENING = "xrange xrevrange xread xinfo|stream scan hscan subscribe unsubscribe wait waitaof"
 RESTORING_SCRIPTS = ("init_store", "enter_epoch", "restore", "wipe", "read")
+RECOUNTING = ("last_correction", "ended_counts", "correct_ended_counts")
 ALL_SCRIPTS = tuple(sorted(path.name.removesuffix(".lua") for path in LUA.iterdir() if path.name.endswith(".lua")))
 NEEDS = {
     "api": (ALL_SCRIPTS, LISTENING),
@@ -26,7 +27,7 @@ NEEDS = {
         (
             *RESTORING_SCRIPTS,
             *("sweep", "set_memory_flag", "advance_monitor", "list_workers", "set_worker_state"),
-            *("ended_counts", "correct_ended_counts"),
+            *RECOUNTING,
         ),
         RESTORING,
     ),

@@ -23,6 +23,16 @@ class Ear:
         return [(phase.name, phase.ended_ms - phase.began_ms) for each in self.heard for phase in each.phases]
 
 
+class Reader(Ear):
+    """Reads all that metrics and spans read before it goes on to the next."""
+
+    def observe(self, transitions: Sequence[ObservedTransition]) -> None:
+        for each in transitions:
+            assert (each.step_key, each.phases, each.is_requeued, each.worker_id, each.life) is not None
+            assert each.retry_count + each.loss_count + each.delivery_count >= 0
+            self.heard.append(each)
+
+
 def journal(kit: Kit) -> MonitorCursor:
     return MonitorCursor(kit.client, kit.engine.scripts, kit.keys)
 

@@ -69,7 +69,9 @@ class InlineWorker:
         assert handler is not None
         try:
             self._transport.request(calls.start(self._heartbeat.worker_id, task))
-            context = TaskContext(task.task_id, task.task_type, task.attempt, task.lease, task.timeout_seconds, self)
+            context = TaskContext(
+                task.task_id, task.task_type, task.attempt, task.lease, task.timeout_seconds, self, task.traceparent
+            )
             self._transport.request(calls.report(self._heartbeat.worker_id, _report_of(handler, task, context)))
         except (Conflict, NotFound) as error:
             log.warning("lease of task %s lost: %s", task.task_id, error)

@@ -1,4 +1,4 @@
-"""`tideq bench`: how much a service does, how soon, and how that changes with depth, size and workers."""
+"""`tideq bench`: measures throughput and latency of a service, also by queue depth, payload size and workers."""
 
 import contextlib
 import os
@@ -31,7 +31,7 @@ from tideq.cli.output import confirm, note
 from tideq.cli.session import FAILED, LOCAL, NOT_ALLOWED, OK, USAGE, Service, Switch, open_client, split, stop
 from tideq.client import CannotConnect
 
-LOOK_SECONDS = 0.5
+SECOND_LOOK_SECONDS = 0.5
 TERMINATED = 128 + signal.SIGTERM
 
 
@@ -56,52 +56,53 @@ def bench(
     yes: Annotated[bool, cyclopts.Parameter(alias="-y", negative=())] = False,
     service: Service = LOCAL,
 ) -> int:
-    """Load a service with tasks of a type of its own, do them with workers of its own, and take all of it away again.
+    """Submit tasks of a type of its own, run them with workers of its own, and remove them again.
 
-    As it is it takes about half a minute. It needs an admin's key, and asks before it disturbs other work. Figures are
-    of everything between this machine and the service's store: compare those of one machine, taken while it is quiet.
+    With default options a run takes about half a minute. It needs an admin's key, and prompts for confirmation if the
+    queue has other work. The figures include this machine, the network and the service's store: compare only runs on
+    one quiet machine.
 
     Parameters
     ----------
     measure
-        What: enqueue,process,latency,depth,payload,workers.
+        The measurements: enqueue,process,latency,depth,payload,workers.
     tasks
-        How many tasks a step takes: 10k, 1M. Steps of a sweep take a quarter.
+        Tasks of a step: 10k, 1M. Steps of a sweep use a quarter.
     workers
         Worker processes; their handler does nothing.
     worker_counts
         The numbers of worker processes to compare.
     clients
-        Processes that hand in tasks.
+        Processes that submit tasks.
     connections
-        How many submissions they have under way together.
+        Concurrent submissions, over all clients.
     batch
-        Tasks in one call, where many are handed in at once.
+        Tasks in one call, where tasks are submitted in batches.
     rate
         Tasks a second at which latency is measured.
     seconds
-        For how long it is measured.
+        How long latency is measured.
     depth
-        How many tasks wait while it is measured: 1k,10k,100k,1M. A million takes minutes.
+        Numbers of waiting tasks at which to measure: 1k,10k,100k,1M. A million takes minutes.
     payload
         Bytes of a task's parameters: 0.1k,1k,10k,100k.
     json
-        Write everything that was found to this file.
+        Write all results to this file.
     html
         Write a page with charts to this file.
     compare
-        A file that --json wrote: show how many times better this run is.
+        A file written by --json: show how many times better this run is.
     up
         Start a service for this run alone, and remove it with its data afterwards.
     clean
-        Measure nothing: remove what runs left that were killed.
+        Measure nothing; remove the tasks of runs that were killed.
     yes
-        Do not ask, although the queue has other work.
+        Do not prompt, although the queue has other work.
     """
     signal.signal(signal.SIGTERM, _leave)
     for path in (json, html):
         if path is not None and not path.absolute().parent.is_dir():
-            stop(f"{path}: there is no such folder", USAGE)
+            stop(f"{path}: its folder does not exist", USAGE)
     try:
         plan = checked(
             Plan(
@@ -122,12 +123,12 @@ def bench(
         before = read_run(compare) if compare else None
     except ValueError as error:
         stop(str(error), USAGE)
-    with _made(service, up=up) as service, open_client(service) as client:
-        place = BenchedService(client, service.target().api_key)
-        _check(place, is_wanted=yes or up or clean)
+    with _started(service, up=up) as service, open_client(service) as client:
+        benched = BenchedService(client, service.target().api_key)
+        _check(benched, is_confirmed=yes or up or clean)
         if clean:
-            return _clean(place, plan)
-        run = _run(place, plan, is_temporary=up)
+            return _clean(benched, plan)
+        run = _run(benched, plan, is_temporary=up)
     if json:
         _write(json, as_json(run))
     if html:
@@ -137,7 +138,7 @@ def bench(
 
 
 @contextlib.contextmanager
-def _made(service: Service, *, up: bool) -> Generator[Service]:
+def _started(service: Service, *, up: bool) -> Generator[Service]:
     if not up:
         yield service
         return
@@ -150,73 +151,75 @@ def _made(service: Service, *, up: bool) -> Generator[Service]:
         yield Service(url=url, output=service.output, no_color=service.no_color)
 
 
-def _check(place: BenchedService, *, is_wanted: bool) -> None:
-    """Whether a run can be made at all, and whether it would be in somebody's way."""
+def _check(benched: BenchedService, *, is_confirmed: bool) -> None:
+    """Ends the command where a run is impossible, or would disturb other work without confirmation."""
     try:
-        role = place.whoami().role
+        role = benched.whoami().role
     except CannotConnect as error:
-        raise CannotConnect(f"{error} `tideq bench --up` starts one for the run.") from error
+        raise CannotConnect(f"{error} `tideq bench --up` starts a service for the run.") from error
     if role != "admin":
-        stop(f"a benchmark submits, works and cleans up: it takes an admin's key, and this is a {role}'s", NOT_ALLOWED)
-    if any(limit.paused for limit in place.limits()):
-        stop("the queue is paused: `tideq queue resume` first", FAILED)
-    if not is_wanted and (others := _other_work(place)) and not confirm(f"The queue {others}. Load it all the same?"):
-        stop("nothing was done", FAILED)
+        stop(f"this key has the role {role}; a benchmark needs the role admin", NOT_ALLOWED)
+    if any(limit.paused for limit in benched.limits()):
+        stop("the queue is paused; resume it with `tideq queue resume`", FAILED)
+    if is_confirmed or not (others := _other_work(benched)):
+        return
+    if not confirm(f"The queue {others}. Run the benchmark anyway?"):
+        stop("no benchmark was run", FAILED)
 
 
-def _other_work(place: BenchedService) -> str:
-    """In words. Tasks that were finished lately may be of an earlier run: then no more come while one looks."""
-    first = place.others()
+def _other_work(benched: BenchedService) -> str:
+    """Empty for an idle queue. Tasks finished lately may be of an earlier run, so a second look must find more."""
+    first = benched.other_tasks()
     if first.live:
-        return f"holds {first.live:,} tasks of others"
+        return f"has {first.live:,} other tasks"
     if not first.finished_lately:
         return ""
-    time.sleep(LOOK_SECONDS)
-    second = place.others()
+    time.sleep(SECOND_LOOK_SECONDS)
+    second = benched.other_tasks()
     return "is in use" if second.live or second.finished_lately > first.finished_lately else ""
 
 
-def _run(place: BenchedService, plan: Plan, *, is_temporary: bool) -> Run:
-    at, notes, who = datetime.now(UTC), _limits(place), place.whoami()
-    with bars() as shown, contextlib.nullcontext() if is_temporary else cleared(place, plan, shown):
-        team = ProcessGroup(place.target, plan.clients, plan.max_workers, place.check)
+def _run(benched: BenchedService, plan: Plan, *, is_temporary: bool) -> Run:
+    at, notes, identity = datetime.now(UTC), _limits(benched), benched.whoami()
+    with bars() as shown, contextlib.nullcontext() if is_temporary else cleared(benched, plan, shown):
+        processes = ProcessGroup(benched.target, plan.clients, plan.max_workers, benched.check)
         try:
-            team.ready()
-            steps = Steps(place, plan, team, shown)
+            processes.wait_until_ready()
+            steps = Steps(benched, plan, processes, shown)
             figures = [each for kind in MEASURES if kind in plan.kinds for each in MEASURES[kind](steps, notes.append)]
-            left = place.backlog()
+            left = benched.backlog()
         finally:
-            team.end()
+            processes.end()
     return Run(
         at=at.isoformat(timespec="seconds"),
         tideq=version("tideq"),
-        service_version=who.version,
-        url=place.url,
-        task_type=place.task_type,
+        service_version=identity.version,
+        url=benched.url,
+        task_type=benched.task_type,
         machine=Machine(cpus=os.cpu_count() or 1, system=platform.platform(), python=platform.python_version()),
         plan=plan,
         figures=tuple(figures),
         submitted=steps.submitted,
         processed=steps.processed,
         left=left,
-        notes=(*notes, *limits_found(figures, place.url)),
+        notes=(*notes, *limits_found(figures, benched.url)),
     )
 
 
-def _limits(place: BenchedService) -> list[str]:
+def _limits(benched: BenchedService) -> list[str]:
     return [
         f"limited: tasks a second {limit.tasks_per_second or 'any'}, at once {limit.max_executing or 'any'}"
-        for limit in place.limits()
+        for limit in benched.limits()
         if limit.tasks_per_second or limit.max_executing
     ]
 
 
-def _clean(place: BenchedService, plan: Plan) -> int:
-    leftovers = place.others().leftovers
+def _clean(benched: BenchedService, plan: Plan) -> int:
+    leftovers = benched.other_tasks().leftovers
     with bars() as shown:
         for task_type in leftovers:
-            clear(BenchedService(place.client, place.target.api_key, task_type), plan, shown)
-    note(f"removed what {len(leftovers)} runs had left" if leftovers else "no run has left anything")
+            clear(BenchedService(benched.client, benched.target.api_key, task_type), plan, shown)
+    note(f"removed the tasks of {len(leftovers)} runs" if leftovers else "no run has left tasks")
     return OK
 
 

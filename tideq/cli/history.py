@@ -51,7 +51,8 @@ def migrate(action: Literal["run", "status", "finish"] = "run", *, wait: float =
         process of an earlier version runs or will run again: from then on the store is written in this version's
         format.
     wait
-        Seconds to wait for a database that is still starting and, with `status`, for another process to migrate it.
+        Seconds to wait for a database that is still starting and, with `status`, for another process to migrate it;
+        `inf` waits without limit.
     allow_newer
         Accept a database that a later version has migrated, to go back to this version: migrations only add, so they
         need not be undone.

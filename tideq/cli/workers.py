@@ -16,7 +16,7 @@ COLUMNS: dict[str, Cell] = {
     "load": "current_load",
     "capacity": "capacity",
     "probes failed": "health_failures",
-    "held back from": blocked_types_text,
+    "blocked from": blocked_types_text,
     "types": "task_types",
     "capabilities": "capabilities",
     "host": "host",

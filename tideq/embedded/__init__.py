@@ -1,7 +1,7 @@
-"""Real servers for people who have installed none: a Valkey and a PostgreSQL run as our children.
+"""Runs a Valkey and a PostgreSQL as child processes, for machines that have neither installed.
 
-Does not promise production: one machine, no replicas, no backups, no upgrade across major versions
-of PostgreSQL. Does promise: one instance per data folder, a clean stop, no orphans.
+Not for production: one machine, no replicas, no backups, no upgrade across major versions of PostgreSQL. It guarantees
+one instance per data folder, a clean stop and no orphaned servers.
 """
 
 from tideq.embedded.environment import ServerTimeouts

@@ -1,4 +1,4 @@
-"""`python -m tideq.embedded --data-dir D`: the two stores alone, with nothing of the rest imported."""
+"""`python -m tideq.embedded --data-dir D`: runs the two stores without importing the rest of TideQ."""
 
 import argparse
 from pathlib import Path

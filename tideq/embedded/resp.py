@@ -1,4 +1,4 @@
-"""A few words with the embedded Valkey over its own socket, without a driver: applications need none installed."""
+"""Sends a few commands to the embedded Valkey over its Unix socket, without a Redis driver installed."""
 
 import contextlib
 import socket
@@ -14,38 +14,39 @@ class RespError(Exception):
 
 
 class RespConnection:
-    """Connects when first asked and again after trouble; a connection that failed is never asked twice."""
+    """Connects at the first call, and again after a connection error."""
 
     def __init__(self, socket_path: Path, name: str) -> None:
         self._socket_path = socket_path
         self._name = name
-        self._line: _Line | None = None
+        self._socket: _Socket | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._hang_up()
+        self._disconnect()
 
     def call(self, *words: str) -> str:
+        """Returns the reply; raises RespError for an error reply, OSError for a lost connection."""
         try:
-            return (self._line or self._connect()).ask(*words)
+            return (self._socket or self._connect()).call(*words)
         except OSError:
-            self._hang_up()
+            self._disconnect()
             raise
 
-    def _connect(self) -> "_Line":
-        self._line = line = _Line(self._socket_path)
-        line.ask("CLIENT", "SETNAME", self._name)
-        return line
+    def _connect(self) -> "_Socket":
+        self._socket = connected = _Socket(self._socket_path)
+        connected.call("CLIENT", "SETNAME", self._name)
+        return connected
 
-    def _hang_up(self) -> None:
-        if self._line:
-            self._line.close()
-        self._line = None
+    def _disconnect(self) -> None:
+        if self._socket:
+            self._socket.close()
+        self._socket = None
 
 
-class _Line:
+class _Socket:
     def __init__(self, socket_path: Path) -> None:
         with contextlib.ExitStack() as undo:
             self._socket = undo.enter_context(socket.socket(socket.AF_UNIX))
@@ -54,8 +55,8 @@ class _Line:
             self._answers: BufferedReader = undo.enter_context(self._socket.makefile("rb"))
             self._opened = undo.pop_all()
 
-    def ask(self, *words: str) -> str:
-        """No word has a space or a quote in it: the server takes them as they would be typed."""
+    def call(self, *words: str) -> str:
+        """Sends an inline command, so no word may contain a space or a quote."""
         self._socket.sendall(" ".join(words).encode() + b"\r\n")
         first = self._answers.readline().decode()
         if not first.endswith("\n"):

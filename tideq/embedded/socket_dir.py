@@ -1,7 +1,7 @@
-"""The short, private folder a server puts its socket in.
+"""Creates the short, private folder for a server's Unix socket.
 
-Data folders may lie deep, and the path of a Unix socket may have 107 bytes at most, so sockets
-live elsewhere. Does not promise a stable path across users or runs: ask the instance note.
+The path of a Unix socket may have 107 bytes at most, and data folders may have longer paths, so sockets are elsewhere.
+The path differs between users and runs; the instance note has the current one.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ LONGEST_SOCKET_NAME = ".s.PGSQL.5432"
 
 
 def make_run_dir(data_dir: Path, server: str, environ: Mapping[str, str], owner: Account | None) -> Path:
-    """A fresh 0700 folder. The caller holds the data folder's lock, so what is there is a dead run's."""
+    """A new 0700 folder. The caller has the data folder's lock, so an existing folder is left from a dead run."""
     digest = hashlib.sha256(f"{os.geteuid()}:{data_dir}".encode()).hexdigest()[:12]
     path = _base(f"tideq-{digest}-{server}", environ, owner)
     remove_run_dir(path)
@@ -32,25 +32,25 @@ def make_run_dir(data_dir: Path, server: str, environ: Mapping[str, str], owner:
 
 
 def remove_run_dir(path: Path) -> None:
-    """In a shared /tmp anyone may have made our name first: touch only what is ours."""
+    """Raises UnsafeRunDirectory for another user's folder: in a shared /tmp any user may have created this name."""
     try:
         owner_uid = path.lstat().st_uid
     except FileNotFoundError:
         return
     if os.geteuid() not in (0, owner_uid):
         raise UnsafeRunDirectory(path, f"it belongs to user {owner_uid}")
-    # rmtree refuses a link, so even as root a planted one deletes nothing.
+    # rmtree refuses a symbolic link, so a link planted for root deletes nothing.
     shutil.rmtree(path, ignore_errors=True)
 
 
 def _base(name: str, environ: Mapping[str, str], owner: Account | None) -> Path:
-    # XDG_RUNTIME_DIR is closed to every user but ours, so a server with its own account cannot enter it.
+    # Only this user can enter XDG_RUNTIME_DIR, so a server with its own account cannot use it.
     variables = ("TMPDIR",) if owner else ("XDG_RUNTIME_DIR", "TMPDIR")
     for variable in variables:
         folder = Path(environ.get(variable) or "/nonexistent")
         if folder.is_absolute() and folder.is_dir() and os.access(folder, os.W_OK) and _fits(folder / name):
             return folder / name
-    return Path("/tmp") / name  # noqa: S108 - safe: made 0700 and refused when it is not ours
+    return Path("/tmp") / name  # noqa: S108 - safe: created with 0700, refused when another user owns it
 
 
 def _fits(path: Path) -> bool:

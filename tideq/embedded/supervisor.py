@@ -1,7 +1,7 @@
-"""Runs a real Valkey and a real PostgreSQL as children, with their data in one folder.
+"""Runs a Valkey and a PostgreSQL as child processes, with their data in one folder.
 
-Does not handle signals (the process that owns it does), does not restart a server that stops, and
-does not create tables. After a kill -9 of the owner the servers end by themselves.
+Does not handle signals (its owner does), does not restart a server that stops, and does not create tables. After a
+kill -9 of the owner the servers end by themselves.
 """
 
 import os
@@ -26,13 +26,13 @@ DEFAULT_TIMEOUTS = ServerTimeouts()
 
 
 def no_progress(_message: str) -> None:
-    """For callers with nobody to tell."""
+    """The default: reports no progress."""
 
 
 class EmbeddedStores:
-    """Start it from the main thread where possible: then the kernel itself ends the servers with us.
+    """Starts and stops the two stores. From the main thread the kernel ends the servers with this process.
 
-    A URL given means that store is yours and is not started here; options of None leave it out.
+    A store with a URL is not started; a store whose options are None is left out.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class EmbeddedStores:
         return self._url("PostgreSQL")
 
     def start(self) -> None:
-        """All or nothing: what had started is stopped again when something fails or interrupts."""
+        """Starts all stores or none: after an error or an interrupt, the started ones are stopped again."""
         with ExitStack() as undo:
             environment = self._server_environment(self._own_data_dir(undo))
             if self._valkey_options:
@@ -77,7 +77,7 @@ class EmbeddedStores:
         self._on_progress("The stores are ready")
 
     def stop(self) -> None:
-        """In the reverse order of starting. Nothing is left but the data, the logs and the lock files."""
+        """Stops the stores in reverse order. Only the data, the logs and the lock files remain."""
         self._running.close()
 
     def check(self) -> None:
@@ -104,7 +104,7 @@ class EmbeddedStores:
         return lock
 
     def _make_data_dir(self) -> None:
-        """Open to enter: what is private lies in 0700 folders inside, and PostgreSQL may be another user."""
+        """Mode 0755, because PostgreSQL may run as another user; private files are in 0700 folders inside."""
         try:
             self.data_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
         except OSError as error:

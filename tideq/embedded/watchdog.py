@@ -1,9 +1,8 @@
-"""Ends a server when its owner dies, where the kernel cannot be asked to.
+"""Ends a server when its owner dies, where the kernel cannot do it.
 
-For systems without PR_SET_PDEATHSIG (macOS), and for servers started from a thread (the kernel's
-signal would come when that *thread* ends). A shell waits at the end of a pipe whose other end only
-the owner holds. Does not promise to survive its own kill -9, nor to fire while a fork of the owner
-still holds the pipe.
+Used on systems without PR_SET_PDEATHSIG (macOS), and for servers started from a thread, because the kernel sends that
+signal when the *thread* ends. A shell reads from a pipe whose write end only the owner has. The watchdog does not
+survive its own kill -9, and does not act while a fork of the owner has the pipe open.
 """
 
 import signal
@@ -19,7 +18,7 @@ def kernel_can_watch() -> bool:
 class Watchdog:
     def __init__(self, pid: int, death_signal: signal.Signals) -> None:
         name = death_signal.name.removeprefix("SIG")
-        # Its own process group: a Ctrl-C meant for the owner must not take the watchdog first.
+        # A process group of its own: Ctrl-C for the owner must not end the watchdog first.
         self._shell = subprocess.Popen(
             ["/bin/sh", "-c", 'read -r _; kill -s "$1" "$2"', "tideq-watchdog", name, str(pid)],
             stdin=subprocess.PIPE,
@@ -29,6 +28,6 @@ class Watchdog:
         )
 
     def close(self) -> None:
-        """Killed before the pipe closes, or it would take the closing for the owner's death."""
+        """Kills the shell before the pipe is closed, which the shell would take for the owner's death."""
         self._shell.kill()
         self._shell.communicate()

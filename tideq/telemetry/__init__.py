@@ -1,1 +1,1 @@
-"""Traces on their way out: what is sampled, how spans are written as OTLP, and who sends them."""
+"""Exports traces: sampling, encoding of spans as OTLP, and sending."""

@@ -1,4 +1,4 @@
-"""Writing lines without waiting for whoever reads them: a pipe that nobody empties must not stop the service."""
+"""Writes lines in a thread of its own, so that a pipe whose reader has stopped does not stop the service."""
 
 import contextlib
 import queue
@@ -6,16 +6,16 @@ import threading
 from typing import TextIO
 
 MAX_WAITING = 1_000
-"""Pieces of up to 250 lines."""
+"""Texts of up to 250 lines each; further ones are dropped and counted."""
 CLOSE_SECONDS = 1.0
 
 
 class LineWriter:
-    """Use as a context manager: leaving it writes what waits, as far as a moment allows."""
+    """A context manager; leaving it writes the waiting texts for at most CLOSE_SECONDS."""
 
     def __init__(self, stream: TextIO) -> None:
         self.dropped_count = 0
-        """Pieces."""
+        """Counts texts, not lines."""
         self._stream = stream
         self._waiting: queue.Queue[str | None] = queue.Queue(MAX_WAITING)
         self._thread = threading.Thread(target=self._work, name="tideq-lines", daemon=True)
@@ -36,7 +36,7 @@ class LineWriter:
             self.dropped_count += 1
 
     def _work(self) -> None:
-        """Whole lines at once: those of others go between them, not into them."""
+        """Writes whole lines in one call, so that lines of other writers cannot split them."""
         while (text := self._waiting.get()) is not None:
             with contextlib.suppress(OSError, ValueError):
                 self._stream.write(text)

@@ -1,4 +1,4 @@
-"""Tracing with OpenTelemetry: what is sampled is decided here, what is recorded goes to the outlet."""
+"""Tracing with OpenTelemetry: decides what is sampled, and puts recorded spans into the span queue."""
 
 from collections.abc import Callable
 from random import getrandbits
@@ -23,7 +23,7 @@ class OtelTracing:
     def __init__(self, span_queue: SpanQueue, samplers: Samplers) -> None:
         self.span_queue = span_queue
         self.record: Callable[[Span], None] = span_queue.take
-        """The outlet's own, without a call in between."""
+        """Bound to the queue's own method, which saves a call for each span."""
         self._samplers = samplers
 
     @property
@@ -31,18 +31,18 @@ class OtelTracing:
         return self.span_queue.dropped_count + self.span_queue.failed_count
 
     def begin(self, parent: TraceParent | None, name: str) -> TraceParent:
-        """Whoever began the trace decides; only samplers that say so by their name do not care."""
+        """Follows the sampling flag of the parent, except where the configured sampler is not parent-based."""
         samplers = self._samplers
         if parent is None:
-            # Both ids of one number: this is done for every request.
+            # Both ids come from one random number, because this runs for every request.
             ids = f"{getrandbits(192) | ONE_EACH:048x}"
             trace_id, span_id = ids[:32], ids[32:]
-            is_sampled = self._asks(None, trace_id, name) if samplers.fixed is None else samplers.fixed
+            is_sampled = self._is_sampled(None, trace_id, name) if samplers.fixed is None else samplers.fixed
             return TraceParent(trace_id, span_id, SAMPLED if is_sampled else 0)
         span_id = f"{getrandbits(64) or 1:016x}"
         if samplers.follows_parents or samplers.fixed == parent.flags & SAMPLED:
             return TraceParent(parent.trace_id, span_id, parent.flags)
-        is_sampled = self._asks(parent, parent.trace_id, name)
+        is_sampled = self._is_sampled(parent, parent.trace_id, name)
         return TraceParent(parent.trace_id, span_id, parent.flags & ~SAMPLED | is_sampled)
 
     def charge(self, span_count: int) -> None:
@@ -60,14 +60,14 @@ class OtelTracing:
         self.span_queue.close(CLOSE_SECONDS)
 
     def serve_handlers(self) -> None:
-        """Have the spans that this process's own code makes sent too, unless it has seen to that itself."""
+        """Exports the spans of the application's code too, unless the application has set a tracer provider."""
         if isinstance(trace.get_tracer_provider(), ProxyTracerProvider):
             sampler, resource = self._samplers.sampler, self.span_queue.resource
             provider = TracerProvider(sampler=sampler, resource=resource, shutdown_on_exit=False)
             provider.add_span_processor(self.span_queue)
             trace.set_tracer_provider(provider)
 
-    def _asks(self, parent: TraceParent | None, trace_id: str, name: str) -> bool:
+    def _is_sampled(self, parent: TraceParent | None, trace_id: str, name: str) -> bool:
         if self._samplers.limit is not None and parent is None:
             return self._samplers.limit.take()
         if self._samplers.fixed is not None:

@@ -1,4 +1,4 @@
-"""Spans as the SDK knows them, for exporters other than OTLP over HTTP."""
+"""Converts spans to the SDK's ReadableSpan, for exporters other than OTLP over HTTP."""
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan

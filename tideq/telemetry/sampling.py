@@ -1,7 +1,7 @@
-"""Which traces are begun: as OTEL_TRACES_SAMPLER says, or else so many a second.
+"""Decides which traces are sampled: by OTEL_TRACES_SAMPLER, or by default a limited number a second.
 
-A trace that somebody else began is theirs to sample: the flag they send counts. What begins here is limited by default,
-because eight spans a task would drown a busy queue's collector, and cost the service more than the work.
+A trace that a caller began is sampled as its flag says. Traces that begin here are limited by default, because eight
+spans a task would overload the collector of a busy queue and cost the service more than the tasks.
 """
 
 import threading
@@ -16,11 +16,11 @@ from opentelemetry.util.types import Attributes
 
 SAMPLER = "OTEL_TRACES_SAMPLER"
 FIXED = {"always_on": True, "always_off": False, "parentbased_always_on": True, "parentbased_always_off": False}
-"""Samplers whose answer is known unasked. Asking, a root took 2.5 µs to begin and a child 4.1; now 1.2 and 0.8."""
+"""Samplers with a constant decision, which is taken without a call of the SDK (1.2 instead of 2.5 µs a root span)."""
 
 
 class TracesPerSecond(Sampler):
-    """A bucket that holds a second's worth. What a trace turns out to cost more is owed, and keeps later ones out."""
+    """A token bucket of one second. A trace with more spans than expected is charged afterwards and delays later ones."""
 
     def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_second = per_second
@@ -61,16 +61,16 @@ class TracesPerSecond(Sampler):
 
 
 class Samplers:
-    """`limit` is set where nobody asked for another sampler, `fixed` where the one asked for always says the same."""
+    """`limit` is set where no sampler is configured, `fixed` where the configured one always decides the same."""
 
     def __init__(self, environ: Mapping[str, str], traces_per_second: float) -> None:
-        asked = environ.get(SAMPLER, "").strip().lower()
-        self.limit = None if asked else TracesPerSecond(traces_per_second)
-        self.sampler: Sampler = _asked_for() if self.limit is None else ParentBased(self.limit)
-        self.fixed = FIXED.get(asked)
-        self.follows_parents = not asked or asked.startswith("parentbased_")
+        configured = environ.get(SAMPLER, "").strip().lower()
+        self.limit = None if configured else TracesPerSecond(traces_per_second)
+        self.sampler: Sampler = _configured_sampler() if self.limit is None else ParentBased(self.limit)
+        self.fixed = FIXED.get(configured)
+        self.follows_parents = not configured or configured.startswith("parentbased_")
 
 
-def _asked_for() -> Sampler:
-    """The SDK reads the environment itself, and knows samplers that others have installed."""
+def _configured_sampler() -> Sampler:
+    """The SDK reads the environment itself, and finds samplers of other installed packages."""
     return TracerProvider(shutdown_on_exit=False).sampler

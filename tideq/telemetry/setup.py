@@ -1,6 +1,6 @@
-"""Tracing as the environment asks for it, with OpenTelemetry's own variables; off unless one names a collector.
+"""Sets up tracing from OpenTelemetry's own environment variables; off unless one of them names a collector.
 
-Imports of the SDK are inside: they take a third of a second, and most processes never need them.
+The SDK is imported inside functions: the import takes a third of a second, and most processes do not need it.
 """
 
 import contextlib
@@ -26,15 +26,15 @@ OTLP_NAMES = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 def is_traced(environ: Mapping[str, str]) -> bool:
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
-    asked = environ.get(EXPORTERS, "").strip().lower()
-    return asked != "none" if asked else any(environ.get(name) for name in ENDPOINTS)
+    exporters = environ.get(EXPORTERS, "").strip().lower()
+    return exporters != "none" if exporters else any(environ.get(name) for name in ENDPOINTS)
 
 
 @contextlib.contextmanager
 def tracing_from(
     environ: Mapping[str, str], traces_per_second: float, service_name: str, *, is_fixed: bool = False
 ) -> "Generator[OtelTracing | None]":
-    """None where nothing is traced. What still waits in the end is sent, as far as a moment allows."""
+    """None where tracing is off. At the end, waiting spans are sent for a short, limited time."""
     if not is_traced(environ):
         yield None
         return
@@ -53,14 +53,14 @@ def make_tracing(
     from tideq.telemetry.sampling import Samplers
 
     _silence_the_sdk()
-    outlet = SpanQueue(_exporters(environ), make_resource(environ, service_name, is_fixed=is_fixed), environ)
-    return OtelTracing(outlet, Samplers(environ, traces_per_second))
+    span_queue = SpanQueue(_exporters(environ), make_resource(environ, service_name, is_fixed=is_fixed), environ)
+    return OtelTracing(span_queue, Samplers(environ, traces_per_second))
 
 
 def make_resource(environ: Mapping[str, str], service_name: str, *, is_fixed: bool = False) -> Any:
-    """OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES go before what we know by ourselves.
+    """OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence over the values found here.
 
-    A fixed name goes before them: of spans that this process tells about another service.
+    A fixed name takes precedence over both: it is used for spans that this process records for another service.
     """
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
@@ -84,20 +84,20 @@ def _entry_point_name(name: str, environ: Mapping[str, str]) -> str:
         return name
     protocol = next((environ[each].strip() for each in PROTOCOLS if environ.get(each)), "http/protobuf")
     if protocol not in OTLP_NAMES:
-        raise SettingsError(f"OTEL_EXPORTER_OTLP_PROTOCOL={protocol!r}: must be one of {', '.join(OTLP_NAMES)}")
+        raise SettingsError(f"OTEL_EXPORTER_OTLP_PROTOCOL={protocol!r} must be one of {', '.join(OTLP_NAMES)}")
     return OTLP_NAMES[protocol]
 
 
 def _exporter(name: str) -> Any:
     found = list(entry_points(group="opentelemetry_traces_exporter", name=name))
     if not found:
-        hint = ": install tideq[grpc]" if name == OTLP_NAMES["grpc"] else ""
-        raise SettingsError(f"{EXPORTERS}: there is no exporter {name!r} here{hint}")
+        hint = "; install tideq[grpc]" if name == OTLP_NAMES["grpc"] else ""
+        raise SettingsError(f"{EXPORTERS}: the exporter {name!r} is not installed{hint}")
     return found[0].load()()
 
 
 def _silence_the_sdk() -> None:
-    """It tells every failed batch in lines of its own kind; the outlet tells the first, and when it is over."""
+    """The SDK logs every failed batch in a format of its own; the span queue logs the first failure and the recovery."""
     logger = logging.getLogger("opentelemetry")
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())

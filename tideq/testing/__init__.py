@@ -1,6 +1,6 @@
-"""The whole service inside a test process: nothing to install, nothing to start, a clock the test moves.
+"""Runs the whole service inside a test process, without a server to install or start, with a clock the test moves.
 
-With pytest the fixture `tideq_service` is there by itself:
+With pytest the fixture `tideq_service` is available automatically:
 
     def test_a_mail_is_sent_again_after_a_failure(tideq_service):
         send.submit(to="ann@example.org")
@@ -11,8 +11,8 @@ With pytest the fixture `tideq_service` is there by itself:
         (done,) = tideq_service.run_pending()
         assert done.status == "completed"
 
-It is the real service and the real scripts, on fakeredis instead of a server; there is no history, so lists and dead
-letter calls answer that there is none. Needs `pip install tideq[testing]`.
+The service and its scripts are the real ones, on fakeredis instead of a server. There is no history, so calls that list
+tasks or dead letters are refused. Needs `pip install tideq[testing]`.
 """
 
 from tideq.testing.local_service import LocalService, local_service

@@ -1,4 +1,4 @@
-"""A service on fakeredis, served on loopback by a thread of this process."""
+"""Runs a service on fakeredis, in a thread of this process that listens on loopback."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class LocalService:
-    """`url` is where it answers; `client` is a client of it."""
+    """A running service with its `url` and a `client`."""
 
     def __init__(self, url: str, service: Service, loop: asyncio.AbstractEventLoop) -> None:
         self.url = url
@@ -38,14 +38,14 @@ class LocalService:
         self._clock = StoreClock(service.client, *(part.keys for part in service.engine.parts))
 
     def advance(self, seconds: float) -> None:
-        """Let time pass at once: backoffs end, delays fall due, leases lapse, silent workers are given up."""
+        """Moves the clock forward: backoffs end, delays fall due, leases expire, workers without heartbeats die."""
         self._wait_for(self._clock.advance(round(seconds * 1000)))
         self._wait_for(self._service.engine.queue.sweep())
 
     def run_pending(self, handlers: Handlers = registered, *, limit: int = MAX_BATCH) -> list[Task]:
-        """Run what is ready here and now, one task after the other, until nothing is; returns each as it then is.
+        """Runs the ready tasks one after the other until none is left; returns them with their new state.
 
-        A task that failed and waits for its retry is not run again before time has passed.
+        A failed task that waits for its retry runs again only after `advance`.
         """
         with InlineWorker(self.client.transport, handlers, "testing") as worker:
             return [self.client.get(task_id) for task_id in worker.run(limit)]
@@ -56,7 +56,7 @@ class LocalService:
 
 @contextlib.contextmanager
 def local_service(settings: QueueSettings | None = None) -> Generator[LocalService]:
-    """A queue of its own, empty, for as long as the block lasts."""
+    """A service with an empty queue of its own, for the time of the block."""
     has_started.set()
     ready, loop = threading.Event(), asyncio.new_event_loop()
     started: list[LocalService] = []
@@ -76,7 +76,7 @@ def local_service(settings: QueueSettings | None = None) -> Generator[LocalServi
     thread.start()
     while not ready.wait(0.01):
         if not thread.is_alive():
-            raise RuntimeError("the service did not start; its traceback is above")
+            raise RuntimeError("the service did not start; see the traceback above")
     try:
         yield started[0]
     finally:

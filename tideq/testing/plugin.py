@@ -1,4 +1,4 @@
-"""Fixtures for pytest, known to it through the distribution's entry point."""
+"""Fixtures for pytest, registered by the distribution's entry point."""
 
 from collections.abc import Generator
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def tideq_service() -> "Generator[LocalService]":
-    """The whole service in this process, with an empty queue; decorators and chains submit to it."""
+    """The whole service in this process, with an empty queue; `@task` functions and `tq(…)` chains submit to it."""
     from tideq.application.connection import use
     from tideq.testing import local_service
 

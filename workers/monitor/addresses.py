@@ -1,16 +1,16 @@
 """Checks the address of a probe. A worker names its own address, so it is treated as hostile input.
 
 Only addresses that the operator allows are contacted, only in canonical spelling. A name is resolved once: the probe
-goes to the address that was checked.
+goes to the address that was checked. Concurrent probes of one name share one look-up.
 """
 
 import asyncio
-import contextlib
 import ipaddress
 import re
 import socket
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Any
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -24,11 +24,16 @@ RESOLVE_SECONDS = 2.0
 MAX_RESOLVING = 64
 """Concurrent look-ups: a resolver gives up after half a minute and cannot be stopped earlier."""
 
-_resolving: set[str] = set()
+_resolving: dict[str, "Future[list[Any]]"] = {}
+"""Running look-ups by name. Their futures belong to no event loop, so that every loop can wait for them."""
 
 
 class NotAllowed(Exception):
     """The address may not be probed; the message has the reason."""
+
+
+class NotResolved(NotAllowed):
+    """The name has no address at present; a later look-up may succeed."""
 
 
 async def allowed_address(host: str, networks: Sequence[Network]) -> Address:
@@ -68,36 +73,42 @@ async def _resolved(host: str) -> list[Address]:
         raise NotAllowed(f"{host!r} is neither an address nor a host name")
     try:
         async with asyncio.timeout(RESOLVE_SECONDS):
-            found = await _look_up(host)
+            found = await asyncio.wrap_future(_look_up(host))
     except TimeoutError:
-        raise NotAllowed(f"{host} was not resolved within {RESOLVE_SECONDS:g} seconds") from None
+        raise NotResolved(f"{host} was not resolved within {RESOLVE_SECONDS:g} seconds") from None
     except OSError as error:
-        raise NotAllowed(f"{host} cannot be resolved: {error}") from error
+        raise NotResolved(f"{host} cannot be resolved: {error}") from error
     return [ipaddress.ip_address(str(entry[4][0])) for entry in found]
 
 
-async def _look_up(host: str) -> list[Any]:
-    """Runs in its own daemon thread: a slow resolver blocks neither the loop's thread pool nor the process exit."""
-    if host in _resolving or len(_resolving) >= MAX_RESOLVING:
+def _look_up(host: str) -> "Future[list[Any]]":
+    """Runs in its own daemon thread: a slow resolver blocks neither the loop's thread pool nor the process exit.
+
+    Calls during a look-up of the same name share its result; a caller that gives up does not end it for the others.
+    """
+    if host in _resolving:
+        return _resolving[host]
+    if len(_resolving) >= MAX_RESOLVING:
         raise OSError("earlier look-ups have not finished yet")
-    loop = asyncio.get_running_loop()
-    found: asyncio.Future[list[Any]] = loop.create_future()
+    found: Future[list[Any]] = Future()
+    # A running future cannot be cancelled: a caller that gives up only stops waiting.
+    found.set_running_or_notify_cancel()
+    _resolving[host] = found
+    try:
+        threading.Thread(target=_resolve, args=(host, found), name=f"resolve {host}", daemon=True).start()
+    except RuntimeError as error:
+        del _resolving[host]
+        raise OSError(str(error)) from error
+    return found
 
-    def finish(addresses: list[Any], error: OSError | None) -> None:
-        if not found.done():
-            found.set_result(addresses) if error is None else found.set_exception(error)
 
-    def resolve() -> None:
-        addresses, failure = list[Any](), None
-        try:
-            addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
-            failure = OSError(str(error))
-        finally:
-            _resolving.discard(host)
-        with contextlib.suppress(RuntimeError):  # the loop may have ended
-            loop.call_soon_threadsafe(finish, addresses, failure)
-
-    _resolving.add(host)
-    threading.Thread(target=resolve, name=f"resolve {host}", daemon=True).start()
-    return await found
+def _resolve(host: str, found: "Future[list[Any]]") -> None:
+    try:
+        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except Exception as error:
+        # Also unexpected errors: otherwise the name would stay in _resolving for ever.
+        _resolving.pop(host, None)
+        found.set_exception(OSError(str(error)))
+    else:
+        _resolving.pop(host, None)
+        found.set_result(addresses)

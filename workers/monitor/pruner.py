@@ -11,13 +11,15 @@ from collections.abc import Callable
 import structlog
 
 from tideq.persistence.schema.clocks import Clocks, ClocksDiffer, StoreInstants
-from tideq.persistence.schema.partitions import Partitions, PartitionsBusy
+from tideq.persistence.schema.partitions import Partitions, PartitionsBusy, PartitionsSlow
 from tideq.queue_core.duties import Duties, Duty
 
 INTERVAL_SECONDS = 3_600.0
 RETRY_SECONDS = 10.0
 BUSY_SECONDS = 60.0
 """Pause after PartitionsBusy or ClocksDiffer. Each try behind a long reader blocks other sessions for 0.2 s."""
+SLOW_SECONDS = 600.0
+"""Pause after PartitionsSlow: the try blocked other sessions for up to its time limit."""
 
 log = structlog.get_logger(__name__)
 
@@ -43,7 +45,8 @@ async def prune_for_ever(
                 duty.succeeded()
                 await asyncio.sleep(INTERVAL_SECONDS)
             except (PartitionsBusy, ClocksDiffer) as error:
-                log.warning("pruning postponed", error=str(error))
-                await asyncio.sleep(BUSY_SECONDS)
+                pause = SLOW_SECONDS if isinstance(error, PartitionsSlow) else BUSY_SECONDS
+                log.warning("pruning postponed", error=str(error), retry_seconds=pause)
+                await asyncio.sleep(pause)
 
     await (duties or Duties()).add("prune", work, INTERVAL_SECONDS, RETRY_SECONDS)

@@ -69,28 +69,40 @@ class HeartbeatThread(threading.Thread):
         self._stop.set()
 
     def run(self) -> None:
-        beat_at = time.monotonic()
-        while not self._stop.wait(min(self._interval_seconds(), CHECK_SECONDS)):
-            if self._send_now or time.monotonic() >= beat_at + self._interval_seconds():
-                beat_at, self._send_now = time.monotonic(), False
-                self._beat()
+        """Never ends by an error: without heartbeats the service gives up the worker and requeues its tasks."""
+        beat_at, pause_seconds = time.monotonic(), 0.0
+        while not self._stop.wait(pause_seconds):
+            pause_seconds = CHECK_SECONDS
+            try:
+                interval_seconds = self._interval_seconds()
+                pause_seconds = min(interval_seconds, CHECK_SECONDS)
+                if self._send_now or time.monotonic() >= beat_at + interval_seconds:
+                    beat_at, self._send_now = time.monotonic(), False
+                    self._beat()
+            except Exception as error:
+                # Counted before it is logged; a log that cannot be written does not end the thread.
+                with contextlib.suppress(OSError, ValueError):
+                    self._failed("", error)
 
     def _beat(self) -> None:
-        """Never raises: without heartbeats the service gives up the worker and requeues its tasks.
-
-        One thread for each consumer: an unanswered heartbeat does not delay the others.
-        """
-        try:
-            beats = {beat.worker_id: beat for beat in self._beats()}
-        except Exception as error:
-            self._failed("", error)
-            return
+        beats = {beat.worker_id: beat for beat in self._beats()}
         for worker_id in self._failed_in_a_row.keys() - beats.keys():
             self._failed_in_a_row.pop(worker_id, None)
         for worker_id in beats.keys() - self._in_flight:
-            self._in_flight.add(worker_id)
             self._statuses[worker_id] = beats[worker_id].status
-            threading.Thread(target=self._send_one, args=(beats[worker_id],), name="tideq-beat", daemon=True).start()
+            self._send_in_thread(beats[worker_id])
+
+    def _send_in_thread(self, beat: Heartbeat) -> None:
+        """One thread for each consumer: an unanswered heartbeat does not delay the others.
+
+        If no thread can be started, sends in this one: a late heartbeat is better than none.
+        """
+        self._in_flight.add(beat.worker_id)
+        try:
+            threading.Thread(target=self._send_one, args=(beat,), name="tideq-beat", daemon=True).start()
+        except RuntimeError as error:
+            log.warning("heartbeat thread not started", worker_id=beat.worker_id, error=str(error))
+            self._send_one(beat)
 
     def _send_one(self, beat: Heartbeat) -> None:
         try:

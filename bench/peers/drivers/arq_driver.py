@@ -1,4 +1,4 @@
-"""arq. No bulk call; results are not kept."""
+"""arq on Redis. It has no bulk call; results are not kept."""
 
 import arq
 import protocol

@@ -1,4 +1,4 @@
-"""Celery on Redis. Its producer blocks, no bulk call; results are off, a task is acknowledged as it begins."""
+"""Celery on Redis. Its producer blocks and has no bulk call; results are off, a task is acknowledged when it starts."""
 
 import protocol
 from celery import Celery

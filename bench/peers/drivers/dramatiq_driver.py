@@ -1,4 +1,4 @@
-"""Dramatiq on Redis, threads. Its producer blocks and has no bulk call."""
+"""Dramatiq on Redis, with threads. Its producer blocks and has no bulk call."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""The floor of the transport: a Redis list by redis-py, popped without acknowledgement, state or retries."""
+"""The floor of the transport: redis-py pops a Redis list, without acknowledgement, state or retries."""
 
 import protocol
 import redis

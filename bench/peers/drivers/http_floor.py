@@ -1,7 +1,7 @@
-"""The floor of a queue behind HTTP: a server that reads nothing of a request, writes once to the store and answers.
+"""The floor of a queue behind HTTP: a server that ignores the request, writes once to the store and answers.
 
-One call after the other, a service in Python with a store of its own can hardly be faster: the server is woken twice,
-its caller and the store once, and nobody does anything with what they are woken for.
+With one call after the other, a service in Python with a separate store can hardly be faster: per call the server wakes
+up twice, its caller and the store once, and none of them does any further work.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class HttpFloor(LeanDriver):
 
 
 class Store(asyncio.Protocol):
-    """One connection for everybody; replies come in the order of what was asked."""
+    """One connection for all callers; replies arrive in the order of the commands."""
 
     def __init__(self) -> None:
         self._callers = deque[Any]()
@@ -63,7 +63,7 @@ class Store(asyncio.Protocol):
 
 
 class Caller(asyncio.Protocol):
-    """Has one request under way, which comes in one piece."""
+    """A connection with one request at a time, which arrives in one piece."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -77,7 +77,7 @@ class Caller(asyncio.Protocol):
 
 
 async def _serve(redis_url: str) -> None:
-    """Until whoever started it is gone, and with it the other end of standard input."""
+    """Runs until standard input is closed, which happens when the starting process ends."""
     loop, at = asyncio.get_running_loop(), urlsplit(redis_url)
     _, store = await loop.create_connection(Store, at.hostname, at.port)
     server = await loop.create_server(lambda: Caller(store), "127.0.0.1", 0)

@@ -1,4 +1,4 @@
-"""huey on Redis, threads. Its producer blocks and has no bulk call; it knows no acknowledgement: taken is done."""
+"""huey on Redis, with threads. Its producer blocks and has no bulk call; it has no acknowledgement: taken is done."""
 
 import protocol
 from huey import RedisHuey

@@ -1,4 +1,4 @@
-"""TideQ asked by the bench's lean HTTP client: what the service can take, whatever its caller is written in."""
+"""TideQ called by the benchmark's lean HTTP client: measures the service without the cost of the Python client."""
 
 import protocol
 from tideq_driver import TideqDriver

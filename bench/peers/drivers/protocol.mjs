@@ -1,4 +1,4 @@
-// What protocol.py is for Python: a client that takes orders on standard input, and a handler that does nothing.
+// The same as protocol.py, for Node: a client that takes orders on standard input, and a no-op handler.
 import { appendFileSync, openSync, readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 
@@ -50,7 +50,7 @@ const orders = {
   },
 };
 
-const say = (answer) => process.stdout.write(JSON.stringify(answer) + "\n");
+const write = (answer) => process.stdout.write(JSON.stringify(answer) + "\n");
 
 // A driver is { version, open(settings), submit(sent), submitMany(count), left(), work(settings) }.
 export async function main(driver) {
@@ -58,13 +58,13 @@ export async function main(driver) {
   const settings = JSON.parse(text);
   if (role === "worker") return driver.work(settings);
   await driver.open(settings);
-  say({ version: driver.version, has_async: true });
+  write({ version: driver.version, has_async: true });
   for await (const line of createInterface({ input: process.stdin })) {
     const { do: name, ...order } = JSON.parse(line);
     try {
-      say(await orders[name](driver, order));
+      write(await orders[name](driver, order));
     } catch (error) {
-      say({ error: String(error.stack) });
+      write({ error: String(error.stack) });
       break;
     }
   }

@@ -1,14 +1,14 @@
-"""What every Python driver shares: a client that takes orders on standard input, and a handler that does nothing.
+"""The parts shared by all Python drivers: a client that takes orders on standard input, and a no-op handler.
 
-A driver is run by the interpreter of its peer's own environment, as `client` or as `worker`, with its settings as JSON.
-Nothing but the standard library is imported here. An order is one line of JSON and so is its answer:
+The interpreter of a peer's own environment runs its driver, as `client` or as `worker`, with its settings as JSON, so
+only the standard library may be imported here. An order and its answer are one line of JSON each:
 
-    {"do": "single", "seconds": 1.5, "at_once": 1}      one call a task, for so long -> {"count", "seconds"}
-    {"do": "bulk", "seconds": 1.5, "batch": 1000}       as many tasks a call as the library takes -> the same
-    {"do": "paced", "count": 500, "per_second": 200}    one call a task at an even pace -> the same
+    {"do": "single", "seconds": 1.5, "at_once": 1}      one call a task, for this time -> {"count", "seconds"}
+    {"do": "bulk", "seconds": 1.5, "batch": 1000}       this many tasks a call, for this time -> the same
+    {"do": "paced", "count": 500, "per_second": 200}    one call a task at an even rate -> the same
     {"do": "left"}                                      tasks the store has not seen acknowledged -> {"left"}
 
-An order that fails is answered {"error"}, and is the driver's last. `protocol.mjs` is the same for Node.
+The answer to a failed order is {"error"}; the driver then ends. `protocol.mjs` is the same for Node.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ DELAYS = os.open(os.environ["PEERS_DELAYS"], os.O_APPEND | os.O_WRONLY) if os.en
 
 
 def handle(sent: float) -> None:
-    """The no-op task; one that says when it was sent is a probe for latency."""
+    """The no-op task; a task with the time it was sent is a probe for latency."""
     if sent and DELAYS:
         os.write(DELAYS, f"{(time.time() - sent) * 1000}\n".encode())
 
 
 class Driver:
     distribution = ""
-    """On PyPI, for its version."""
+    """The name on PyPI, from which the version is read."""
     has_async = True
     """Whether one process can have several submissions under way."""
 
@@ -45,7 +45,7 @@ class Driver:
         raise NotImplementedError
 
     async def submit_many(self, count: int) -> None:
-        """In one call where the library has one; else all at once, or one after the other."""
+        """One bulk call where the library has one; else single calls, concurrent or one after the other."""
         if self.has_async:
             await asyncio.gather(*[self.submit(0.0) for _ in range(count)])
         else:
@@ -78,17 +78,17 @@ async def _serve(driver: Driver) -> None:
     orders = {"single": _single, "bulk": _bulk, "paced": _paced, "left": _left}
     await driver.open()
     version = importlib.metadata.version(driver.distribution)
-    _say({"version": version, "has_async": driver.has_async})
+    _write({"version": version, "has_async": driver.has_async})
     while line := await asyncio.to_thread(sys.stdin.readline):
         order = json.loads(line)
         try:
-            _say(await orders[order.pop("do")](driver, **order))
+            _write(await orders[order.pop("do")](driver, **order))
         except Exception:
-            _say({"error": traceback.format_exc(limit=-3)})
+            _write({"error": traceback.format_exc(limit=-3)})
             return
 
 
-def _say(answer: dict[str, object]) -> None:
+def _write(answer: dict[str, object]) -> None:
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""SAQ on Redis. No bulk call for work that is not waited for; results are not kept."""
+"""SAQ on Redis. It has no bulk call without waiting for results; results are not kept."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""taskiq on a Redis stream, its broker that acknowledges. No bulk call; results are off."""
+"""taskiq on a Redis stream, with the broker that acknowledges. It has no bulk call; results are off."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ class TaskiqDriver(protocol.Driver):
         await self.noop.kiq(sent)
 
     async def left(self) -> int:
-        """Of the group: what nobody has read, and what was read and is not acknowledged."""
+        """The group's unread messages, and those read but not acknowledged."""
         from redis.asyncio import Redis
 
         (group,) = await Redis(connection_pool=self.broker.connection_pool).xinfo_groups("taskiq")

@@ -11,7 +11,7 @@ from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.store.connect import connect
 
 QUEUE = Keys("bench").key("queue")
-"""Of the queue that `bench.http.processes` names."""
+"""The sorted set of the queue that `bench.http.processes` configures."""
 
 
 @task(name="noop")
@@ -33,13 +33,13 @@ class TideqDriver(protocol.Driver):
         await self.client.submit_many(NewTask("noop", {"sent": 0.0}) for _ in range(count))
 
     async def left(self) -> int:
-        """Every live task is a member of the sorted set. Asked of the store, as with everybody else."""
+        """Every live task is a member of the sorted set. Read from the store, as for all peers."""
         return await self.store.zcard(QUEUE)
 
     def work(self) -> None:
         at = ("--url", self.settings.service_url, "--concurrency", str(self.settings.concurrency))
         command = [sys.executable, "-m", "tideq.cli", "worker", *at, "--handlers", "tideq_driver"]
-        os.execv(sys.executable, command)  # noqa: S606 - becomes the worker, so that its cost is this process's
+        os.execv(sys.executable, command)  # noqa: S606 - replaces this process, so that the worker's CPU counts here
 
 
 if __name__ == "__main__":

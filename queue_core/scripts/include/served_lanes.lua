@@ -2,6 +2,7 @@
 -- Cached by profile with the lanes version, so that equal workers share it and only a new lane makes it stale. Polls
 -- may name any capabilities, so all profiles are dropped an hour after the first was stored. Up to 64 lanes are a list,
 -- whose heads are read one by one; more are a map of one character a lane.
+-- A lane whose number or signature cannot be read is served by no worker and affects no other lane.
 --
 -- @key   serving     hash
 -- @key   lane_names  hash
@@ -20,7 +21,8 @@ local function covered_lanes(profile)
   local names, covered = redis.call('HGETALL', lane_names_key), {}
   for i = 1, #names, 2 do
     local task_type, required = string.match(names[i + 1], '^(.*)|(.*)$')
-    local serves = not wanted or wanted[task_type]
+    local is_lane = task_type and string.match(names[i], '^%d+$') and tonumber(names[i]) < MAX_LANES
+    local serves = is_lane and (not wanted or wanted[task_type])
     for capability in pairs(serves and set_of(required) or {}) do serves = serves and has[capability] end
     if serves then covered[#covered + 1] = names[i] end
   end

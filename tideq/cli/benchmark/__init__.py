@@ -1,1 +1,1 @@
-"""What `tideq bench` is made of: processes that load a service and work for it, what they find, how it is shown."""
+"""The parts of `tideq bench`: processes that submit and run tasks, the results they measure, how these are shown."""

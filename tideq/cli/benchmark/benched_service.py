@@ -1,4 +1,4 @@
-"""The service a run is made against: what it tells of itself, and what belongs to the run there."""
+"""The service that a run measures: its state, and the run's tasks in it."""
 
 import re
 import secrets
@@ -27,16 +27,16 @@ class Whoami(msgspec.Struct, frozen=True):
 
 class Backlog(msgspec.Struct, frozen=True):
     backlog: int
-    """Ready or held."""
+    """Ready or claimed tasks."""
 
 
-class Others(msgspec.Struct, frozen=True):
-    """What a run might be in the way of."""
+class OtherTasks(msgspec.Struct, frozen=True):
+    """The tasks of others, which a run would slow down."""
 
     live: int
     finished_lately: int
     leftovers: tuple[str, ...]
-    """Types of runs that did not end in order, or that go on now."""
+    """Task types of runs that were killed, or that are running now."""
 
 
 class BenchedService:
@@ -50,35 +50,35 @@ class BenchedService:
         return self.client.transport.request(get("/api/v1/whoami", answers(Whoami)))
 
     def check(self) -> None:
-        """Raises where it has gone."""
+        """Raises where the service does not answer."""
         self.whoami()
 
-    def others(self) -> Others:
+    def other_tasks(self) -> OtherTasks:
         stats = self.client.queue.stats()
         ours = [name for name in stats.queue.by_type if name.startswith(PREFIX)]
         live = sum(stats.queue.by_state.values()) - sum(stats.queue.by_type[name] for name in ours)
-        return Others(live, stats.throughput.completed_last_minute, tuple(sorted(ours)))
+        return OtherTasks(live, stats.throughput.completed_last_minute, tuple(sorted(ours)))
 
     def limits(self) -> tuple[Limit, ...]:
-        """Those of the whole queue: a run has a type of its own."""
+        """The limits of the whole queue; limits of types do not apply, because a run has a type of its own."""
         return tuple(limit for limit in self.client.queue.limits() if limit.task_type is None)
 
     def backlog(self) -> int:
-        """What is left of the run; costs the same whatever waits."""
-        wanted = params(task_type=self.task_type, capability=self.task_type)
-        return self.client.transport.request(get("/api/v1/queue/autoscale", answers(Backlog), wanted)).backlog
+        """The run's live tasks; the cost does not grow with the depth of the queue."""
+        query = params(task_type=self.task_type, capability=self.task_type)
+        return self.client.transport.request(get("/api/v1/queue/autoscale", answers(Backlog), query)).backlog
 
     def cpu_seconds(self) -> float | None:
-        """Of the service's processes behind this address, where they tell."""
+        """CPU time of the service's processes behind this address; None where /metrics does not have it."""
         try:
-            told = self.client.transport.request(get("/metrics", lambda body: body))
+            metrics = self.client.transport.request(get("/metrics", lambda body: body))
         except TideqError:
             return None
-        found = [float(value) for value in CPU.findall(told)]
+        found = [float(value) for value in CPU.findall(metrics)]
         return sum(found) if found else None
 
-    def forget_finished(self) -> int:
-        """From the store and from history, once that knows of all of them; how many went."""
+    def delete_finished(self) -> int:
+        """Waits until history has all tasks of the run, deletes them there and in the store; returns their number."""
         options = TaskOptions(delay_seconds=3_600, required_capabilities=[self.task_type])
         last = self.client.submit(self.task_type, **options).task_id
         self.client.cancel(last)

@@ -1,6 +1,6 @@
 """A process of a run: `python -m tideq.cli.benchmark.child load|work` reads its target, then orders.
 
-It ends when whoever started it has gone: then nobody holds the other end of its standard input.
+It ends when the process that started it ends, because its standard input is closed then.
 """
 
 import asyncio
@@ -23,26 +23,26 @@ MAX_LINE = 2**26
 T = TypeVar("T")
 
 
-class Refused(Exception):
-    """The service did not do what it was asked to; what is measured after this means nothing."""
+class CallFailed(Exception):
+    """The service answered with an error; a measurement that goes on after it would be wrong."""
 
     def __init__(self, response: Response) -> None:
         super().__init__(response.status)
         self.response = response
 
 
-NO_SUCCESS = (Refused, OSError, TimeoutError)
+CALL_ERRORS = (CallFailed, OSError, TimeoutError)
 
 
 class ReportWriter:
-    """Writes what there is to tell, progress no more often than a person can follow."""
+    """Writes reports to standard output; progress at most every 0.1 s."""
 
     def __init__(self) -> None:
         self.is_orphaned = False
         self._next = 0.0
 
-    def write(self, news: Report) -> None:
-        line = msgspec.json.encode(news) + b"\n"
+    def write(self, report: Report) -> None:
+        line = msgspec.json.encode(report) + b"\n"
         try:
             while line:
                 line = line[os.write(sys.stdout.fileno(), line) :]
@@ -57,18 +57,18 @@ class ReportWriter:
 
 def successful(response: Response) -> Response:
     if not 200 <= response.status < 300:
-        raise Refused(response)
+        raise CallFailed(response)
     return response
 
 
 def failure(error: Exception) -> Failed:
-    if isinstance(error, Refused):
+    if isinstance(error, CallFailed):
         return Failed(error.response.status, error.response.body.decode(errors="replace"))
     return Failed(0, f"{type(error).__name__}: {error}")
 
 
 async def orders() -> AsyncIterator[bytes]:
-    """The lines of standard input, to its end."""
+    """The lines of standard input."""
     reader = asyncio.StreamReader(limit=MAX_LINE)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
     async for line in reader:
@@ -76,12 +76,12 @@ async def orders() -> AsyncIterator[bytes]:
 
 
 async def main(role: str) -> None:
-    from tideq.cli.benchmark import loading, working
+    from tideq.cli.benchmark import noop_worker, submitter
 
-    teller, lines = ReportWriter(), orders()
+    reports, lines = ReportWriter(), orders()
     target = msgspec.json.decode(await anext(lines), type=Target)
-    obey = loading.run_orders if role == "load" else working.run_orders
-    await obey(target, _decoded(lines, msgspec.json.Decoder(Order).decode), teller)
+    run_orders = submitter.run_orders if role == "load" else noop_worker.run_orders
+    await run_orders(target, _decoded(lines, msgspec.json.Decoder(Order).decode), reports)
 
 
 async def _decoded(lines: AsyncIterator[bytes], decode: Callable[[bytes], T]) -> AsyncIterator[T]:

@@ -1,4 +1,4 @@
-"""Leaving a service as it was: what a run left in the queue is done, and what was done is forgotten."""
+"""Removes a run from a service: completes the tasks it left in the queue, then deletes its finished tasks."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -15,43 +15,43 @@ AGAIN = "`tideq bench --clean` removes it"
 
 
 @contextmanager
-def cleared(place: BenchedService, plan: Plan, bars: Bars) -> Generator[None]:
-    """However it ends. What stands in the way of that is told, and never hides how the run ended."""
+def cleared(service: BenchedService, plan: Plan, bars: Bars) -> Generator[None]:
+    """Cleans up after the block, also if it fails. An error of the clean-up is printed and hides no other error."""
     try:
         yield
     except KeyboardInterrupt:
-        note("stopping, and clearing away what is left; Ctrl-C once more leaves it there")
+        note("stopping and removing the run's tasks; press Ctrl-C again to leave them in the queue")
         raise
     finally:
-        _clear_and_tell(place, plan, bars)
+        _clear_or_report(service, plan, bars)
 
 
-def clear(place: BenchedService, plan: Plan, bars: Bars) -> None:
-    """Until nothing is left: what was on its way when a process was killed may arrive meanwhile."""
+def clear(service: BenchedService, plan: Plan, bars: Bars) -> None:
+    """Repeats until nothing is left: a submission sent before its process was killed may arrive late."""
     is_clear = False
     while not is_clear:
-        if place.backlog():
-            _do_all(place, plan, bars)
-        if place.whoami().has_history:
-            place.forget_finished()
-        is_clear = not place.backlog()
+        if service.backlog():
+            _complete_all(service, plan, bars)
+        if service.whoami().has_history:
+            service.delete_finished()
+        is_clear = not service.backlog()
 
 
-def _do_all(place: BenchedService, plan: Plan, bars: Bars) -> None:
-    """With workers of its own: those of the run may be anywhere."""
-    team = ProcessGroup(place.target, 0, plan.workers, place.check)
+def _complete_all(service: BenchedService, plan: Plan, bars: Bars) -> None:
+    """Starts workers of its own, because those of the run may be in any state."""
+    processes = ProcessGroup(service.target, 0, plan.workers, service.check)
     try:
-        team.ready()
-        Steps(place, plan, team, bars).clear(place.backlog, "clearing the queue")
+        processes.wait_until_ready()
+        Steps(service, plan, processes, bars).clear(service.backlog, "clearing the queue")
     finally:
-        team.end()
+        processes.end()
 
 
-def _clear_and_tell(place: BenchedService, plan: Plan, bars: Bars) -> None:
+def _clear_or_report(service: BenchedService, plan: Plan, bars: Bars) -> None:
     try:
-        clear(place, plan, bars)
+        clear(service, plan, bars)
     except TideqError as error:
-        note(f"tasks of type {place.task_type} may be left in the queue ({error}): {AGAIN}")
+        note(f"tasks of type {service.task_type} may be left in the queue ({error}): {AGAIN}")
     except KeyboardInterrupt:
-        note(f"tasks of type {place.task_type} are left in the queue: {AGAIN}")
+        note(f"tasks of type {service.task_type} are left in the queue: {AGAIN}")
         raise

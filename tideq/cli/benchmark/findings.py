@@ -1,6 +1,6 @@
-"""What a run found, as it is kept: one flat list of figures, so that two runs can be laid side by side.
+"""The results of a run: a flat list of figures, so that two runs can be compared by name.
 
-The file is for other programs and for `--compare`: fields may be added with a default, never renamed.
+The JSON file is read by other programs and by `--compare`: add fields with a default, never rename one.
 """
 
 import math
@@ -17,7 +17,7 @@ PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99, 99.9, 100)
 
 
 class Times(msgspec.Struct, frozen=True):
-    """Milliseconds. `curve` is pairs of a percentile and what that share did not exceed."""
+    """Milliseconds. `curve` has pairs of a percentile and its value."""
 
     p50: float
     p95: float
@@ -32,21 +32,21 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     series: str = ""
     x: float | None = None
-    """What is varied, where the group is a sweep."""
+    """The value that varies, in a sweep."""
     tasks: int
     seconds: float
     per_second: float | None = None
     payload_bytes: int = 0
     times: Times | None = None
     load_cpu_share: float | None = None
-    """How much of one core each process that submitted needed."""
+    """Cores used by the busiest submitting process."""
     worker_cpu_share: float | None = None
     service_cpu_us: float | None = None
-    """A task, of the processes behind the service's address."""
+    """For each task, of all processes behind the service's address."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """That of the run; the service's may be another."""
+    """The machine of the benchmark; the service may run on another."""
 
     cpus: int
     system: str
@@ -66,7 +66,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     submitted: int
     processed: int
     left: int
-    """After all was done, in the queue."""
+    """The run's tasks still in the queue at the end."""
     notes: tuple[str, ...] = ()
 
 
@@ -75,17 +75,17 @@ def times(milliseconds: Sequence[float]) -> Times | None:
         return None
     ordered = sorted(milliseconds)
     curve = tuple((share, round(at(ordered, share), 3)) for share in PERCENTILES)
-    known = dict(curve)
-    return Times(known[50], known[95], known[99], curve)
+    by_percentile = dict(curve)
+    return Times(by_percentile[50], by_percentile[95], by_percentile[99], curve)
 
 
 def at(ordered: Sequence[float], percentile: float) -> float:
-    """The smallest value that this share does not exceed."""
+    """The value at a percentile of an ordered, non-empty sequence, without interpolation."""
     return ordered[max(math.ceil(len(ordered) * percentile / 100) - 1, 0)]
 
 
 def seconds_until(count: int, began: float, moments: Mapping[int, int]) -> float:
-    """From the beginning to when so many were done, by the millisecond; those that came after do not count."""
+    """Seconds from `began` until `count` tasks were completed, to the millisecond; later tasks do not count."""
     last, done = began, 0
     for moment in sorted(moments):
         if done < count:
@@ -94,7 +94,7 @@ def seconds_until(count: int, began: float, moments: Mapping[int, int]) -> float
 
 
 def ratio(figure: Figure, before: Figure) -> float | None:
-    """How many times better than before: more a second, or less time."""
+    """How many times better than before: a higher rate or a shorter time. None where neither can be compared."""
     if figure.per_second and before.per_second:
         return figure.per_second / before.per_second
     if figure.times and before.times and figure.times.p50:
@@ -103,8 +103,8 @@ def ratio(figure: Figure, before: Figure) -> float | None:
 
 
 def overall(ratios: Iterable[float | None]) -> float | None:
-    known = [each for each in ratios if each]
-    return statistics.geometric_mean(known) if known else None
+    measured = [each for each in ratios if each]
+    return statistics.geometric_mean(measured) if measured else None
 
 
 def read_run(path: Path) -> Run:
@@ -114,9 +114,9 @@ def read_run(path: Path) -> Run:
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is no file that --json wrote: {error}") from error
+        raise ValueError(f"{path} was not written by --json: {error}") from error
     if run.format > FORMAT:
-        raise ValueError(f"{path} was written by a later tideq than this")
+        raise ValueError(f"{path} was written by a later version of tideq")
     return run
 
 

@@ -1,4 +1,4 @@
-"""What a run measures, one function for each kind. Each leaves behind an empty lane."""
+"""The measurements of a run, one function for each kind. Each one leaves the lane empty, except `enqueue`."""
 
 from collections.abc import Callable
 
@@ -17,12 +17,12 @@ def enqueue(steps: Steps, _note: Note) -> list[Figure]:
     many = Label("enqueue.batch", f"in batches of {plan.batch}", "enqueue", "batches")
     found = [steps.submit(single, plan.part, 1), steps.submit(many, plan.tasks, plan.batch)]
     if "process" not in plan.kinds:
-        steps.drain("doing what was handed in")
+        steps.drain("completing the submitted tasks")
     return found
 
 
 def process(steps: Steps, _note: Note) -> list[Figure]:
-    """What was handed in before is taken along."""
+    """Also completes the tasks that `enqueue` left."""
     plan = steps.plan
     steps.fill(plan.tasks, "filling the queue")
     title = f"{plan.workers} worker process{'es' if plan.workers > 1 else ''}, no-op handler"
@@ -35,12 +35,12 @@ def latency(steps: Steps, note: Note) -> list[Figure]:
     reached = (submitted.count - 1) / seconds if submitted.count > 1 else steps.plan.rate
     if reached < 0.95 * steps.plan.rate:
         note(
-            f"only {reached:.0f} of {steps.plan.rate:g} tasks a second could be handed in: latencies are of an overload"
+            f"only {reached:.0f} of {steps.plan.rate:g} tasks a second were submitted: the latencies show an overload"
         )
     kinds = {
         "submit": ("until the submission is answered", submitted.answer_ms),
         "pickup": ("until the handler's first line", _pickups(worked)),
-        "round_trip": ("until its end is read by who submitted", _warm(submitted.round_trip_ms)),
+        "round_trip": ("until the client has read the result", _warm(submitted.round_trip_ms)),
     }
     return [
         Figure(
@@ -60,19 +60,19 @@ def latency(steps: Steps, note: Note) -> list[Figure]:
 
 
 def depth(steps: Steps, note: Note) -> list[Figure]:
-    """On top of what waits already: a slice is handed in, and as many are done."""
+    """At each depth, submits some tasks and completes as many."""
     found = list[Figure]()
     for wanted in steps.plan.depths:
         part = min(steps.plan.part, wanted)
         try:
             steps.fill(wanted - part, f"filling up to {wanted:,}")
-            label = Label(f"depth.enqueue.{wanted}", f"handed in at {wanted:,}", "depth", "handed in", wanted)
+            label = Label(f"depth.enqueue.{wanted}", f"submitted at {wanted:,}", "depth", "submitted", wanted)
             found.append(steps.submit(label, part, steps.plan.batch))
         except (TooManyRequests, Unavailable) as error:
             steps.count_again()
-            note(f"no deeper than {steps.left:,}: the service refused ({error})")
+            note(f"no depth above {steps.left:,} was measured: the service refused more tasks ({error})")
             break
-        label = Label(f"depth.process.{wanted}", f"done at {wanted:,}", "depth", "done", wanted)
+        label = Label(f"depth.process.{wanted}", f"completed at {wanted:,}", "depth", "completed", wanted)
         found.append(steps.work(label, part, steps.plan.workers))
     steps.drain("emptying the queue")
     return found
@@ -82,14 +82,14 @@ def payload(steps: Steps, note: Note) -> list[Figure]:
     found = list[Figure]()
     for size in steps.plan.payloads:
         count, batch = steps.plan.count_of(size), steps.plan.batch_of(size)
-        label = Label(f"payload.enqueue.{size}", f"handed in, {size:,} bytes each", "payload", "handed in", size)
+        label = Label(f"payload.enqueue.{size}", f"submitted, {size:,} bytes each", "payload", "submitted", size)
         try:
             found.append(steps.submit(label, count, batch, size))
         except InvalidRequest as error:
             steps.count_again()
-            note(f"no payloads of {size:,} bytes: {error}")
+            note(f"no payloads of {size:,} bytes were measured: {error}")
             break
-        label = Label(f"payload.process.{size}", f"done, {size:,} bytes each", "payload", "done", size)
+        label = Label(f"payload.process.{size}", f"completed, {size:,} bytes each", "payload", "completed", size)
         found.append(steps.work(label, steps.left, steps.plan.workers, size))
     return found
 
@@ -99,7 +99,7 @@ def workers(steps: Steps, _note: Note) -> list[Figure]:
     for count in steps.plan.worker_counts:
         steps.fill(max(steps.plan.tasks // 2, 1), "filling the queue")
         title = f"{count} process{'es' if count > 1 else ''}"
-        found.append(steps.work(Label(f"workers.{count}", title, "workers", "done", count), steps.left, count))
+        found.append(steps.work(Label(f"workers.{count}", title, "workers", "completed", count), steps.left, count))
     return found
 
 

@@ -1,6 +1,6 @@
-"""What the processes of a run are told to do and what they tell. Travels as one line of JSON each way.
+"""Orders to the processes of a run and their reports; each message is one line of JSON.
 
-Instants are of the monotonic clock, in seconds: processes of one machine share it.
+Instants are seconds of the monotonic clock, which the processes of one machine share.
 """
 
 import msgspec
@@ -10,11 +10,11 @@ class Target(msgspec.Struct, frozen=True):
     url: str
     api_key: str
     task_type: str
-    """Also the capability that its tasks ask for, so that workers for any type leave them alone."""
+    """Also the required capability of its tasks, so that workers that serve any type cannot claim them."""
 
 
 class Submit(msgspec.Struct, frozen=True, tag=True):
-    """Hand in so many tasks, as fast as it goes."""
+    """Submit `count` tasks as fast as possible."""
 
     count: int
     batch: int
@@ -23,7 +23,7 @@ class Submit(msgspec.Struct, frozen=True, tag=True):
 
 
 class Pace(msgspec.Struct, frozen=True, tag=True):
-    """Hand in tasks one by one at an even pace, and wait for the end of some of them."""
+    """Submit tasks one by one at an even rate, and wait for the result of some of them."""
 
     count: int
     per_second: float
@@ -32,11 +32,11 @@ class Pace(msgspec.Struct, frozen=True, tag=True):
 
 
 class Work(msgspec.Struct, frozen=True, tag=True):
-    """Do what there is to do, until told to rest."""
+    """Run tasks until `Rest`."""
 
 
 class Rest(msgspec.Struct, frozen=True, tag=True):
-    """Take nothing more, and tell what was done since `Work`."""
+    """Claim no more tasks, and report the tasks completed since `Work`."""
 
 
 Order = Submit | Pace | Work | Rest
@@ -56,9 +56,9 @@ class Submitted(msgspec.Struct, frozen=True, tag=True):
     ended: float
     cpu_seconds: float
     answer_ms: list[float]
-    """How long each call took."""
+    """The duration of each call."""
     round_trip_ms: list[float]
-    """From submission to having read the end of the task, of those that were waited for."""
+    """From submission to reading the result, of the tasks that were waited for."""
 
 
 class Worked(msgspec.Struct, frozen=True, tag=True):
@@ -66,13 +66,13 @@ class Worked(msgspec.Struct, frozen=True, tag=True):
     began: float
     cpu_seconds: float
     moments: dict[int, int]
-    """How many were handled in which millisecond."""
+    """Completed tasks by millisecond."""
     pickup_ms: list[float]
-    """From submission to the handler's first line, of tasks that said when they were submitted."""
+    """From submission to the handler's first line, of tasks whose parameters have the submission time."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """`status` is 0 where nobody answered."""
+    """`status` is 0 where there was no answer."""
 
     status: int
     message: str

@@ -1,4 +1,4 @@
-"""A process that works: the worker people run, with a handler that does nothing but count."""
+"""A worker process as applications run it, with a handler that only counts."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ from tideq.workers.runtime.handlers import Handler, Handlers
 from tideq.workers.runtime.worker import WorkerProcess, WorkerSettings
 
 CONCURRENCY = 500
-"""As many as one claim may take: for handlers that take no time, what is held is all there is to overlap."""
+"""The most tasks one claim may take: handlers take no time, so only held tasks overlap with the claims."""
 DRAIN_SECONDS = 5.0
 LOOK_SECONDS = 0.005
 MAX_REST_SECONDS = 20.0
@@ -22,7 +22,7 @@ MAX_REST_SECONDS = 20.0
 
 class Parameters(msgspec.Struct):
     at: float = 0.0
-    """When it was submitted, in milliseconds, or 0 where nobody asks."""
+    """The time of submission in milliseconds; 0 where pickup is not measured."""
 
 
 class NoOp:
@@ -42,26 +42,26 @@ class NoOp:
         if parameters.at:
             self._pickup_ms.append(now_ms - parameters.at)
 
-    def told(self) -> Worked:
+    def result(self) -> Worked:
         spent = time.process_time() - self._cpu
         return Worked(self.count, self._began, spent, dict(self._moments), self._pickup_ms)
 
 
-async def run_orders(target: Target, orders: AsyncIterator[Order], teller: ReportWriter) -> None:
-    """The worker leaves the service in order when the orders end."""
+async def run_orders(target: Target, orders: AsyncIterator[Order], reports: ReportWriter) -> None:
+    """Stops the worker in order when the orders end."""
     no_op, handlers = NoOp(), Handlers()
     handlers.add(Handler(target.task_type, no_op.handle, takes="payload"))
     worker = WorkerProcess(_settings(target), handlers)
-    life = asyncio.create_task(worker.run())
-    hearing = asyncio.create_task(_follow(worker, no_op, orders, teller))
-    await asyncio.wait((life, hearing), return_when=asyncio.FIRST_COMPLETED)
-    if life.done():
-        await cancel_and_wait(hearing)
-        life.result()
+    running = asyncio.create_task(worker.run())
+    following = asyncio.create_task(_follow_orders(worker, no_op, orders, reports))
+    await asyncio.wait((running, following), return_when=asyncio.FIRST_COMPLETED)
+    if running.done():
+        await cancel_and_wait(following)
+        running.result()
         return
     worker.stop()
-    await life
-    hearing.result()
+    await running
+    following.result()
 
 
 def _settings(target: Target) -> WorkerSettings:
@@ -75,32 +75,34 @@ def _settings(target: Target) -> WorkerSettings:
     )
 
 
-async def _follow(worker: WorkerProcess, no_op: NoOp, orders: AsyncIterator[Order], teller: ReportWriter) -> None:
-    while not worker.is_registered:  # noqa: ASYNC110 - it tells nobody when it is
+async def _follow_orders(
+    worker: WorkerProcess, no_op: NoOp, orders: AsyncIterator[Order], reports: ReportWriter
+) -> None:
+    while not worker.is_registered:  # noqa: ASYNC110 - the worker has no event for it
         await asyncio.sleep(LOOK_SECONDS)
     worker.pause()
-    # It may have claimed already: done uncounted now, that would be waited for as part of the first order.
-    await _at_rest(worker)
-    teller.write(Ready())
+    # Tasks claimed before the pause must be completed now: the first order would wait for them and not count them.
+    await _wait_until_idle(worker)
+    reports.write(Ready())
     async for order in orders:
         if isinstance(order, Work):
             no_op.begin()
             worker.resume()
-            async with background_task(_tell_progress(no_op, teller)):
+            async with background_task(_report_progress(no_op, reports)):
                 if isinstance(await anext(orders, None), Rest):
                     worker.pause()
-                    await _at_rest(worker)
-            teller.write(no_op.told())
+                    await _wait_until_idle(worker)
+            reports.write(no_op.result())
 
 
-async def _tell_progress(no_op: NoOp, teller: ReportWriter) -> None:
+async def _report_progress(no_op: NoOp, reports: ReportWriter) -> None:
     while True:
-        teller.write(Progress(no_op.count))
+        reports.write(Progress(no_op.count))
         await asyncio.sleep(PROGRESS_SECONDS)
 
 
-async def _at_rest(worker: WorkerProcess) -> None:
-    """What it holds is done and told. A service that has gone away is not waited for."""
+async def _wait_until_idle(worker: WorkerProcess) -> None:
+    """Waits until all held tasks are completed and reported, at most MAX_REST_SECONDS: the service may be gone."""
     deadline = time.monotonic() + MAX_REST_SECONDS
     while (worker.held_count or worker.unsent_count) and time.monotonic() < deadline:  # noqa: ASYNC110 - counts have no events
         await asyncio.sleep(LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""How much to measure, and of what."""
+"""The plan of a run: the kinds of measurements and their sizes."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([kKmM]?)[bB]?")
 FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
 MAX_BATCH = 1_000
 MAX_BYTES = 32_000_000
-"""Of all tasks of one size together: a hundred kilobytes a time, thousands would fill a small store."""
+"""All tasks of one payload size together, so that large payloads do not fill a small store."""
 MAX_BODY_BYTES = 8_000_000
 
 
@@ -30,7 +30,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def part(self) -> int:
-        """How many tasks a step takes that is one of many, or that hands in tasks one by one."""
+        """Tasks of a step in a sweep, and of steps that submit one by one."""
         return max(self.tasks // 4, 1)
 
     @property
@@ -45,9 +45,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def checked(plan: Plan) -> Plan:
-    """Raises ValueError with what is wrong."""
+    """Returns the plan; raises ValueError with the option that is wrong."""
     if unknown := [kind for kind in plan.kinds if kind not in KINDS]:
-        raise ValueError(f"nothing called {unknown[0]!r} is measured: {', '.join(KINDS)}")
+        raise ValueError(f"--measure {unknown[0]!r} is unknown; use {', '.join(KINDS)}")
     _within("--tasks", [plan.tasks], 1, 10_000_000)
     _within("--connections", [plan.connections], 1, 1_000)
     _within("--batch", [plan.batch], 1, MAX_BATCH)
@@ -61,18 +61,18 @@ def checked(plan: Plan) -> Plan:
 
 
 def quantities(option: str, texts: Sequence[str]) -> tuple[int, ...]:
-    """`1k,10k,1M` in ascending order; `0.1k` is a hundred."""
+    """`1k,10k,1M` in ascending order; `0.1k` is 100."""
     return tuple(sorted({quantity(option, text) for text in texts}))
 
 
 def quantity(option: str, text: str) -> int:
     found = QUANTITY.fullmatch(text.strip())
     if not found:
-        raise ValueError(f"{option} {text!r} is no number: 500, 10k and 1M are")
+        raise ValueError(f"{option} {text!r} is not a number like 500, 10k or 1M")
     return round(float(found[1]) * FACTORS[found[2].lower()])
 
 
 def _within(option: str, values: Sequence[float], least: float, most: float) -> None:
     for value in values:
         if not least <= value <= most:
-            raise ValueError(f"{option} {value:g} lies outside {least:g} … {most:g}")
+            raise ValueError(f"{option} {value:g} is not between {least:g} and {most:g}")

@@ -1,4 +1,4 @@
-"""The two things that are measured again and again: handing in tasks, and doing them. Counts what it has added."""
+"""The steps that all measurements repeat: submitting tasks and processing them. Counts the run's live tasks."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from tideq.cli.benchmark.processes import ProcessGroup
 
 
 class Label(msgspec.Struct, frozen=True):
-    """Where a figure belongs."""
+    """The name and the place of a figure in the tables."""
 
     name: str
     title: str
@@ -24,9 +24,9 @@ class Label(msgspec.Struct, frozen=True):
 
 
 class Steps:
-    def __init__(self, place: BenchedService, plan: Plan, team: ProcessGroup, bars: Bars) -> None:
-        self.place, self.plan = place, plan
-        self._team, self._bars = team, bars
+    def __init__(self, service: BenchedService, plan: Plan, processes: ProcessGroup, bars: Bars) -> None:
+        self.service, self.plan = service, plan
+        self._processes, self._bars = processes, bars
         self.submitted = self.processed = 0
 
     @property
@@ -34,36 +34,36 @@ class Steps:
         return max(self.submitted - self.processed, 0)
 
     def submit(self, label: Label, count: int, batch: int, payload_bytes: int = 0) -> Figure:
-        """As fast as it goes, from all processes that load."""
+        """Submits `count` tasks as fast as possible, from all submitting processes."""
         size = payload_bytes or self.plan.payload_bytes
         with self._bars.step(label.title, count) as advance:
-            cpu = self.place.cpu_seconds()
-            answers = self._team.load(self._orders(count, batch, size), advance)
+            cpu = self.service.cpu_seconds()
+            answers = self._processes.load(self._orders(count, batch, size), advance)
             cpu_us = self._spent_us(cpu, count)
         self.submitted += count
         seconds = max(each.ended for each in answers) - min(each.began for each in answers)
-        waited = [ms for each in answers for ms in each.answer_ms]
+        durations_ms = [ms for each in answers for ms in each.answer_ms]
         return Figure(
             **msgspec.structs.asdict(label),
             tasks=count,
             seconds=seconds,
             per_second=count / seconds,
             payload_bytes=size,
-            times=times(waited) if batch == 1 else None,
+            times=times(durations_ms) if batch == 1 else None,
             load_cpu_share=max(each.cpu_seconds for each in answers) / seconds,
             service_cpu_us=cpu_us,
         )
 
     def fill(self, depth: int, title: str) -> None:
-        """Until as many wait; not measured."""
+        """Submits until `depth` tasks of the run are live; not measured."""
         if (missing := depth - self.left) > 0:
             self.submit(Label("", title, ""), missing, self.plan.batch_of(self.plan.payload_bytes))
 
     def work(self, label: Label, count: int, workers: int, payload_bytes: int = 0) -> Figure:
-        """So many of the tasks that wait."""
+        """Processes `count` of the waiting tasks."""
         with self._bars.step(label.title, count) as advance:
-            cpu = self.place.cpu_seconds()
-            worked = self._team.work(workers, count, advance)
+            cpu = self.service.cpu_seconds()
+            worked = self._processes.work(workers, count, advance)
             done = sum(each.count for each in worked)
             cpu_us = self._spent_us(cpu, done)
         self.processed += done
@@ -79,28 +79,28 @@ class Steps:
         )
 
     def drain(self, title: str) -> None:
-        """All that is left; not measured."""
+        """Processes all tasks left; not measured."""
         if self.left:
             self.work(Label("", title, ""), self.left, self.plan.workers)
 
     def pace(self, title: str) -> tuple[Submitted, list[Worked], float | None]:
-        """Tasks one by one at an even pace, to workers that wait."""
+        """Submits tasks one by one at an even rate to waiting workers."""
         plan = self.plan
         order = Pace(max(round(plan.rate * plan.seconds), 1), plan.rate, plan.payload_bytes)
         with self._bars.step(title, order.count) as advance:
-            cpu = self.place.cpu_seconds()
-            (submitted,), worked = self._team.work_beside(plan.workers, order, advance)
+            cpu = self.service.cpu_seconds()
+            (submitted,), worked = self._processes.work_beside(plan.workers, order, advance)
             cpu_us = self._spent_us(cpu, order.count)
         self.submitted += order.count
         self.processed += sum(each.count for each in worked)
         return submitted, worked, cpu_us
 
     def count_again(self) -> None:
-        """After a refusal nobody knows how many were taken before it."""
-        self.submitted = self.processed + self.place.backlog()
+        """Corrects the count after a refusal: the number of tasks accepted before it is unknown."""
+        self.submitted = self.processed + self.service.backlog()
 
     def clear(self, until: Callable[[], int], title: str) -> None:
-        """Whatever is left there, by its own count: of a run that was broken off."""
+        """Processes the tasks of an interrupted run until `until` returns 0."""
         while (left := until()) > 0:
             self.work(Label("", title, ""), left, self.plan.workers)
 
@@ -111,7 +111,7 @@ class Steps:
         return [Submit(share, batch, connections, payload_bytes) for share in shares if share]
 
     def _spent_us(self, before: float | None, count: int) -> float | None:
-        after = self.place.cpu_seconds()
+        after = self.service.cpu_seconds()
         return None if before is None or after is None or not count else (after - before) * 1e6 / count
 
 
@@ -123,6 +123,6 @@ def _moments(worked: list[Worked]) -> Counter[int]:
 
 
 def _share(worked: list[Worked]) -> float | None:
-    """Of the busiest, until its last task."""
+    """CPU share of the busiest worker process, until its last task."""
     spans = [(each, max(each.moments) / 1000 - each.began) for each in worked if each.moments]
     return max((min(each.cpu_seconds / span, 1.0) for each, span in spans if span > 0), default=None)

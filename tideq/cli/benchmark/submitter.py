@@ -1,4 +1,4 @@
-"""A process that hands in tasks: ready-made bytes on connections of their own, so that the client costs little."""
+"""A process that submits tasks: prepared bytes on connections of its own, so that the client uses little CPU."""
 
 import asyncio
 import time
@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tideq.cli.benchmark.child import NO_SUCCESS, ReportWriter, failure, successful
+from tideq.cli.benchmark.child import CALL_ERRORS, ReportWriter, failure, successful
 from tideq.cli.benchmark.messages import Order, Pace, Ready, Submit, Submitted, Target
 from tideq.workers.runtime.http import Http
 from tideq.workers.runtime.service_api import headers
@@ -16,36 +16,36 @@ ANSWER_SECONDS = 60.0
 WAIT_SECONDS = 30
 ONE, MANY = "/api/v1/tasks", "/api/v1/tasks/batch"
 TIMER_SECONDS = 0.002
-"""Timers go off late by up to a millisecond: that is this process's doing, and not counted as the service's."""
+"""Timers fire up to a millisecond late; that delay is this process's and is not counted as the service's."""
 
 
 class Accepted(msgspec.Struct):
     task_id: str
 
 
-async def run_orders(target: Target, orders: AsyncIterator[Order], teller: ReportWriter) -> None:
-    """A refusal ends an order, and not the process: a sweep may go on with less."""
-    teller.write(Ready())
+async def run_orders(target: Target, orders: AsyncIterator[Order], reports: ReportWriter) -> None:
+    """An error ends the order and not the process: a sweep may go on with smaller values."""
+    reports.write(Ready())
     async for order in orders:
         try:
             if isinstance(order, Submit):
-                teller.write(await Submitting(target, order, teller).run())
+                reports.write(await Submitting(target, order, reports).run())
             elif isinstance(order, Pace):
-                teller.write(await Pacing(target, order, teller).run())
-        except* NO_SUCCESS as failures:
-            teller.write(failure(failures.exceptions[0]))
+                reports.write(await Pacing(target, order, reports).run())
+        except* CALL_ERRORS as failures:
+            reports.write(failure(failures.exceptions[0]))
 
 
 def new_task(task_type: str, payload_bytes: int, at_ms: float = 0) -> dict[str, Any]:
-    """Its parameters take this many bytes as JSON, or the few they need."""
+    """A task whose parameters have this many bytes as JSON, but not less than their own fields need."""
     parameters = {"at": at_ms, "pad": ""}
     pad = "x" * max(payload_bytes - len(msgspec.json.encode(parameters)), 0)
     return {"task_type": task_type, "parameters": {**parameters, "pad": pad}, "required_capabilities": [task_type]}
 
 
 class Submitting:
-    def __init__(self, target: Target, order: Submit, teller: ReportWriter) -> None:
-        self._order, self._teller = order, teller
+    def __init__(self, target: Target, order: Submit, reports: ReportWriter) -> None:
+        self._order, self._reports = order, reports
         self._task = msgspec.json.encode(new_task(target.task_type, order.payload_bytes))
         self._connections = [Http(target.url, headers(target.api_key)) for _ in range(order.connections)]
         self._taken = self._done = 0
@@ -64,21 +64,21 @@ class Submitting:
         return Submitted(self._done, began, time.monotonic(), spent, self._answer_ms, [])
 
     async def _submit(self, connection: Http) -> None:
-        while not self._teller.is_orphaned and (size := min(self._order.batch, self._order.count - self._taken)) > 0:
+        while not self._reports.is_orphaned and (size := min(self._order.batch, self._order.count - self._taken)) > 0:
             self._taken += size
             body = self._task if self._order.batch == 1 else b'{"tasks":[%b]}' % b",".join([self._task] * size)
             path, began = ONE if self._order.batch == 1 else MANY, time.monotonic()
             successful(await connection.request("POST", path, body, ANSWER_SECONDS))
             self._answer_ms.append((time.monotonic() - began) * 1000)
             self._done += size
-            self._teller.progress(self._done)
+            self._reports.progress(self._done)
 
 
 class Pacing:
-    """Submissions do not wait for one another: a service that falls behind is not spared."""
+    """Submits at fixed times without waiting for earlier answers, so that a slow service gets the same load."""
 
-    def __init__(self, target: Target, order: Pace, teller: ReportWriter) -> None:
-        self._target, self._order, self._teller = target, order, teller
+    def __init__(self, target: Target, order: Pace, reports: ReportWriter) -> None:
+        self._target, self._order, self._reports = target, order, reports
         self._http = Http(target.url, headers(target.api_key))
         self._answer_ms: list[float] = []
         self._round_trip_ms: list[float] = []
@@ -91,8 +91,8 @@ class Pacing:
                     due = began + number / self._order.per_second
                     await asyncio.sleep(max(due - time.monotonic(), 0))
                     group.create_task(self._submit(due, is_waited_for=number % self._order.waits_every == 0))
-                    self._teller.progress(number)
-                    if self._teller.is_orphaned:
+                    self._reports.progress(number)
+                    if self._reports.is_orphaned:
                         break
                 ended = time.monotonic()
         finally:
@@ -101,7 +101,7 @@ class Pacing:
         return Submitted(self._order.count, began, ended, spent, self._answer_ms, self._round_trip_ms)
 
     async def _submit(self, due: float, *, is_waited_for: bool) -> None:
-        """Late through somebody's fault, it counts from when its turn was."""
+        """A submission that starts late is measured from the time it was due."""
         now = time.monotonic()
         since = now if now - due < TIMER_SECONDS else due
         task = new_task(self._target.task_type, self._order.payload_bytes, since * 1000)

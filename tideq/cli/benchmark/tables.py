@@ -1,4 +1,4 @@
-"""A run as people see it on a terminal, and as programs read it from standard output."""
+"""Prints a run: as a table with remarks, or as JSON."""
 
 from tideq.cli.benchmark.findings import Figure, Run, as_json, overall, ratio
 from tideq.cli.benchmark.words import meaning, number
@@ -6,12 +6,12 @@ from tideq.cli.output import Format, print_line, table
 
 TITLES = ("", "tasks", "tasks/s", "p50 ms", "p95 ms", "p99 ms", "service CPU a task")
 HEADINGS = {
-    "enqueue": "Handing in",
-    "process": "Doing",
-    "latency": "How long it takes",
-    "depth": "With more and more waiting",
-    "payload": "With larger payloads",
-    "workers": "With more worker processes",
+    "enqueue": "Submitting",
+    "process": "Processing",
+    "latency": "Latency",
+    "depth": "By queue depth",
+    "payload": "By payload size",
+    "workers": "By number of worker processes",
 }
 
 
@@ -43,7 +43,7 @@ def _show_words(run: Run, before: Run | None, old: dict[str, Figure]) -> None:
     if before is not None and shared is not None:
         print_line(f"Compared with {before.at}: {shared:.2f} × as good, on the (geometric) average.")
     for remark in run.notes:
-        print_line(f"Mind: {remark}.")
+        print_line(f"Note: {remark}.")
 
 
 def _row(figure: Figure, old: dict[str, Figure]) -> list[str]:
@@ -62,7 +62,7 @@ def _row(figure: Figure, old: dict[str, Figure]) -> list[str]:
 
 
 def _aligned(rows: list[list[str]]) -> list[list[str]]:
-    """Numbers to the right, under their titles."""
+    """Right-aligns the numbers under their titles."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [[row[0], *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))] for row in rows]
 

@@ -1,4 +1,4 @@
-"""A service for one run: `tideq up` with its data in a folder that goes away with it, and without limits on depth."""
+"""Starts a service for one run: `tideq up` with a temporary data folder and without depth limits."""
 
 import contextlib
 import os
@@ -28,12 +28,12 @@ SETTINGS = {
 
 @contextlib.contextmanager
 def temporary_service() -> Generator[str]:
-    """Its address. Whatever the environment says of other services does not count."""
+    """Yields the URL. Variables of the environment that configure other services are removed."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(OTHERS)}
     with tempfile.TemporaryDirectory(prefix="tideq-bench-") as folder:
-        said = Path(folder) / "said"
+        output = Path(folder) / "output"
         command = [sys.executable, "-P", "-m", "tideq.cli", "up", "--port", "0", "--no-demo"]
-        with said.open("wb") as log:
+        with output.open("wb") as log:
             process = subprocess.Popen(
                 [*command, "--data-dir", str(Path(folder) / "data")],
                 env=environ | SETTINGS,
@@ -43,16 +43,16 @@ def temporary_service() -> Generator[str]:
                 process_group=0,
             )
         try:
-            yield _address(process, said)
+            yield _url(process, output)
         finally:
             _stop(process)
 
 
-def _address(process: subprocess.Popen[bytes], said: Path) -> str:
+def _url(process: subprocess.Popen[bytes], output: Path) -> str:
     deadline = time.monotonic() + START_SECONDS
-    while GREETING not in (text := said.read_text(errors="replace")) or "\n" not in text.partition(GREETING)[2]:
+    while GREETING not in (text := output.read_text(errors="replace")) or "\n" not in text.partition(GREETING)[2]:
         if process.poll() is not None or time.monotonic() > deadline:
-            raise GaveUp(f"no service could be started: {' '.join(text.split())[-500:]}")
+            raise GaveUp(f"the temporary service did not start: {' '.join(text.split())[-500:]}")
         time.sleep(LOOK_SECONDS)
     return text.partition(GREETING)[2].split()[0]
 

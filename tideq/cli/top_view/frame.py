@@ -123,20 +123,20 @@ def sparkline(values: Iterable[float], width: int) -> str:
 
 
 def _types(view: View, rows: list[TypeRow]) -> Grid:
-    grid = _grid(view, "types", ("type", "waiting", "workers", "held back"))
+    grid = _grid(view, "types", ("type", "waiting", "workers", "restrictions"))
     for row in rows:
         is_unserved = row.worker_count == 0 and row.waiting > 0
         workers = Text("-" if row.worker_count is None else str(row.worker_count), style="red" if is_unserved else "")
-        held_back = Text(row.restrictions, style="yellow")
-        grid.add_row(Text(printable(row.task_type)), Text(str(row.waiting)), workers, held_back)
+        restrictions = Text(row.restrictions, style="yellow")
+        grid.add_row(Text(printable(row.task_type)), Text(str(row.waiting)), workers, restrictions)
     return grid
 
 
 def _workers(view: View, rows: list[Worker], now: datetime) -> Grid:
     # The column is left out when it is empty, because a screen is narrow.
-    has_held_back = any(map(is_blocked, rows))
-    held_back_title = ("held back from",) if has_held_back else ()
-    grid = _grid(view, "workers", ("worker", "status", "held", "slots", "heartbeat", *held_back_title, "types", "host"))
+    has_blocked = any(map(is_blocked, rows))
+    blocked_title = ("blocked from",) if has_blocked else ()
+    grid = _grid(view, "workers", ("worker", "status", "held", "slots", "heartbeat", *blocked_title, "types", "host"))
     for worker in rows:
         beat_at = worker.last_heartbeat_at
         cells = [
@@ -145,7 +145,7 @@ def _workers(view: View, rows: list[Worker], now: datetime) -> Grid:
             Text(str(worker.held)),
             Text(str(worker.capacity)),
             Text(f"{_time(max((now - beat_at).total_seconds(), 0))} ago" if beat_at else "-"),
-            *([Text(printable(blocked_types_text(worker)), style="yellow")] if has_held_back else []),
+            *([Text(printable(blocked_types_text(worker)), style="yellow")] if has_blocked else []),
             Text(printable("any" if worker.task_types is None else ", ".join(worker.task_types))),
             Text(printable(worker.host)),
         ]

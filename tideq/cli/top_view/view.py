@@ -111,16 +111,16 @@ def type_rows(reading: Snapshot) -> list[TypeRow]:
     """Types that have waiting tasks, active workers, or a pause or limit."""
     waiting = reading.stats.queue.by_type
     active = [worker for worker in reading.workers or () if worker.status == "active"]
-    held_back = {limit.task_type: _held_back(limit) for limit in reading.limits or () if limit.task_type}
+    limited = {limit.task_type: _limits_text(limit) for limit in reading.limits or () if limit.task_type}
     served = {task_type for worker in active for task_type in worker.task_types or ()}
     return [
         TypeRow(
             task_type,
             waiting.get(task_type, 0),
             None if reading.workers is None else len(serving),
-            ", ".join(filter(None, (held_back.get(task_type), _from_workers(task_type, serving)))),
+            ", ".join(filter(None, (limited.get(task_type), _blocked_text(task_type, serving)))),
         )
-        for task_type in sorted({*waiting, *held_back, *served})
+        for task_type in sorted({*waiting, *limited, *served})
         for serving in [[worker for worker in active if serves(worker, task_type)]]
     ]
 
@@ -129,12 +129,12 @@ def serves(worker: Worker, task_type: str) -> bool:
     return worker.task_types is None or task_type in worker.task_types
 
 
-def _from_workers(task_type: str, serving: list[Worker]) -> str:
+def _blocked_text(task_type: str, serving: list[Worker]) -> str:
     count = sum(is_blocked_from(worker, task_type) for worker in serving)
-    return f"from {count} of {len(serving)} workers" if count else ""
+    return f"{count} of {len(serving)} workers blocked" if count else ""
 
 
-def _held_back(limit: Any) -> str:
+def _limits_text(limit: Any) -> str:
     rules = [f"{limit.tasks_per_second:g}/s"] if limit.tasks_per_second else []
     rules += [f"{limit.max_executing} at once"] if limit.max_executing is not None else []
     return ", ".join((["paused"] if limit.paused else []) + rules)

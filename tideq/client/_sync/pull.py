@@ -119,24 +119,26 @@ class PullQueue:
         Such tasks failed and their backoff is over, timed out, or lost their worker. A task that was tried
         `max_attempts` times is discarded instead; `max_retries` of a task still holds.
 
-        `dequeue` returns such tasks too: a retried task keeps its rank, so it is among the first. This method claims
-        from the head of the queue while it finds retried tasks, and releases tasks that were never tried.
+        `dequeue` returns such tasks too: a retried task keeps its rank, so it is among the first of its priority. This
+        method claims from the head of the queue while tasks come, at most 1 000 beyond `size`, and releases tasks that
+        it does not return, also if a call fails.
         """
         wanted, most = self._size(size), self.max_attempts if max_attempts is None else max_attempts
-        chosen, spent, fresh = list[PulledTask](), list[PulledTask](), list[PulledTask]()
-        heartbeat, tasks = self._poll(wanted, 0)
-        while tried := [task for task in tasks if task.tries]:
-            chosen += [task for task in tried if most is None or task.tries < most]
-            spent += [task for task in tried if most is not None and task.tries >= most]
-            fresh += [task for task in tasks if not task.tries]
-            tasks = ()
-            if len(chosen) < wanted and len(fresh) < calls.MAX_POLL:
-                heartbeat, tasks = self._poll(wanted - len(chosen), 0)
-        self._release(heartbeat, [*fresh, *tasks])
-        if spent:
-            self._start(heartbeat, spent, None)
-            self.mark_as_discarded([task.task_id for task in spent], f"tried {most} times", code="MAX_ATTEMPTS")
-        return self._start(heartbeat, chosen, visibility_timeout)
+
+        def is_wanted(task: PulledTask) -> bool:
+            return task.tries > 0 and (most is None or task.tries < most)
+
+        heartbeat, taken = self._poll_until(wanted, is_wanted)
+        chosen = list(filter(is_wanted, taken))
+        spent = [task for task in taken if task.tries and not is_wanted(task)]
+        self._release(heartbeat, [*chosen[wanted:], *(task for task in taken if not task.tries)])
+        try:
+            started = [task.task_id for task in self._start(heartbeat, spent, None)]
+            self.mark_as_discarded(started, f"tried {most} times", code="MAX_ATTEMPTS")
+        except TideqError:
+            self._release(heartbeat, [*chosen[:wanted], *spent])
+            raise
+        return self._start(heartbeat, chosen[:wanted], visibility_timeout)
 
     def replay(self, size: int | None = None) -> tuple[Retried, ...]:
         """Requeues up to `size` failed or dead tasks, the newest first."""
@@ -237,6 +239,21 @@ class PullQueue:
             heartbeat = self._registered()
             polled = self._transport.request(calls.poll(heartbeat.worker_id, count, wait_seconds))
         return heartbeat, polled.tasks
+
+    def _poll_until(
+        self, wanted: int, is_wanted: Callable[[PulledTask], bool]
+    ) -> tuple[HeldTasksHeartbeat, tuple[PulledTask, ...]]:
+        """Claims tasks until enough of them are wanted or no more come. Each poll is as large as all earlier ones."""
+        heartbeat, taken = self._poll(wanted, 0)
+        tasks, most = taken, wanted + calls.MAX_POLL
+        try:
+            while tasks and (missing := wanted - sum(map(is_wanted, taken))) > 0 and len(taken) < most:
+                heartbeat, tasks = self._poll(min(max(missing, len(taken)), most - len(taken)), 0)
+                taken += tasks
+        except TideqError:
+            self._release(heartbeat, taken)
+            raise
+        return heartbeat, taken
 
     def _registered(self) -> HeldTasksHeartbeat:
         """Registers with the first poll, and again when the service has dropped this worker."""

@@ -105,8 +105,8 @@ class LifecycleSpans:
 
 
 def _links(transition: ObservedTransition, sender: TraceParent) -> tuple[TraceParent, ...]:
-    """A link to the span of the retry or replay that began this life."""
-    if not transition.is_requeued:
+    """A link to the span of the retry or replay that began this life, if one was recorded."""
+    if not transition.has_requeue_span:
         return ()
     return (sender.child(requeue_span_id(transition.task_id, transition.life)),)
 

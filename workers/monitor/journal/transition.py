@@ -16,6 +16,7 @@ import structlog
 from tideq.queue_core.outbox.consumer import OutboxEntry
 from tideq.queue_core.outbox.monitor_cursor import UNKNOWN
 from tideq.queue_core.scripts.record import NAMES, SPLIT_COUNT, UnreadableRecord, record_fields
+from tideq.queue_core.scripts.replies import lossy_text
 from tideq.queue_core.states import Reason, TaskState, reason_named, state_named
 from tideq.queue_core.task import TraceContext
 from tideq.queue_core.telemetry.names import (
@@ -227,6 +228,11 @@ class ObservedTransition:
         return eligible[:1] == b"0" or (bool(eligible) and self._record[QUEUED] == eligible)
 
     @property
+    def has_requeue_span(self) -> bool:
+        """Whether a span was recorded for the retry or replay that began this life; two leading zeros mean so."""
+        return self._record[ELIGIBLE][:2] == b"00"
+
+    @property
     def is_end(self) -> bool:
         return self._record[STATE] in ENDS and self._record[REASON] != b"purged"
 
@@ -302,6 +308,8 @@ def transitions_in(entry: OutboxEntry) -> list[ObservedTransition]:
     transitions = list[ObservedTransition]()
     for task_key, packed in fields.items():
         if len(task_key) == 36:
+            if not task_key.isascii():
+                raise UnreadableRecord("the key of an event is not a task id")
             record = _fields(packed)
             requeued_from = (
                 _requeued_from(fields.get(task_key + b":from", b"")) if record[REASON] == b"retried" else b""
@@ -331,7 +339,7 @@ def readable_transitions_in(entry: OutboxEntry) -> tuple[list[ObservedTransition
                 transitions += transitions_in(OutboxEntry(entry.entry_id, {**shared, name: value}))
             except (KeyError, ValueError) as error:
                 skipped_count += 1
-                log.error("event skipped", entry_id=entry.entry_id, task_id=name.decode(), problem=repr(error))
+                log.error("event skipped", entry_id=entry.entry_id, task_id=lossy_text(name), problem=repr(error))
     return transitions, skipped_count
 
 

@@ -9,7 +9,7 @@ import { useStore } from '../store';
 import { Bars, StackedBars } from '../ui/bars';
 import { Button, Card, Empty, Problem, shortId, When } from '../ui/basics';
 import { Chart, type Line } from '../ui/chart';
-import { count, duration, LIVE, percent, plain, some, TERMINAL } from '../words';
+import { count, duration, LIVE, OTHER_TYPES, percent, plain, some, TERMINAL } from '../words';
 import { CleanUp } from './cleanup';
 import { HeldBackCard } from './held-back';
 import { TideCard } from './tide';
@@ -152,8 +152,8 @@ function series(trends: Trends) {
   return {
     times: whole.map((step) => Date.parse(step.at) / 1_000),
     throughput: [
-      line('done', '--good', whole.map((step) => step.completed / width), true),
-      line('failed', '--bad', whole.map((step) => step.failed / width)),
+      line('done', '--completed-area', whole.map((step) => step.completed / width), true),
+      line('failed', '--failed-area', whole.map((step) => step.failed / width)),
     ],
     wait: [
       line('p50', '--sea', whole.map((step) => step.wait_p50_seconds)),
@@ -181,8 +181,8 @@ function useDepth(stats: Stats | undefined): { times: number[]; lines: Line[] } 
     return {
       times: all.map((sample) => sample.at),
       lines: [
-        { label: 'waiting', colour: '--sea', values: all.map((sample) => sample.waiting), isFilled: true },
-        { label: 'running', colour: '--good', values: all.map((sample) => sample.running) },
+        { label: 'waiting', colour: '--waiting-area', values: all.map((sample) => sample.waiting), isFilled: true },
+        { label: 'running', colour: '--running-area', values: all.map((sample) => sample.running) },
       ],
     };
   }, [seen]);
@@ -203,7 +203,9 @@ function ByType({ counts }: { counts: Record<string, Record<string, number>> | u
         counts={counts}
         parts={[...LIVE, ...TERMINAL]}
         inWords={plain}
-        linkTo={(type, state) => searchLink(state ? `status:${state} type:${type}` : `type:${type}`)}
+        linkTo={(type, state) =>
+          searchLink([state && `status:${state}`, type !== OTHER_TYPES && `type:${type}`].filter(Boolean).join(' '))
+        }
       />
     </Card>
   );

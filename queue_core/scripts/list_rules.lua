@@ -1,0 +1,7 @@
+-- list_rules: the pauses and limits of one partition, and the instant of each
+--
+-- @flags no-writes
+-- @key   controls          hash
+-- @key   control_instants  hash
+-- @reply OK
+return {'OK', now, redis.call('HGETALL', controls_key), redis.call('HGETALL', control_instants_key)}
