@@ -38,6 +38,7 @@ BENCHES: dict[str, Callable[[Servers, Plan], Awaitable[Findings]]] = {
     "telemetry": telemetry.measure,
 }
 
+
 def main() -> None:
     arguments = _parser().parse_args()
     chosen = arguments.only or list(BENCHES)

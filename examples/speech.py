@@ -32,7 +32,7 @@ def main(folder: Path) -> None:
                 text = task.parameters["text"]
                 if not text:
                     # A retry would fail as well, so the task becomes a dead letter.
-                    queue.mark_as_discarded(task.task_id, "there is nothing to say", code="EMPTY")
+                    queue.mark_as_discarded(task.task_id, "the text is empty", code="EMPTY")
                     continue
                 path = folder / f"{task.parameters['number']:02}.wav"
                 seconds = speak(text, path)

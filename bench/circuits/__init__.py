@@ -49,7 +49,9 @@ async def measure(servers: Servers, plan: Plan) -> Findings:
     return Findings((table,), (Target("throughput alone by that beside broken types", 1 / MIN_SHARE, 1 / least, ""),))
 
 
-async def _healthy_per_second(servers: Servers, count: int, broken_type_count: int, workers_handlers: WorkerHandlers) -> float:
+async def _healthy_per_second(
+    servers: Servers, count: int, broken_type_count: int, workers_handlers: WorkerHandlers
+) -> float:
     with servers.start() as store, api(store.url) as service, ExitStack() as running:
         await _fill(service, list(_tasks(count, broken_type_count)))
         for handlers in workers_handlers:

@@ -57,10 +57,10 @@ def library_of(path: str) -> str:
 async def profiles(context: TurnContext, seconds: int) -> dict[str, Profile]:
     """Profiles single submissions, bulk submissions, and the API and a worker while the worker runs tasks."""
     found: dict[str, Profile] = {}
-    async with turn_services(_peer(OURS), context) as around:
-        api = around.service.api
+    async with turn_services(_peer(OURS), context) as services:
+        api = services.service.api
         assert api is not None
-        settings = {**_peer(OURS).best, **around.urls}
+        settings = {**_peer(OURS).best, **services.urls}
         async with _driver(context, settings) as driver:
             busy = driver.order("single", seconds=seconds + 2, at_once=AT_ONCE)
             found["API, single submissions"], _ = await asyncio.gather(_spied(context, api.pid, seconds), busy)

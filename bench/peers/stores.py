@@ -1,8 +1,8 @@
 """Starts the stores of one turn: a fresh Valkey, or a fresh database on the run's PostgreSQL; reads their CPU.
 
 All peers get the same servers with the same settings: the Valkey of the wheel over TCP on loopback, with its
-append-only file (`everysec`) unless the option says otherwise; the PostgreSQL of the wheel over its socket with its
-defaults, so that every commit is on disk.
+append-only file (`everysec`) by default; the PostgreSQL of the wheel over its socket with its defaults, so that every
+commit is on disk.
 """
 
 import asyncio

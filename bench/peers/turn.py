@@ -67,11 +67,11 @@ class TurnServices(NamedTuple):
 
 async def take_turn(peer: Peer, kind: str, context: TurnContext, amount: Amount) -> Sample:
     command = context.environments.command(peer)
-    async with turn_services(peer, context) as around:
-        settings = {"batch": 0, "concurrency": 1, **peer.settings(kind), **around.urls}
+    async with turn_services(peer, context) as services:
+        settings = {"batch": 0, "concurrency": 1, **peer.settings(kind), **services.urls}
         environ, log = context.environments.environ(), context.folder / "client.log"
         async with processes.client(command, settings, environ, log) as (driver, greeting):
-            turn = Turn(driver, around, settings, amount)
+            turn = Turn(driver, services, settings, amount)
             turn.sample.version = greeting["version"]
             if peer.processes:
                 with _workers(command, settings, context, amount.worker_count) as workers:
@@ -84,8 +84,10 @@ async def take_turn(peer: Peer, kind: str, context: TurnContext, amount: Amount)
 
 
 class Turn:
-    def __init__(self, driver: DriverClient, around: TurnServices, settings: Mapping[str, Any], amount: Amount) -> None:
-        self._driver, self._around, self._settings, self._amount = driver, around, settings, amount
+    def __init__(
+        self, driver: DriverClient, services: TurnServices, settings: Mapping[str, Any], amount: Amount
+    ) -> None:
+        self._driver, self._services, self._settings, self._amount = driver, services, settings, amount
         self._workers: list[tuple[Worker, Path]] = []
         self._look_took = 0.0
         self.sample = Sample()
@@ -105,12 +107,12 @@ class Turn:
 
     async def fill(self) -> int:
         """Submits in bulk for a fixed time; returns the number of tasks, and records rate, CPU and size."""
-        used, before = await self._around.store.used_bytes(), self._spent()
+        used, before = await self._services.store.used_bytes(), self._spent()
         done = await self._driver.order("bulk", seconds=self._amount.enqueue_seconds, batch=self._settings["bulk"])
         count = done["count"]
         self.sample.bulk_cpu_us = charged(before, self._spent(), count, leave_out="workers")
         self.sample.bulk = count / done["seconds"]
-        self.sample.bytes_a_task = (await self._around.store.used_bytes() - used) / count
+        self.sample.bytes_a_task = (await self._services.store.used_bytes() - used) / count
         return count
 
     async def submit_singly(self, *, has_async: bool) -> None:
@@ -158,12 +160,12 @@ class Turn:
         done = first.left - last.left
         self.sample.work_cpu_us = charged(first.spent, last.spent, done, leave_out="client")
         self.sample.processed = done / (last.at - first.at)
-        if self._around.service.replicator and self._amount.is_whole:
+        if self._services.service.replicator and self._amount.is_whole:
             await self._catch_up()
 
     async def _catch_up(self) -> None:
         await self._until_done()
-        began, urls = time.perf_counter(), self._around.urls
+        began, urls = time.perf_counter(), self._services.urls
         try:
             async with asyncio.timeout(CAUGHT_UP_SECONDS):
                 await history_has_everything(urls["redis_url"], urls["database_url"])
@@ -194,7 +196,7 @@ class Turn:
         return {
             "client": processes.cpu_us(self._driver.pid),
             "workers": sum(worker.cpu_us() for worker, _ in self._workers),
-            **self._around.spent(),
+            **self._services.spent(),
         }
 
 

@@ -76,7 +76,9 @@ async def _follow(store: OpenStore, settings: ServiceSettings, duties: Duties, t
             Follower(MonitorCursor(store.client, part.scripts, part.keys), meters) for part in store.engine.parts
         ]
         counters.observe_value("tideq_journal_gaps_total", lambda: sum(follower.gap_count for follower in followers))
-        counters.observe_value("tideq_journal_skipped_total", lambda: sum(follower.skipped_count for follower in followers))
+        counters.observe_value(
+            "tideq_journal_skipped_total", lambda: sum(follower.skipped_count for follower in followers)
+        )
         await run_all(*(follower.follow_for_ever(duties) for follower in followers))
 
 

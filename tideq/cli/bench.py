@@ -16,15 +16,15 @@ from typing import Annotated, NoReturn
 import cyclopts
 
 from tideq.cli.benchmark.bars import bars
+from tideq.cli.benchmark.benched_service import BenchedService
 from tideq.cli.benchmark.cleanup import clear, cleared
 from tideq.cli.benchmark.findings import Machine, Run, as_json, read_run
 from tideq.cli.benchmark.measures import MEASURES
 from tideq.cli.benchmark.page import page
-from tideq.cli.benchmark.benched_service import BenchedService
 from tideq.cli.benchmark.plan import Plan, checked, quantities, quantity
+from tideq.cli.benchmark.processes import GaveUp, ProcessGroup
 from tideq.cli.benchmark.steps import Steps
 from tideq.cli.benchmark.tables import show_run
-from tideq.cli.benchmark.processes import GaveUp, ProcessGroup
 from tideq.cli.benchmark.temporary import temporary_service
 from tideq.cli.benchmark.words import limits_found
 from tideq.cli.output import confirm, note

@@ -1,4 +1,4 @@
-"""`tideq doctor`: checks the machine, the service and its stores, and says what to do about each problem."""
+"""`tideq doctor`: checks the machine, the service and its stores, and prints what to do about each problem."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from tideq.cli.checks.history import check_history
 from tideq.cli.checks.machine import check_machine, check_port, settings_in
 from tideq.cli.checks.service import answers_at, check_service
 from tideq.cli.checks.store import check_store
-from tideq.cli.output import has_colours, printable, print_line, show
+from tideq.cli.output import has_colours, print_line, printable, show
 from tideq.cli.session import FAILED, LOCAL, OK, Service
 from tideq.client import NO_RETRIES, Client, Timeouts
 

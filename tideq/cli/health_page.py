@@ -18,8 +18,8 @@ from tideq.workers.runtime.health import (
     Check,
     Health,
     HealthServer,
-    overall_health,
     memory_check,
+    overall_health,
 )
 
 TICK_SECONDS = 0.5

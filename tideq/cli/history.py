@@ -185,7 +185,9 @@ async def _reconcile(settings: ServiceSettings, *, dry_run: bool) -> None:
         async for each in guard.differences():
             count += 1
             in_store = f"{each.in_store.state} v{each.in_store.version}" if each.in_store else "nothing"
-            print_line(f"{each.task_id}  store: {in_store}  history: {each.in_history.state} v{each.in_history.version}")
+            print_line(
+                f"{each.task_id}  store: {in_store}  history: {each.in_history.state} v{each.in_history.version}"
+            )
         if count and not dry_run:
             print_line(f"reconciled under epoch {await guard.reconcile()}")
         print_line(f"{count} differences")

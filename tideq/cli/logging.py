@@ -24,7 +24,6 @@ MULTI_LINE = ("exception",)
 log = structlog.get_logger(__name__)
 
 
-
 def log_to_stderr() -> None:
     """Tracebacks are logged without the values of variables, which may be payloads or keys."""
     structlog.configure(

@@ -8,8 +8,8 @@ from pathlib import Path
 from tideq.api.server import PortTaken, address_of, listen
 from tideq.api.settings import ServiceSettings
 from tideq.cli.exit_codes import USAGE, stop, stop_with
-from tideq.cli.prefork import Parent
 from tideq.cli.output import print_line
+from tideq.cli.prefork import Parent
 from tideq.cli.service_runner import environ_with, log_to_stderr, run_service, settings_from
 from tideq.queue_core.scripts.runner import assemble_all
 
@@ -50,7 +50,9 @@ def _serve_with(processes: int, settings: ServiceSettings) -> int:
         address = address_of(listener)
         return Parent(
             processes,
-            work=lambda on_ready: run_service(settings, lambda _address: on_ready(), listener, shared_folder=Path(shared_folder)),
+            work=lambda on_ready: run_service(
+                settings, lambda _address: on_ready(), listener, shared_folder=Path(shared_folder)
+            ),
             on_ready=lambda: _greet(address),
             on_stop=listener.close,
         ).run()

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import cyclopts
 import msgspec
 
-from tideq.cli.output import with_progress_bar, show, show_one
+from tideq.cli.output import show, show_one, with_progress_bar
 from tideq.cli.session import LOCAL, Service, Several, Switch, open_client, pairs, split
 from tideq.cli.tasks import show_outcome
 from tideq.cli.time_args import duration, moment
@@ -83,7 +83,9 @@ def submit(
             durability=durability,
         )
         if lines is not None:
-            tasks = (NewTask(task_type, each, **options) for each in with_progress_bar(list(_lines(lines)), "submitting"))
+            tasks = (
+                NewTask(task_type, each, **options) for each in with_progress_bar(list(_lines(lines)), "submitting")
+            )
             show(client.submit_many(tasks, idempotency_key=key), COLUMNS, service.output)
             return 0
         options["idempotency_key"] = key

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Annotated, cast
 
 from tideq.cli.output import Format, note, print_line, show, show_one, table
-from tideq.cli.session import FAILED, LOCAL, OK, Ids, Service, Several, Switch, open_client, exit_code, pairs, split
+from tideq.cli.session import FAILED, LOCAL, OK, Ids, Service, Several, Switch, exit_code, open_client, pairs, split
 from tideq.cli.time_args import moment
 from tideq.client import Cancelled, Client, Conflict, NotFound, Retried, Task, Transition
 from tideq.client.calls.listing import TaskFilter

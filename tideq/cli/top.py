@@ -10,12 +10,12 @@ from typing import Annotated
 from rich.console import Console
 from rich.live import Live
 
+from tideq.cli.output import has_colours, show_one
+from tideq.cli.session import LOCAL, OK, USAGE, Service, Switch, open_client, stop
 from tideq.cli.top_view.frame import frame, now, plain_frame
 from tideq.cli.top_view.readings import Reader, ReadFailure, Snapshot, read
 from tideq.cli.top_view.terminal import Ended, KeyReader, open_terminal
-from tideq.cli.top_view.view import View, Action
-from tideq.cli.output import has_colours, show_one
-from tideq.cli.session import LOCAL, OK, USAGE, Service, Switch, open_client, stop
+from tideq.cli.top_view.view import Action, View
 from tideq.client import Client, TideqError
 
 MIN_INTERVAL_SECONDS = 0.1

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from tideq.cli.circuits import blocked_types_text
 from tideq.cli.output import Cell, note, show, show_one
-from tideq.cli.session import LOCAL, OK, Ids, Service, Several, open_client, exit_code, split
+from tideq.cli.session import LOCAL, OK, Ids, Service, Several, exit_code, open_client, split
 from tideq.client import Drained, NotFound
 
 COLUMNS: dict[str, Cell] = {

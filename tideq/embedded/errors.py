@@ -1,4 +1,4 @@
-"""The errors of the embedded servers; each message says what to do.
+"""The errors of the embedded servers; each message includes what to do.
 
 The errors have no stable codes, because they are printed on a terminal and never sent over HTTP.
 

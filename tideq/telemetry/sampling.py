@@ -1,6 +1,6 @@
 """Decides which traces are sampled: by OTEL_TRACES_SAMPLER, or by default a limited number a second.
 
-A trace that a caller began is sampled as its flag says. Traces that begin here are limited by default, because eight
+A trace that a caller began is sampled according to its flag. Traces that begin here are limited by default, because eight
 spans a task would overload the collector of a busy queue and cost the service more than the tasks.
 """
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from tideq.cli.benchmark.messages import Failed, Report, Order, Progress, Target
+from tideq.cli.benchmark.messages import Failed, Order, Progress, Report, Target
 from tideq.client.http.answers import Response
 from tideq.queue_core.background import loop_factory
 

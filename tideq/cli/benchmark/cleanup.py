@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from tideq.cli.benchmark.bars import Bars
 from tideq.cli.benchmark.benched_service import BenchedService
 from tideq.cli.benchmark.plan import Plan
-from tideq.cli.benchmark.steps import Steps
 from tideq.cli.benchmark.processes import ProcessGroup
+from tideq.cli.benchmark.steps import Steps
 from tideq.cli.output import note
 from tideq.client import TideqError
 

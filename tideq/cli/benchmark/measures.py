@@ -34,9 +34,7 @@ def latency(steps: Steps, note: Note) -> list[Figure]:
     seconds = submitted.ended - submitted.began
     reached = (submitted.count - 1) / seconds if submitted.count > 1 else steps.plan.rate
     if reached < 0.95 * steps.plan.rate:
-        note(
-            f"only {reached:.0f} of {steps.plan.rate:g} tasks a second were submitted: the latencies show an overload"
-        )
+        note(f"only {reached:.0f} of {steps.plan.rate:g} tasks a second were submitted: the latencies show an overload")
     kinds = {
         "submit": ("until the submission is answered", submitted.answer_ms),
         "pickup": ("until the handler's first line", _pickups(worked)),

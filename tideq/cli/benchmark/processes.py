@@ -11,7 +11,19 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from tideq.cli.benchmark.messages import Failed, Report, Order, Pace, Progress, Ready, Rest, Submitted, Target, Work, Worked
+from tideq.cli.benchmark.messages import (
+    Failed,
+    Order,
+    Pace,
+    Progress,
+    Ready,
+    Report,
+    Rest,
+    Submitted,
+    Target,
+    Work,
+    Worked,
+)
 from tideq.client import CannotConnect, TideqError
 from tideq.client.error_mapping import refusal
 

@@ -12,9 +12,9 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from tideq.cli.circuits import blocked_types_text, is_blocked
+from tideq.cli.output import printable
 from tideq.cli.top_view.readings import Snapshot
 from tideq.cli.top_view.view import COLUMNS, Table, TypeRow, View
-from tideq.cli.output import printable
 from tideq.client import Worker
 from tideq.client.models.queue import Depth
 
