@@ -245,7 +245,7 @@ class Inspector:
         """Live tasks that were set aside because this version cannot read them."""
         return [text(each) for each in accepted(await self._scripts.call("unreadable", most=limit))[0]]
 
-    async def count_ahead(self, task_id: str, rank: int, signature: str) -> tuple[int, int]:
+    async def ahead(self, task_id: str, rank: int, signature: str) -> tuple[int, int]:
         """How many ready tasks here go before one of another partition: of its lane, and of all."""
         in_lane, in_all = accepted(await self._scripts.call("ahead", task_id=task_id, rank=rank, signature=signature))
         return number(in_lane), number(in_all)

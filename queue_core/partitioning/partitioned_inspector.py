@@ -60,9 +60,7 @@ class PartitionedInspector(Inspector):
         if found.lane_position is None or found.global_position is None:
             return found
         others = [each for each in self._health.up if each != home]
-        told = await self._health.call(
-            others, lambda each: self._parts[each].count_ahead(task_id, found.rank, found.lane)
-        )
+        told = await self._health.call(others, lambda each: self._parts[each].ahead(task_id, found.rank, found.lane))
         ahead = [each for each in told.values() if not isinstance(each, Exception)]
         return msgspec.structs.replace(
             found,
