@@ -21,7 +21,6 @@ from tideq.persistence.history import History
 from tideq.persistence.read.status import status_reader_of
 from tideq.persistence.recovery.open_store import OpenStore, open_store, unconnected_store
 from tideq.queue_core.attempts import LeaseRef
-from tideq.queue_core.background import background_task
 from tideq.queue_core.duties import Duties, Duty
 from tideq.queue_core.engine import Engine
 from tideq.queue_core.errors import Unavailable
@@ -220,7 +219,8 @@ async def open_service(settings: ServiceSettings, tracing: Tracing | None = None
         with contextlib.suppress(Unavailable):
             await service.check_keys()
         try:
-            async with service.wakeups, service.live_events, background_task(service.duty_board.post_for_ever(duties)):
+            posting = duties.beside("duty board", service.duty_board.post_for_ever(duties))
+            async with service.wakeups, service.live_events, posting:
                 yield service
         finally:
             await service.wait_estimator.close()

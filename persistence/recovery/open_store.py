@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from tideq.persistence.database import Database, check_url, statement
+from tideq.persistence.database import READING, Database, check_url, statement
 from tideq.persistence.recovery.store_guard import StoreGuard
 from tideq.persistence.recovery.store_guards import StoreGuards, store_guards_of
 from tideq.persistence.settings import HistorySettings
@@ -26,7 +26,7 @@ from tideq.queue_core.store.connect import connect
 from tideq.queue_core.store.formats import check_formats
 from tideq.queue_core.store.restore import CLOSED
 from tideq.queue_core.store.server_identity import TrustedServers
-from tideq.queue_core.store.side_data import stored_format, read_format
+from tideq.queue_core.store.side_data import read_format, stored_format
 
 LONGEST_PAUSE_SECONDS = 1.0
 """Short, because the service is closed until the store is verified."""
@@ -101,7 +101,7 @@ async def _refuse_later_formats(client: Any, engine: Engine, database: Database 
     try:
         check_formats([await read_format(client, part.keys) for part in engine.parts])
         if database is not None:
-            async with database.session() as connection:
+            async with database.session(limits=READING) as connection:
                 rows = await (await connection.execute(statement("recorded_formats"))).fetchall()
             recorded = [stored_format(content) for (content,) in rows]
             check_formats(number for number in recorded if number is not None)

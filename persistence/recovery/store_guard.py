@@ -15,7 +15,7 @@ import structlog
 from psycopg import errors
 
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
-from tideq.persistence.database import REPAIRING, Connection, Database, limit
+from tideq.persistence.database import READING, REPAIRING, Connection, Database, limit
 from tideq.persistence.partition_owner import OWNS_ALL, PartitionOwner
 from tideq.persistence.recovery.context import RecoveryContext
 from tideq.persistence.recovery.rebuild import Rebuild, RebuildPlan
@@ -121,22 +121,22 @@ class StoreGuard:
 
     async def plan(self) -> RebuildPlan:
         """Returns what a rebuild would restore."""
-        async with self._database.session() as connection:
+        async with self._database.session(limits=REPAIRING) as connection:
             return await self._rebuild(connection).plan()
 
     async def is_behind(self) -> bool:
         """Returns whether history is behind the store."""
-        async with self._database.session() as connection:
+        async with self._database.session(limits=READING) as connection:
             checkpoint = await self._checkpoints.read_with(connection)
         return checkpoint is not None and await is_behind(self._restoration.outbox, checkpoint)
 
     async def check(self) -> StoreCheck:
         """Returns the result of `verify` without changing anything."""
-        async with self._database.session() as connection:
+        async with self._database.session(limits=READING) as connection:
             return compare(*await self._read_both(connection))
 
     async def differences(self) -> AsyncGenerator[Difference]:
-        async with self._database.session() as connection:
+        async with self._database.session(limits=REPAIRING) as connection:
             async for each in self._reconciliation(connection).differences():
                 yield each
 
@@ -162,7 +162,7 @@ class StoreGuard:
     async def _exclusive(self) -> AsyncGenerator[Connection]:
         """Yields a connection with the partition's lock: a second process waits, and finds the work done."""
         name = f"{self._database.schema}:{self._settings.partition}"
-        async with self._database.session() as connection:
+        async with self._database.session(limits=REPAIRING) as connection:
             await self._lock(connection, name)
             yield connection
 

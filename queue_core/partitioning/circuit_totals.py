@@ -1,15 +1,20 @@
 """Circuits of a queue with several partitions: a worker's results count in whichever partition they occurred.
 
 Every partition counts its own results and returns them with a peek; the claim adds them up and writes its decision to
-all partitions. So a circuit opens with the worker's next claim. Limit: two claims of one worker at the same instant may
-both get the rest of its trials, see docs/scale.md.
+all partitions. So a circuit opens with the worker's next claim. Of several claims of one
+worker at the same instant, only the one that has the turn gives trials, after reading all partitions again. The turn is
+kept in the worker's home partition. Limit: while that is away, two claims may both give the last trial.
 """
 
+import contextlib
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tideq.queue_core.circuits import CircuitState
+from tideq.queue_core.circuits import ALL_TYPES, CircuitState
+from tideq.queue_core.errors import Unavailable
 from tideq.queue_core.partitioning.partition_health import PartitionHealth
+from tideq.queue_core.partitioning.partition_sampler import home_of
 from tideq.queue_core.polls.poll import CircuitResults, Peek
 from tideq.queue_core.queue import Queue
 from tideq.queue_core.settings import Circuit
@@ -22,6 +27,15 @@ class CircuitVerdict(NamedTuple):
     left: dict[str, int]
     """How many tasks of each type with an open circuit, or one on trial, the worker may get now."""
     circuits: tuple[CircuitState, ...]
+
+    @property
+    def on_trial(self) -> set[str]:
+        """Types of which it may be given some to try."""
+        return {scope for scope, count in self.left.items() if count > 0}
+
+    def without_trials(self) -> "CircuitVerdict":
+        """For a claim whose turn it is not."""
+        return self._replace(left=dict.fromkeys(self.left, 0))
 
     def shares(self, counts: Mapping[str, int] | None = None) -> str:
         """As `claim_allowance.lua` takes it: so many tasks of each type, or all that are left."""
@@ -38,11 +52,42 @@ class Decision(NamedTuple):
     until_ms: int = 0
 
 
+class Turn:
+    """Of one claim, to give trials to its worker. Asked for where it finds any to give, which is rare."""
+
+    def __init__(self, home: Queue | None, worker_id: str) -> None:
+        """Without a home, because it is away, nobody waits for anybody."""
+        self._home = home
+        self._worker_id = worker_id
+        self._token = secrets.token_hex(8)
+        self.is_requested = False
+        self.is_mine = False
+
+    async def request(self) -> bool:
+        self.is_requested = self.is_mine = True
+        if self._home is not None:
+            try:
+                self.is_mine = await self._home.trial_turn(self._worker_id, self._token)
+            except Unavailable:
+                self._home = None
+        return self.is_mine
+
+    async def end(self) -> None:
+        """A turn that cannot be given back now expires."""
+        if self._home is not None and self.is_mine:
+            with contextlib.suppress(Unavailable):
+                await self._home.trial_turn(self._worker_id, self._token, is_over=True)
+
+
 class CircuitTotals:
     def __init__(self, parts: Sequence[Queue], health: PartitionHealth, settings: Circuit) -> None:
         self._parts = parts
         self._health = health
         self._settings = settings
+
+    def turn(self, worker_id: str) -> Turn:
+        home = home_of(worker_id, len(self._parts))
+        return Turn(self._parts[home] if self._health.is_up(home) else None, worker_id)
 
     async def verdict(self, worker_id: str, peeks: Mapping[int, Peek]) -> CircuitVerdict:
         """Costs nothing where no circuit is open and nothing failed lately."""
@@ -118,6 +163,11 @@ class CircuitTotals:
         await self._health.call(
             self._health.up, lambda each: self._parts[each].set_circuits(worker_id, decisions, counts=each == first)
         )
+
+
+def gives_trials(verdict: CircuitVerdict, task_types: Sequence[str]) -> bool:
+    on_trial = verdict.on_trial
+    return bool(on_trial) and (ALL_TYPES in on_trial or not on_trial.isdisjoint(task_types))
 
 
 def _on_trial(results: ResultsByPartition) -> list[CircuitResults]:

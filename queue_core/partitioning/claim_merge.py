@@ -18,20 +18,22 @@ import msgspec
 from tideq.queue_core.circuits import CircuitState
 from tideq.queue_core.controls import WHOLE_QUEUE
 from tideq.queue_core.errors import Unavailable
-from tideq.queue_core.partitioning.circuit_totals import CLOSED, CircuitTotals, CircuitVerdict
+from tideq.queue_core.partitioning.circuit_totals import CLOSED, CircuitTotals, CircuitVerdict, Turn, gives_trials
 from tideq.queue_core.partitioning.head_merge import MergedHeads, Share, best_of, depth_for, scopes_of, shares, within
 from tideq.queue_core.partitioning.ledger import PERMIT_MS, Grant, Ledger, Uses, counts_text
 from tideq.queue_core.partitioning.partition_health import PartitionHealth
 from tideq.queue_core.partitioning.partition_sampler import PartitionSampler
 from tideq.queue_core.partitioning.partitioned_fleet import most_urgent
 from tideq.queue_core.partitioning.worker_sync import WorkerSync
-from tideq.queue_core.polls.poll import Peek, Poll
+from tideq.queue_core.polls.poll import Head, Peek, Poll
 from tideq.queue_core.queue import MAX_CLAIM_BYTES, Queue
 from tideq.queue_core.task import Claim, ClaimedTask, Stop
 
 MAX_ROUNDS = 4
 """Peeks of one claim: another worker may be faster, and a partition may have more tasks than its peek returned."""
 NUMBER_BITS = 32
+NEXT_TURN_MS = 250
+"""How soon a claim looks again that met another which gives the same worker trials."""
 NO_LIMITS = Grant("", {})
 
 
@@ -39,8 +41,8 @@ class Taken(NamedTuple):
     tasks: list[ClaimedTask]
     is_repeat: bool
     now_ms: int
-    refills_in_ms: int | None = None
-    """When a limit may let out more, where a limit held tasks back."""
+    again_in_ms: int | None = None
+    """When a limit, or another claim's turn to give trials, may let out more, where tasks were held back."""
     circuits: tuple[CircuitState, ...] = ()
 
 
@@ -95,13 +97,18 @@ class ClaimMerger:
         return peeks
 
     async def _take(self, poll: Poll, peeks: dict[int, Peek], wanted: int, answer: int) -> Taken:
+        turn = self._circuits.turn(poll.worker_id)
+        try:
+            return await self._take_in_turn(turn, poll, peeks, wanted, answer)
+        finally:
+            await turn.end()
+
+    async def _take_in_turn(self, turn: Turn, poll: Poll, peeks: dict[int, Peek], wanted: int, answer: int) -> Taken:
         tasks: list[ClaimedTask] = []
         is_repeat, now_ms, grant, verdict = False, 0, NO_LIMITS, CLOSED
         depth, room = depth_for(wanted, len(self._parts)), MAX_CLAIM_BYTES
         for _ in range(MAX_ROUNDS):
-            heads = {partition: peek.heads for partition, peek in peeks.items()}
-            found = best_of(heads, wanted - len(tasks), depth)
-            verdict = await self._circuits.verdict(poll.worker_id, peeks)
+            found, verdict = await self._find(turn, poll, peeks, wanted, wanted - len(tasks))
             best = within(found, verdict.left)
             uses = _uses(peeks)
             grant = await self._grant(uses, best, peeks) if uses else NO_LIMITS
@@ -116,15 +123,37 @@ class ClaimMerger:
             is_repeat = any(claim.is_repeat for claim in claims)
             now_ms = max((claim.now_ms for claim in claims), default=now_ms)
             is_short = len(fresh_tasks) < sum(share.wanted for share in chosen)
-            has_more = any(len(found) >= depth for found in heads.values())
+            has_more = any(len(peek.heads) >= depth for peek in peeks.values())
             is_cut = len(allowed) < len(found)
             if len(tasks) >= wanted or room <= 0 or is_repeat or not (is_short or has_more or is_cut):
                 break
-            limited_poll = msgspec.structs.replace(poll, circuit_shares=verdict.shares())
-            fresh = await self._peek(limited_poll, wanted, list(peeks), grant.left)
-            peeks.clear()
-            peeks.update(fresh)
-        return Taken(tasks, is_repeat, now_ms, grant.refills_in_ms, verdict.circuits)
+            await self._peek_again(poll, peeks, wanted, verdict, grant.left)
+        waits = [grant.refills_in_ms, NEXT_TURN_MS if turn.is_requested and not turn.is_mine else None]
+        again_in_ms = min((each for each in waits if each is not None), default=None)
+        return Taken(tasks, is_repeat, now_ms, again_in_ms, verdict.circuits)
+
+    async def _find(
+        self, turn: Turn, poll: Poll, peeks: dict[int, Peek], wanted: int, missing: int
+    ) -> tuple[MergedHeads, CircuitVerdict]:
+        """Returns the best remaining heads and the circuits' verdict. A claim gives trials only in its turn, after a new peek."""
+        depth = depth_for(wanted, len(self._parts))
+        found, verdict = best_of(_heads(peeks), missing, depth), await self._circuits.verdict(poll.worker_id, peeks)
+        if gives_trials(verdict, [head.task_type for head, _ in found]):
+            if not turn.is_requested and await turn.request():
+                await self._peek_again(poll, peeks, wanted, verdict, "")
+                found = best_of(_heads(peeks), missing, depth)
+                verdict = await self._circuits.verdict(poll.worker_id, peeks)
+            if not turn.is_mine:
+                verdict = verdict.without_trials()
+        return found, verdict
+
+    async def _peek_again(
+        self, poll: Poll, peeks: dict[int, Peek], wanted: int, verdict: CircuitVerdict, left: str
+    ) -> None:
+        limited_poll = msgspec.structs.replace(poll, circuit_shares=verdict.shares())
+        fresh = await self._peek(limited_poll, wanted, list(peeks), left)
+        peeks.clear()
+        peeks.update(fresh)
 
     async def _grant(self, uses: Uses, best: MergedHeads, peeks: Mapping[int, Peek]) -> Grant:
         """Without a peek at partition 0 the ledger, which lies there, is away too."""
@@ -192,6 +221,10 @@ class ClaimMerger:
         return [each for each in answers.values() if isinstance(each, Claim)]
 
 
+def _heads(peeks: Mapping[int, Peek]) -> dict[int, Sequence[Head]]:
+    return {partition: peek.heads for partition, peek in peeks.items()}
+
+
 def _uses(peeks: Mapping[int, Peek]) -> Uses:
     """The uses of all partitions that answer, or nothing where no limit is in force."""
     return (
@@ -218,7 +251,7 @@ def _claim(taken: Taken, peeks: Mapping[int, Peek], answer: int) -> Claim:
     now_ms = max(taken.now_ms, *(peek.now_ms for peek in peeks.values()))
     instants = [peek.retry_at_ms for peek in peeks.values()]
     instants += [each.until_ms for each in taken.circuits]
-    instants.append(None if taken.refills_in_ms is None else now_ms + taken.refills_in_ms)
+    instants.append(None if taken.again_in_ms is None else now_ms + taken.again_in_ms)
     stops: dict[Stop, None] = dict.fromkeys(stop for peek in peeks.values() for stop in peek.stops)
     return Claim(
         tasks=tuple(sorted(taken.tasks, key=lambda task: (task.rank or 0, task.task_id))),

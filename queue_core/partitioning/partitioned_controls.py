@@ -92,12 +92,16 @@ class PartitionedControls(Controls):
                 async with asyncio.timeout(ALIGN_SECONDS):
                     await self._is_missed.wait()
 
-    async def _write_latest(self, partition: int, scope: str, stored: StoredRules, latest: Mapping[str, Latest]) -> None:
+    async def _write_latest(
+        self, partition: int, scope: str, stored: StoredRules, latest: Mapping[str, Latest]
+    ) -> None:
         count = len(self._parts)
         outdated = {kind: each for kind, each in latest.items() if _is_outdated(stored, kind, scope, each, count)}
         if outdated:
             rules = divided({kind: each.rule for kind, each in outdated.items()}, partition, count)
-            await self._parts[partition].set_rules(scope, rules, {kind: each.instant for kind, each in outdated.items()})
+            await self._parts[partition].set_rules(
+                scope, rules, {kind: each.instant for kind, each in outdated.items()}
+            )
             log.info("pause or limit copied", partition=partition, scope=scope, kinds=sorted(outdated))
 
     async def _stored(self) -> dict[int, StoredRules]:

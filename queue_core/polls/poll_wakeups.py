@@ -14,6 +14,8 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
+import structlog
+
 from tideq.queue_core.background import cancel_and_wait
 from tideq.queue_core.duties import Duties, Duty
 from tideq.queue_core.errors import QueueError
@@ -28,6 +30,8 @@ MIN_SCAN_GAP_SECONDS, MAX_SCAN_GAP_SECONDS = 0.01, 0.2
 GAP_PER_SCAN = 20
 """Pause after a scan as a multiple of its duration: a scan of thousands of lanes takes milliseconds."""
 MAX_SENT_STOPS = 10_000
+
+log = structlog.get_logger(__name__)
 
 
 class PollWakeups:
@@ -177,6 +181,9 @@ class PollWakeups:
             for lane, count in ready:
                 self._polls.wake_for(await source.signature(version, lane), count)
         except QueueError:
+            self._scan_requested.set()
+        except Exception:
+            log.exception("wake-up for a new lane failed, the next scan finds its polls")
             self._scan_requested.set()
 
     def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:

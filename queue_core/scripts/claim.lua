@@ -22,7 +22,7 @@
 -- @arg   max_rank              text  empty, or the worst rank to take: beyond it another partition has better tasks
 -- @arg   answer_number         text  empty, or the number of this answer, which several partitions share
 -- @arg   permits_given         text  for one of several partitions: permits by limit, `scope=count scope=count`
--- @arg   not_after             text  empty, or the instant from which the permits may be granted to another claim
+-- @arg   not_after             text  empty, or the instant from which permits and trials may be granted to another claim
 -- @reply OK UNKNOWN_WORKER
 -- @use   recover, unreadable_tasks, lane_merge, worker_status, claim_allowance, still_claimed, start_attempt
 -- @use   next_retry_at, commit, cancellations
@@ -152,7 +152,9 @@ local token = poll_id ~= '' and repeat_answer() or lease_token
 if #handed == 0 then
   token = lease_token
   rank_limit = tonumber(max_rank) or math.huge
-  if is_part == 1 then read_permits(now <= (tonumber(not_after) or math.huge) and permits_given or '', 0) end
+  local is_late = now > (tonumber(not_after) or math.huge)
+  if is_late then circuit_shares = string.gsub(circuit_shares, 'share %d+', 'share 0') end
+  if is_part == 1 then read_permits(is_late and '' or permits_given, 0) end
   local allowed
   allowed, retry_at = claim_allowance(worker_id, worker, wanted)
   if allowed > 0 then

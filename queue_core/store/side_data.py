@@ -12,7 +12,7 @@ import structlog
 
 from tideq.queue_core.errors import StoreTooNew
 from tideq.queue_core.scripts.keys import Keys
-from tideq.queue_core.scripts.replies import accepted, text_or_none, number, lossy_text
+from tideq.queue_core.scripts.replies import accepted, lossy_text, number, text_or_none
 from tideq.queue_core.scripts.runner import Scripts
 from tideq.queue_core.store.connect import store_errors
 

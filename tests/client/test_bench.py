@@ -17,9 +17,9 @@ from tests.client.commands import environ_for, runner
 from tests.client.services import command_done
 from tests.client.terminals import at_terminal
 from tests.stores import StoreUnderTest, free_port
+from tideq.cli.benchmark.benched_service import PREFIX
 from tideq.cli.benchmark.findings import Run, read_run
 from tideq.cli.benchmark.page import page
-from tideq.cli.benchmark.benched_service import PREFIX
 from tideq.client import Client, QueueStats
 
 TINY = ("--tasks", "40", "--rate", "40", "--seconds", "0.5", "--connections", "4", "--batch", "10")

@@ -20,11 +20,11 @@ from tideq.api.schemas import HealthOut, ReadyOut, StaleDutyOut, StaleElsewhereO
 from tideq.cli.checks import machine, service
 from tideq.cli.checks.finding import Finding
 from tideq.cli.checks.history import check_lag, check_store_state
-from tideq.cli.checks.store import check_eviction, check_persistence, check_clock_offset, check_sync
+from tideq.cli.checks.store import check_clock_offset, check_eviction, check_persistence, check_sync
 from tideq.cli.circuits import blocked_types_text
 from tideq.cli.doctor import findings
-from tideq.cli.top_view.readings import Snapshot
 from tideq.cli.session import Service
+from tideq.cli.top_view.readings import Snapshot
 from tideq.client import BlockedType, Client, Limit, QueueStats, Worker
 from tideq.client.models.queue import Depth, Recovery
 from tideq.persistence.recovery.store_guard import StoreCheck
@@ -276,7 +276,8 @@ class TestJudgements:
 
     def test_a_clock_that_stepped_is_told_with_how_far_the_queue_is_from_it(self) -> None:
         found = [
-            check_clock_offset(note) for note in ("", "1700000000000 3600000.0 ", "1700000000000 -7200000.0 1700000000000")
+            check_clock_offset(note)
+            for note in ("", "1700000000000 3600000.0 ", "1700000000000 -7200000.0 1700000000000")
         ]
 
         assert [each.status for each in found] == ["ok", "warn", "warn"]

@@ -16,7 +16,7 @@ FREEING = {
     "acknowledge", "advance_monitor", "cancel", "claim", "complete", "correct_ended_counts", "deregister",
     "enter_epoch", "extend", "fail", "forget", "grant", "heartbeat", "mark_suspect", "peek", "purge",
     "raise_format", "read_clock", "release", "scan_ready", "set_aside", "set_circuits", "set_memory_flag",
-    "set_worker_state", "settle_grant", "settle_keys", "start", "sweep", "undo_claim", "wipe",
+    "set_worker_state", "settle_grant", "settle_keys", "start", "sweep", "trial_turn", "undo_claim", "wipe",
 }  # fmt: skip
 READING = {
     "backlog", "count_ahead", "count_trials", "depth", "ended_counts", "explain", "find_existing",

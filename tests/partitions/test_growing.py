@@ -86,7 +86,9 @@ async def test_a_worker_that_drains_is_not_brought_back(client: Any, queue_name:
 
 
 @pytest.mark.parametrize("word", ["draining", "unhealthy"])
-async def test_a_worker_is_introduced_with_what_it_says_of_itself(client: Any, queue_name: str, word: ReportedState) -> None:
+async def test_a_worker_is_introduced_with_what_it_says_of_itself(
+    client: Any, queue_name: str, word: ReportedState
+) -> None:
     small = await grown(client, queue_name, 2)
     await small.worker()
     await small.fleet.heartbeat("w1", reported_state=word)

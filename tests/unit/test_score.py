@@ -9,10 +9,10 @@ from tideq.queue_core.score import (
     MAX_RANK,
     is_rank,
     lane_of,
+    queue_score,
     rank,
     rank_of,
     ready_score,
-    queue_score,
 )
 
 lanes = st.integers(0, MAX_LANES - 1)

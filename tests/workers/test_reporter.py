@@ -18,7 +18,7 @@ from tests.workers.scripted import HANG_UP, Reply, ScriptedService, obliging, pr
 from tests.workers.waiting import until
 from tideq.queue_core.background import background_task
 from tideq.workers.runtime.report_buffer import HeldTask, ReportBuffer, Result
-from tideq.workers.runtime.reporter import MAX_IN_FLIGHT, MANY_REPORTS, Reporter
+from tideq.workers.runtime.reporter import MANY_REPORTS, MAX_IN_FLIGHT, Reporter
 from tideq.workers.runtime.service_api import ReportOutcome, ServiceApi, ServiceReply
 
 

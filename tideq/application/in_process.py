@@ -1,14 +1,16 @@
 """A worker inside the application's own process, in the background."""
 
 import asyncio
+import atexit
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import Any
 
 import msgspec
 
 from tideq.application.worker import Worker
-from tideq.client.options import strict_call
+from tideq.client.options import strict, strict_call
 
 
 class Stats(msgspec.Struct, frozen=True):
@@ -19,6 +21,19 @@ class Stats(msgspec.Struct, frozen=True):
     is_paused: bool
 
 
+class Stopped:
+    """What `stop` returns: it may be awaited, and outside of a loop the worker has ended by then."""
+
+    def __init__(self, thread: threading.Thread | None = None, timeout_seconds: float | None = None) -> None:
+        self._thread = thread
+        self._timeout_seconds = timeout_seconds
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        if self._thread is not None and self._thread.is_alive():
+            yield from asyncio.to_thread(self._thread.join, self._timeout_seconds).__await__()
+
+
+@strict
 class InProcessWorker:
     """A worker on a loop in its own thread. All methods concern this process, not the queue."""
 
@@ -45,10 +60,18 @@ class InProcessWorker:
         """Statistics of this process; `tq.stats()` returns those of the queue."""
         return Stats(self._worker.running_count, self._worker.unsent_count, self._worker.is_paused)
 
-    def stop(self, timeout_seconds: float | None = None) -> None:
-        """Finishes running tasks, releases the rest and delivers every result."""
+    def stop(self, timeout_seconds: float | None = None) -> Stopped:
+        """Finishes running tasks, releases the rest and delivers every result.
+
+        Returns when that is done, but does not block a running loop: there `await handle.stop()` waits. Without the
+        await, the process waits at its exit.
+        """
         self._call_on_loop(self._worker.stop)
-        self._thread.join(timeout_seconds)
+        if _is_in_a_loop():
+            atexit.register(self._thread.join, timeout_seconds)
+        else:
+            self._thread.join(timeout_seconds)
+        return Stopped(self._thread, timeout_seconds)
 
     def _call_on_loop(self, verb: Callable[[], None]) -> None:
         # The loop may be closed already.
@@ -74,13 +97,22 @@ def start(*, concurrency: int = 10, capabilities: tuple[str, ...] = (), drain_se
     return _started
 
 
-def stop(timeout_seconds: float | None = None) -> None:
-    """Drains and ends the worker of this process, if there is one."""
+@strict_call
+def stop(timeout_seconds: float | None = None) -> Stopped:
+    """Drains and ends the worker of this process, if there is one. In a running loop, `await tideq.stop()` waits for it."""
     global _started
-    if _started is not None:
-        _started.stop(timeout_seconds)
-        _started = None
+    started, _started = _started, None
+    return Stopped() if started is None else started.stop(timeout_seconds)
 
 
 def is_running() -> bool:
     return _started is not None and _started.is_running()
+
+
+def _is_in_a_loop() -> bool:
+    """Whether this thread runs a loop just now, which nothing may block."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

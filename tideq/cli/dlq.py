@@ -6,20 +6,20 @@ from typing import Annotated
 
 import cyclopts
 
-from tideq.cli.output import confirm, show, show_one
+from tideq.cli.output import Cell, confirm, show, show_one
 from tideq.cli.session import FAILED, LOCAL, OK, USAGE, Service, Several, Switch, open_client, stop
-from tideq.cli.tasks import for_each
+from tideq.cli.tasks import for_each, last_error
 from tideq.cli.time_args import moment
 from tideq.client.calls.dlq import DeadLetterFilter
 
-COLUMNS = {
+COLUMNS: dict[str, Cell] = {
     "task": "task_id",
     "type": "task_type",
     "reason": "reason",
     "died": "died_at",
     "attempts": "attempt",
     "pattern": "pattern",
-    "error": "error.message",
+    "error": last_error,
 }
 PATTERNS = {
     "pattern": "pattern",

@@ -13,13 +13,14 @@ import msgspec
 
 from tideq.client.calls.base import Call
 from tideq.client.errors import Refusal, TideqError
+from tideq.client.options import StrictStruct
 
 T = TypeVar("T")
 
 MAX_DOUBLINGS = 32
 
 
-class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, metaclass=StrictStruct):
     """Waits `base · multiplier^n`, at most `cap`, less up to half by chance, until `deadline_seconds` have passed.
 
     A `Retry-After` of the service is waited for in addition, so that clients do not return all at once. No attempt
