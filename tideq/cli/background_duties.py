@@ -71,7 +71,7 @@ async def _follow(store: OpenStore, settings: ServiceSettings, duties: Duties, t
     counters = duties.counters
     counters.observe_value("tideq_spans_dropped_total", lambda: tracing.lost_count if tracing else 0)
     with open_listeners(settings.queue, tracing) as listeners:
-        meters = [TaskMetrics(counters), *listeners]
+        meters = [TaskMetrics(counters, settings.queue.priorities), *listeners]
         followers = [
             Follower(MonitorCursor(store.client, part.scripts, part.keys), meters) for part in store.engine.parts
         ]

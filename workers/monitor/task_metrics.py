@@ -4,7 +4,8 @@ Each monitor counts the transitions it publishes, so numbers of several monitors
 missed are missing here too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import product
 
 from tideq.queue_core.samples import Counters, Labels, SampleHistogram, TypeNames
 from tideq.queue_core.states import Reason, TaskState
@@ -22,6 +23,7 @@ FAILURES = {
     Reason.POISON,
     Reason.DISCARDED,
 }
+DEATHS = (Reason.RETRIES_EXHAUSTED, Reason.POISON, Reason.NEVER_STARTED, Reason.DISCARDED)
 RETRIES = {Reason.ERROR, Reason.TIMED_OUT, Reason.WORKER_LOST}
 MAX_ATTEMPT = 10
 MAX_TASK_TYPES = 50
@@ -33,8 +35,10 @@ NEW = "new"
 class TaskMetrics:
     wants_origins = False
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(self, counters: Counters, priorities: Iterable[str] = ()) -> None:
         self._counters = counters
+        # The first fifty deaths of a kind, between two scrapes, would never have risen to anybody.
+        counters.declare("tideq_task_dead_letters_total", *product(DEATHS, priorities))
         self._types = TypeNames(MAX_TASK_TYPES)
         self._histograms: dict[Labels, SampleHistogram] = {}
 
