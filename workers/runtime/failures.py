@@ -7,6 +7,8 @@ from typing import Any, cast
 
 import msgspec
 
+from tideq.client.encoding import is_lossy
+
 MAX_TRACEBACK_BYTES = 16_000
 MAX_MESSAGE_BYTES = 4_000
 MAX_DETAILS_BYTES = 16_000
@@ -118,10 +120,11 @@ def _size(text: str) -> int:
 
 
 def _encodable(details: Any) -> Any:
-    """The details as JSON where possible, else their repr."""
+    """The details as JSON where nothing is lost by it, else their repr."""
     with contextlib.suppress(Exception):
         document = msgspec.json.encode(details, enc_hook=repr)
-        is_storable = len(document) <= MAX_DETAILS_BYTES and b"\\u0000" not in document
+        is_whole = not is_lossy(details, document, repr)
+        is_storable = is_whole and len(document) <= MAX_DETAILS_BYTES and b"\\u0000" not in document
         if is_storable and _is_within_nesting(msgspec.json.decode(document), MAX_DETAILS_NESTING):
             return msgspec.Raw(document)
     return _truncated(_repr_of(details), MAX_DETAILS_BYTES)

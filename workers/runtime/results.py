@@ -7,16 +7,13 @@ import msgspec
 from tideq.client.encoding import is_lossy
 from tideq.workers.runtime.failures import Fail
 
-MAYBE_LOSSY = b"null"
-"""The encoder writes null for NaN and infinities, which JSON cannot represent."""
-
 _encode = msgspec.json.Encoder().encode
 
 
 def encode_result(value: Any) -> bytes:
     try:
         body = _encode(value)
-        if MAYBE_LOSSY in body and is_lossy(value):
+        if is_lossy(value, body):
             raise ValueError("JSON cannot represent NaN or infinity")
         return body
     except Exception as error:
