@@ -50,11 +50,11 @@ async def measure(servers: Servers, plan: Plan) -> Findings:
 
 
 async def _healthy_per_second(
-    servers: Servers, count: int, broken_type_count: int, workers_handlers: WorkerHandlers
+    servers: Servers, count: int, broken_type_count: int, handler_sets: WorkerHandlers
 ) -> float:
     with servers.start() as store, api(store.url) as service, ExitStack() as running:
         await _fill(service, list(_tasks(count, broken_type_count)))
-        for handlers in workers_handlers:
+        for handlers in handler_sets:
             running.enter_context(workers(service, 1, SLOTS, handlers=handlers))
         await _until_waiting(service, count * 19 // 20)
         waiting, began = await _waiting(service), time.perf_counter()

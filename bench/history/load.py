@@ -1,4 +1,4 @@
-"""A load process: `python -m bench.history.load` reads its job, connects, prints `ready`, and starts at the next line."""
+"""A load process: `python -m bench.history.load` reads its job, connects, prints `ready`, starts at the next line."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A client process: `python -m bench.http.client` reads its job, connects, prints `ready`, and starts at the next line."""
+"""A client process: `python -m bench.http.client` reads its job, connects, prints `ready`, starts at the next line."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Runs the peers in turns, round by round; each round begins with another peer. A failed peer is recorded and left out."""
+"""Runs the peers in turns, round by round; each round begins with another peer. A peer that fails twice is left out."""
 
 import sys
 import tempfile

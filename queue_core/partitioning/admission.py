@@ -51,7 +51,7 @@ class DepthReading(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """What somebody wants to submit."""
+    """Client, size and urgency of one submission."""
 
     client_id: str
     task_count: int

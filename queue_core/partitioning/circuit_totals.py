@@ -56,7 +56,7 @@ class Turn:
     """Of one claim, to give trials to its worker. Asked for where it finds any to give, which is rare."""
 
     def __init__(self, home: Queue | None, worker_id: str) -> None:
-        """Without a home, because it is away, nobody waits for anybody."""
+        """`home` is None while the home partition is away: then every claim has the turn."""
         self._home = home
         self._worker_id = worker_id
         self._token = secrets.token_hex(8)

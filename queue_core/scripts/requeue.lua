@@ -16,7 +16,7 @@
 -- @arg   signature      text
 -- @arg   kept_record      text  from history, empty where the store should have it
 -- @arg   kept_definition  text
--- @arg   is_traced          int   whether a span is told of the order
+-- @arg   is_traced          int   whether the order has a span
 -- @reply OK TASK_NOT_FOUND WRONG_STATE RANK_OUT_OF_RANGE
 -- @use   band, load_task, lane_for, record_buffer, outbox_append, move, place, task_counts, commit
 local task = load_whole(task_id)

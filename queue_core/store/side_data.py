@@ -51,7 +51,7 @@ async def read_format(client: Any, keys: Keys) -> int:
 
 
 def stored_format(content: bytes) -> int | None:
-    """As history kept it; None, and told, where that cannot be read."""
+    """Returns the format in history's copy; logs and returns None if it cannot be read."""
     return _readable(content, _decode_number, "format")
 
 

@@ -37,6 +37,9 @@ WORDS = {
 }
 """Words of a private language, and the field's words for the same."""
 
+DOCUMENTED = {"_asdict", "_replace", "_exit"}
+"""Names with an underscore that the standard library documents."""
+
 MIRRORED = (
     ("api/routes", "api/schemas"),
     ("tideq/cli", "tideq/client/calls", "tideq/client/models", "tideq/client/_async", "tideq/client/_sync"),
@@ -111,7 +114,7 @@ def others_insides(source: str, own_names: set[str]) -> Iterator[tuple[int, str]
 
 
 def _is_private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__")
+    return name.startswith("_") and not name.startswith("__") and name not in DOCUMENTED
 
 
 def product_sources(*suffixes: str) -> dict[str, str]:
@@ -119,7 +122,7 @@ def product_sources(*suffixes: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for folder in PRODUCT:
         for path in sorted((ROOT / folder).rglob("*")):
-            is_built = {"node_modules", "static", "__pycache__"} & set(path.parts)
+            is_built = {"node_modules", "static", "__pycache__"} & set(path.parts) or path.name == "schema.d.ts"
             if path.suffix in suffixes and not is_built and not any(each.is_symlink() for each in path.parents):
                 found[str(path.relative_to(ROOT))] = path.read_text()
     return found
@@ -131,4 +134,4 @@ def docs() -> dict[str, str]:
 
 
 def side_of(place: str) -> str:
-    return next(side for side, folders in SIDES.items() if place.startswith(folders))
+    return next((side for side, folders in SIDES.items() if place.startswith(folders)), "service")

@@ -36,7 +36,7 @@ def test_ticks_are_few_and_reach_the_highest_value(most: float) -> None:
 def test_quantities_are_read_as_people_write_them() -> None:
     assert quantities("--depth", ["1M", "10k", "500"]) == (500, 10_000, 1_000_000)
     assert quantity("--payload", "0.1kB") == 100
-    with pytest.raises(ValueError, match="is no number"):
+    with pytest.raises(ValueError, match="is not a number"):
         quantity("--tasks", "-1")
 
 

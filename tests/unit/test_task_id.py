@@ -77,7 +77,7 @@ def test_ids_go_on_with_the_stores_time_between_its_replies() -> None:
     seconds = 5.0
     time = StoreTime(monotonic=lambda: seconds)
     ids = TaskIds(clock_ms=time.now_ms)
-    with pytest.raises(RuntimeError, match="not known"):
+    with pytest.raises(RuntimeError, match="not read yet"):
         ids.new()
 
     time.note(1_700_000_000_000)

@@ -1,7 +1,7 @@
 """Decides which traces are sampled: by OTEL_TRACES_SAMPLER, or by default a limited number a second.
 
-A trace that a caller began is sampled according to its flag. Traces that begin here are limited by default, because eight
-spans a task would overload the collector of a busy queue and cost the service more than the tasks.
+A trace that a caller began is sampled according to its flag. Traces that begin here are limited by default, because
+eight spans a task would overload the collector of a busy queue and cost the service more than the tasks.
 """
 
 import threading
@@ -20,7 +20,7 @@ FIXED = {"always_on": True, "always_off": False, "parentbased_always_on": True, 
 
 
 class TracesPerSecond(Sampler):
-    """A token bucket of one second. A trace with more spans than expected is charged afterwards and delays later ones."""
+    """A token bucket of one second. A trace with more spans than expected is charged afterwards, and delays others."""
 
     def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_second = per_second

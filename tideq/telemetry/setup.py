@@ -97,7 +97,7 @@ def _exporter(name: str) -> Any:
 
 
 def _silence_the_sdk() -> None:
-    """The SDK logs every failed batch in a format of its own; the span queue logs the first failure and the recovery."""
+    """The SDK logs every failed batch in its own format; the span queue logs the first failure and the recovery."""
     logger = logging.getLogger("opentelemetry")
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())
