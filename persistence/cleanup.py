@@ -12,7 +12,7 @@ from psycopg import Rollback
 from tideq.persistence.database import WRITING, Connection, Database, statement
 from tideq.persistence.read.filters import TaskFilter
 from tideq.persistence.read.lag import HistoryLag
-from tideq.persistence.read.list import TaskList
+from tideq.persistence.read.task_list import TaskList
 from tideq.persistence.recount import block_recount
 from tideq.persistence.schema.partitions import DEPENDENTS, remove_from
 from tideq.persistence.tombstones import Tombstone, add_tombstones

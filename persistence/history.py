@@ -6,11 +6,11 @@ from typing import Any
 from tideq.persistence.checkpoints import Checkpoints
 from tideq.persistence.cleanup import Cleanup
 from tideq.persistence.database import Database
-from tideq.persistence.dead_letters.list import DeadLetters
+from tideq.persistence.dead_letters.dead_letter_list import DeadLetters
 from tideq.persistence.dead_letters.replay import Replays
 from tideq.persistence.read.expired_tasks import ExpiredTasks
 from tideq.persistence.read.lag import HistoryLag, ReplicationLag, ReplicationLagOfAll
-from tideq.persistence.read.list import TaskList
+from tideq.persistence.read.task_list import TaskList
 from tideq.persistence.read.tasks import TaskReader
 from tideq.persistence.read.timings import Timings
 from tideq.persistence.settings import HistorySettings

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from tideq.queue_core.names import NAME
+from tideq.queue_core.name_rules import NAME
 from tideq.queue_core.settings import Setting
 
 DAY_MS = 86_400_000

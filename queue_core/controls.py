@@ -13,7 +13,7 @@ import msgspec
 
 from tideq.queue_core.duties import Duty
 from tideq.queue_core.errors import InvalidRequest
-from tideq.queue_core.names import NAME
+from tideq.queue_core.name_rules import NAME
 from tideq.queue_core.scripts.replies import accepted, number, number_or_none, pairs, rate_or_none
 from tideq.queue_core.scripts.runner import Scripts
 

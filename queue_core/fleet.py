@@ -12,7 +12,7 @@ import structlog
 from tideq.queue_core.circuits import CircuitState, circuit_summary, parse_circuits
 from tideq.queue_core.errors import InvalidRequest
 from tideq.queue_core.lanes import worker_profile
-from tideq.queue_core.names import NAME
+from tideq.queue_core.name_rules import NAME
 from tideq.queue_core.queue import parse_stops
 from tideq.queue_core.scripts.replies import accepted, instant, lossy_text, number, number_or_none, text
 from tideq.queue_core.scripts.runner import Scripts

@@ -56,7 +56,7 @@ class KeptTask(msgspec.Struct, frozen=True):
     definition: bytes
 
 
-class Admission(NamedTuple):
+class AdmissionTerms(NamedTuple):
     """What the queue accepts in one of its several partitions."""
 
     most_new: int | None = None
@@ -65,7 +65,7 @@ class Admission(NamedTuple):
     """Because the depth is near a limit."""
 
 
-ALL = Admission()
+ALL = AdmissionTerms()
 
 
 OnRequeued = Callable[[str, Definition, int], None]
@@ -114,7 +114,7 @@ class Queue:
         return await self._submit(client_id, prepared, wants_position=wants_position, is_one=is_one)
 
     async def submit_in_partition(
-        self, tasks: Sequence[NewTask], *, wants_position: bool = False, admission: Admission = ALL
+        self, tasks: Sequence[NewTask], *, wants_position: bool = False, admission: AdmissionTerms = ALL
     ) -> Written:
         """Submit to this one of several partitions."""
         client_id, prepared, is_one = await self._checked(tasks)
@@ -132,7 +132,7 @@ class Queue:
         prepared: Sequence[Prepared],
         *,
         wants_position: bool,
-        admission: Admission,
+        admission: AdmissionTerms,
         not_after: int,
     ) -> Written:
         """Submit tasks whose idempotency keys are reserved in other partitions until `not_after`."""
@@ -191,7 +191,7 @@ class Queue:
         *,
         wants_position: bool,
         is_one: bool = False,
-        admission: Admission = ALL,
+        admission: AdmissionTerms = ALL,
         not_after: int | None = None,
     ) -> Written:
         batch = in_rows(prepared)

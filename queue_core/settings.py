@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tideq.queue_core.names import NAME, QUEUE_NAME
+from tideq.queue_core.name_rules import NAME, QUEUE_NAME
 from tideq.queue_core.retry_policy import MAX_RETRIES, Backoff
 
 MAX_PARTITIONS = 256

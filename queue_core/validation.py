@@ -6,7 +6,7 @@ A task is checked in two parts: the values of its kind, once for all tasks that 
 from collections.abc import Sequence
 
 from tideq.queue_core.errors import InvalidRequest, InvalidTask, PayloadTooLarge
-from tideq.queue_core.names import NAME
+from tideq.queue_core.name_rules import NAME
 from tideq.queue_core.retry_policy import MAX_RETRIES, Backoff
 from tideq.queue_core.task import NewTask, TraceContext
 from tideq.queue_core.task_id import is_task_id

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tideq.application.connection import init
     from tideq.application.decorator import get_registered_tasks, task
     from tideq.application.in_process import start, stop
-    from tideq.application.worker import Worker
+    from tideq.application.app_worker import Worker
     from tideq.client import AsyncClient, Client, TideqError
     from tideq.workers.runtime.context import TaskContext
     from tideq.workers.runtime.failures import Discard, Fail, Retry
@@ -38,7 +38,7 @@ _NAMES = {
     "tideq.application.connection": ("init",),
     "tideq.application.decorator": ("get_registered_tasks", "task"),
     "tideq.application.in_process": ("start", "stop"),
-    "tideq.application.worker": ("Worker",),
+    "tideq.application.app_worker": ("Worker",),
     "tideq.client": ("AsyncClient", "Client", "TideqError"),
     "tideq.workers.runtime.context": ("TaskContext",),
     "tideq.workers.runtime.failures": ("Discard", "Fail", "Retry"),

@@ -17,7 +17,7 @@ from tideq.application.decorator import task
 from tideq.workers.runtime.context import TaskContext
 from tideq.workers.runtime.failures import Fail
 from tideq.workers.runtime.registry import registered
-from tideq.workers.runtime.worker import WorkerSettings, run_until_signal
+from tideq.workers.runtime.worker_process import WorkerSettings, run_until_signal
 
 STEP_SECONDS = 0.5
 MAX_SLEEP_SECONDS = 300

@@ -8,7 +8,7 @@ from typing import Any
 from litestar.handlers import HTTPRouteHandler
 
 from tideq.api.openapi.components import Components
-from tideq.api.openapi.errors import examples, problem_schemas
+from tideq.api.openapi.error_responses import examples, problem_schemas
 from tideq.api.openapi.operation import SECURITY, in_words, operation_of, tag_of
 from tideq.queue_core.settings import QueueSettings
 

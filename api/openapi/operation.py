@@ -10,7 +10,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from tideq.api.edge import problems
 from tideq.api.openapi.components import Components
-from tideq.api.openapi.errors import BodyTooLarge, responses
+from tideq.api.openapi.error_responses import BodyTooLarge, responses
 from tideq.api.openapi.examples import example_of
 from tideq.api.openapi.parameters import has_query, parameters_of
 from tideq.api.operations import JSON, PUBLIC, HeaderDoc, Link, Operation, operation_of_handler

@@ -17,9 +17,9 @@ from tideq.api.operations import link_to, operation
 from tideq.api.request_spans import add_span_attributes
 from tideq.api.routes.history import CATCH_UP_SECONDS, CURSOR, LIMIT, TASK_TYPE, refused_cursors
 from tideq.api.service import InjectedService
-from tideq.persistence.dead_letters.list import DeadLetterFilter
+from tideq.persistence.dead_letters.dead_letter_list import DeadLetterFilter
 from tideq.persistence.dead_letters.replay import ReplayOptions
-from tideq.persistence.read.list import DEFAULT_LIMIT
+from tideq.persistence.read.task_list import DEFAULT_LIMIT
 from tideq.queue_core.errors import HistoryUnavailable, UnknownPriority
 from tideq.queue_core.states import Reason
 from tideq.queue_core.telemetry import names as telemetry

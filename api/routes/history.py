@@ -22,7 +22,7 @@ from tideq.api.task_lookup import history_of
 from tideq.persistence.history import History
 from tideq.persistence.read.cursors import CursorError
 from tideq.persistence.read.filters import TaskFilter
-from tideq.persistence.read.list import DEFAULT_LIMIT, MAX_LIMIT
+from tideq.persistence.read.task_list import DEFAULT_LIMIT, MAX_LIMIT
 from tideq.persistence.terms import error_terms, parameter_term, tag_term
 from tideq.queue_core.errors import HistoryUnavailable, StoreUnavailable
 from tideq.queue_core.states import TaskState

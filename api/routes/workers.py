@@ -16,7 +16,7 @@ from tideq.api.operations import link_to, operation
 from tideq.api.service import InjectedService
 from tideq.queue_core.errors import UnknownWorker
 from tideq.queue_core.fleet import LISTED_TASKS, MAX_PAGE
-from tideq.queue_core.names import NAME
+from tideq.queue_core.name_rules import NAME
 
 Http = Request[Caller, Any, Any]
 

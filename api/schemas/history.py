@@ -18,7 +18,7 @@ from tideq.api.schemas.base import (
 )
 from tideq.api.schemas.tasks import TaskOut, task_out
 from tideq.api.schemas.times import InstantIn, rfc3339
-from tideq.persistence.dead_letters.list import DeadLetter, Pattern
+from tideq.persistence.dead_letters.dead_letter_list import DeadLetter, Pattern
 from tideq.persistence.read.expired_tasks import Trail
 from tideq.persistence.read.tasks import TransitionRow
 from tideq.queue_core.states import Reason, TaskState, reason_named, state_named

@@ -17,7 +17,7 @@ from bench.history.population import CODES, WEEKS, WORKERS, Span, populate
 from bench.history.stores import Stores, cpu_us, history_stores
 from bench.server import Servers
 from tideq.persistence.read.filters import TaskFilter
-from tideq.persistence.read.list import TaskList
+from tideq.persistence.read.task_list import TaskList
 from tideq.persistence.read.tasks import TaskReader
 from tideq.persistence.schema.partitions import id_at
 from tideq.persistence.terms import error_terms, parameter_term, tag_term

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tideq.persistence.database import Database
-from tideq.persistence.dead_letters.list import DeadLetterFilter, DeadLetters, Death
+from tideq.persistence.dead_letters.dead_letter_list import DeadLetterFilter, DeadLetters, Death
 from tideq.persistence.read.lag import HistoryLag
 from tideq.persistence.read.tasks import lock_tasks
 from tideq.queue_core.errors import HistoryUnavailable, QueueError, Refused, TaskNotFound, UnknownPriority, WrongState

@@ -7,7 +7,7 @@ takes a seventh of the time of INSERT (docs/history.md).
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import LiteralString, NamedTuple
 
-from tideq.persistence.dead_letters.rows import DeadLetterRow, dead_letter
+from tideq.persistence.dead_letters.dead_letter_rows import DeadLetterRow, dead_letter
 from tideq.persistence.definitions import NO_ATTRIBUTES, attributes_text, is_plain, unpack
 from tideq.persistence.replication.changes import (
     AGE_BUCKET,

@@ -13,7 +13,7 @@ import structlog
 
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Connection, statement
-from tideq.persistence.dead_letters.rows import by_pattern
+from tideq.persistence.dead_letters.dead_letter_rows import by_pattern
 from tideq.persistence.definitions import unpack
 from tideq.persistence.replication.changes import CREATED, Change
 from tideq.persistence.replication.copying import END, SIGNATURE

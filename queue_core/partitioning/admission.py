@@ -19,7 +19,7 @@ from tideq.queue_core.errors import QueueFull, Refused, StoreUnavailable, Unavai
 from tideq.queue_core.partitioning.ledger import Grant, Ledger, Uses
 from tideq.queue_core.partitioning.partition_health import PartitionHealth
 from tideq.queue_core.polls.poll import Use
-from tideq.queue_core.queue import Admission, Queue
+from tideq.queue_core.queue import AdmissionTerms, Queue
 from tideq.queue_core.settings import Admission as Limits
 from tideq.queue_core.task import NewTask, RateLimitState
 
@@ -73,10 +73,10 @@ class AdmissionEntry:
         self.is_admitted = False
 
     @property
-    def admission(self) -> Admission:
+    def admission(self) -> AdmissionTerms:
         if self.refusal is not None:
-            return Admission(most_new=0)
-        return Admission(self.count if self.demand.is_exact else None, self.reservation is not None)
+            return AdmissionTerms(most_new=0)
+        return AdmissionTerms(self.count if self.demand.is_exact else None, self.reservation is not None)
 
 
 class Admissions:

@@ -53,7 +53,7 @@ class Decision(NamedTuple):
 
 
 class Turn:
-    """Of one claim, to give trials to its worker. Asked for where it finds any to give, which is rare."""
+    """One claim's turn to give trials to its worker; requested only by a claim that finds trials to give."""
 
     def __init__(self, home: Queue | None, worker_id: str) -> None:
         """`home` is None while the home partition is away: then every claim has the turn."""

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from tideq.queue_core.errors import KeyPending, QueueError, StoreUnavailable, Unavailable
 from tideq.queue_core.partitioning.partition_health import is_untouched
-from tideq.queue_core.queue import Admission, Queue, Written
+from tideq.queue_core.queue import AdmissionTerms, Queue, Written
 from tideq.queue_core.submission import Prepared
 from tideq.queue_core.task import NewTask, Submitted
 
@@ -40,7 +40,7 @@ class KeyReservation:
         homes: Mapping[int, int],
         *,
         wants_position: bool,
-        admission: Admission,
+        admission: AdmissionTerms,
     ) -> Written:
         """`homes` maps the index of a task to the partition that its key belongs to."""
         prepared = await self._parts[partition].prepare(tasks)
@@ -115,7 +115,7 @@ class KeyReservation:
         fresh: Sequence[Prepared],
         client_id: str,
         wants_position: bool,
-        admission: Admission,
+        admission: AdmissionTerms,
         not_after: int,
     ) -> Written:
         if not fresh:

@@ -16,7 +16,7 @@ from tideq.queue_core.partitioning.admission import AdmissionEntry, Admissions, 
 from tideq.queue_core.partitioning.key_reservation import KeyReservation
 from tideq.queue_core.partitioning.partition_health import PartitionHealth, is_untouched
 from tideq.queue_core.partitioning.routing import Routing
-from tideq.queue_core.queue import ALL, Admission, Queue, Written
+from tideq.queue_core.queue import ALL, AdmissionTerms, Queue, Written
 from tideq.queue_core.submission import idempotency_name, share_one_key
 from tideq.queue_core.task import NewTask, Submitted
 
@@ -81,7 +81,7 @@ class SubmitRouter:
         else:
             self._admissions.abandon(entry)
 
-    async def _place(self, tasks: Sequence[NewTask], admission: Admission, *, wants_position: bool) -> Placed:
+    async def _place(self, tasks: Sequence[NewTask], admission: AdmissionTerms, *, wants_position: bool) -> Placed:
         keys, ids = await self._homes(tasks)
         partition = self._partition_of(tasks, keys, ids)
         if partition is None:
@@ -96,7 +96,7 @@ class SubmitRouter:
             self._health.record(partition, error)
             raise
 
-    async def _submit_anywhere(self, tasks: Sequence[NewTask], admission: Admission, *, wants_position: bool) -> Placed:
+    async def _submit_anywhere(self, tasks: Sequence[NewTask], admission: AdmissionTerms, *, wants_position: bool) -> Placed:
         """Tries another partition only after a call that certainly wrote nothing; other errors go to the caller."""
         refusal: QueueError = StoreUnavailable("no partition answers", is_untouched=True)
         for partition in await self._candidates():
@@ -123,7 +123,7 @@ class SubmitRouter:
         return chosen[first:] + chosen[:first]
 
     def _call(
-        self, partition: int, tasks: Sequence[NewTask], admission: Admission, *, wants_position: bool
+        self, partition: int, tasks: Sequence[NewTask], admission: AdmissionTerms, *, wants_position: bool
     ) -> Callable[[], Awaitable[Written]]:
         """A single task may share its call with others that arrive at the same moment."""
         part = self._parts[partition]
@@ -140,7 +140,7 @@ class SubmitRouter:
         partition: int,
         tasks: Sequence[NewTask],
         keys: dict[int, int],
-        admission: Admission,
+        admission: AdmissionTerms,
         *,
         wants_position: bool,
     ) -> Callable[[], Awaitable[Written]]:

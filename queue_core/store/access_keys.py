@@ -16,7 +16,7 @@ import structlog
 
 from tideq.queue_core.errors import InvalidRequest
 from tideq.queue_core.log_once import LogOnce
-from tideq.queue_core.names import NAME
+from tideq.queue_core.name_rules import NAME
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.store.connect import store_errors
 

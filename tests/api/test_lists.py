@@ -186,7 +186,7 @@ class TestLists:
     async def test_a_page_ends_before_it_weighs_too_much(
         self, bench: Bench, replicated: Replication, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("tideq.persistence.read.list.MAX_PAGE_BYTES", 300_000)
+        monkeypatch.setattr("tideq.persistence.read.task_list.MAX_PAGE_BYTES", 300_000)
         submitted = [await bench.submit(parameters={"text": "x" * 100_000}) for _ in range(7)]
 
         pages = [await bench.call("GET", "/api/v1/tasks")]

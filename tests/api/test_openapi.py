@@ -21,7 +21,7 @@ from tideq.api import schemas
 from tideq.api.app import create_app, routes
 from tideq.api.edge import problems
 from tideq.api.openapi import describe
-from tideq.api.openapi.errors import SHOWN
+from tideq.api.openapi.error_responses import SHOWN
 from tideq.api.operations import PUBLIC, operation, operation_of_handler
 from tideq.api.service import offline_service
 from tideq.queue_core.settings import DEFAULT_PRIORITIES, Leases, QueueSettings

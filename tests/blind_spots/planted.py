@@ -71,7 +71,7 @@ MISTAKES = {
     "dead letters of one instant are skipped by the cursor": _mistake(
         f"{ZONES}::test_a_page_goes_on_among_tasks_that_died_in_one_instant",
         (
-            "persistence/dead_letters/list.py",
+            "persistence/dead_letters/dead_letter_list.py",
             "%(below_at)s::timestamptz, %(below_id)s::uuid)",
             "%(below_at)s::timestamptz, '00000000-0000-0000-0000-000000000000'::uuid)",
         ),
@@ -138,7 +138,7 @@ MISTAKES = {
         "tests/workers/test_draining.py::"
         "test_a_task_that_outlasts_the_heartbeat_timeout_during_a_drain_is_finished_and_not_lost",
         (
-            "workers/runtime/worker.py",
+            "workers/runtime/worker_process.py",
             "            if consumer.worker_id in statuses\n",
             "            if consumer.worker_id in statuses and not consumer.is_draining\n",
         ),
@@ -149,12 +149,16 @@ MISTAKES = {
     ),
     "a worker told to stop before it runs registers": _mistake(
         f"{CREW}::test_a_worker_that_was_told_to_stop_before_it_runs_asks_for_nothing",
-        ("workers/runtime/worker.py", "            if self._is_stopping:\n                consumer.drain()\n", ""),
+        (
+            "workers/runtime/worker_process.py",
+            "            if self._is_stopping:\n                consumer.drain()\n",
+            "",
+        ),
     ),
     "a worker goes on for a moment after its signal": _mistake(
         f"{SIGNALS}::test_a_worker_that_was_told_to_stop_neither_registers_nor_claims",
         (
-            "workers/runtime/worker.py",
+            "workers/runtime/worker_process.py",
             "loop.add_signal_handler(number, worker.stop)",
             "loop.add_signal_handler(number, lambda: loop.call_later(1, worker.stop))",
         ),
@@ -172,14 +176,18 @@ MISTAKES = {
     ),
     "a service serves on without a duty that ended for good": _mistake(
         f"{DUTIES}::test_a_service_one_of_whose_duties_ends_for_good_ends_too",
-        ("api/server.py", "[service.check_keys_late(), service.duties.one_ended()]", "[service.check_keys_late()]"),
+        (
+            "api/server.py",
+            "[service.check_keys_when_reachable(), service.duties.wait_for_unexpected_end()]",
+            "[service.check_keys_when_reachable()]",
+        ),
     ),
     "nobody notices that the word on the duty board ended": _mistake(
         f"{DUTIES}::test_a_service_one_of_whose_duties_ends_for_good_ends_too",
         (
             "api/service.py",
-            'duties.beside("duty board", service.board.post_for_ever(duties))',
-            "contextlib.AsyncExitStack()\n            asyncio.create_task(service.board.post_for_ever(duties))",
+            'duties.beside("duty board", service.duty_board.post_for_ever(duties))',
+            "contextlib.AsyncExitStack()\n            asyncio.create_task(service.duty_board.post_for_ever(duties))",
         ),
     ),
     "a worker pauses for minutes": _mistake(

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 from tests.api.proxy import Proxy
 from tests.chaos.notes import wall_ms
 from tests.chaos.site import QUEUE, SERVICE_ROLE, Site, new_valkey
-from tideq.embedded.errors import NotStarted
+from tideq.embedded.embedded_errors import NotStarted
 
 MAX_DOWN_SECONDS = 0.5
 FLOOR_BYTES = 1

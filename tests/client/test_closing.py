@@ -11,7 +11,7 @@ import trustme
 
 from tests.client.ways import PLAIN, Way, post, request_of, sender, server
 from tideq.client.http.async_connection import AsyncConnection
-from tideq.client.http.failures import Lost, Stale
+from tideq.client.http.exchange_failures import Lost, Stale
 from tideq.client.http.readable import is_readable
 from tideq.client.http.timeouts import Timeouts
 

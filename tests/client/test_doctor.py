@@ -25,7 +25,7 @@ from tideq.cli.circuits import blocked_types_text
 from tideq.cli.doctor import findings
 from tideq.cli.session import Service
 from tideq.cli.top_view.readings import Snapshot
-from tideq.client import BlockedType, Client, Limit, QueueStats, Worker
+from tideq.client import BlockedType, Client, Limit, QueueStats, WorkerInfo
 from tideq.client.models.queue import Depth, Recovery
 from tideq.persistence.recovery.store_guard import StoreCheck
 from tideq.queue_core.scripts.keys import Keys
@@ -319,10 +319,10 @@ class TestJudgements:
         assert not list(service.check_clock(None))
 
     def test_types_with_active_workers_are_served(self) -> None:
-        def worker(status: str, *task_types: str) -> Worker:
-            return Worker(worker_id="w", status=status, task_types=task_types or None)
+        def worker(status: str, *task_types: str) -> WorkerInfo:
+            return WorkerInfo(worker_id="w", status=status, task_types=task_types or None)
 
-        def deserted(*workers: Worker) -> list[str]:
+        def deserted(*workers: WorkerInfo) -> list[str]:
             reading = self.reading(workers=workers, queue=Depth(total_depth=3, by_type={"a": 1, "b": 2}))
             found = [each.found for each in service.check_snapshot(reading) if each.check == "workers"]
             return [words.split()[3] for words in found if "no active worker" in words]
@@ -338,8 +338,8 @@ class TestJudgements:
             BlockedType(task_type="resize", until=until, reason="they failed"),
             BlockedType(reason="they decide"),
         )
-        shut = Worker(worker_id="mill-1", status="active", held_back=circuits)
-        dead = Worker(worker_id="mill-2", status="dead", held_back=circuits)
+        shut = WorkerInfo(worker_id="mill-1", status="active", held_back=circuits)
+        dead = WorkerInfo(worker_id="mill-2", status="dead", held_back=circuits)
 
         findings = list(service.check_snapshot(self.reading(workers=(shut, dead))))
 
@@ -353,7 +353,7 @@ class TestJudgements:
     def test_of_many_types_a_worker_is_held_back_from_three_are_named(self) -> None:
         circuits = tuple(BlockedType(task_type=f"t{number}", reason="they decide") for number in range(50))
 
-        words = blocked_types_text(Worker(worker_id="mill-1", status="active", held_back=circuits))
+        words = blocked_types_text(WorkerInfo(worker_id="mill-1", status="active", held_back=circuits))
 
         assert words == "t0 on trial, t1 on trial, t2 on trial, and 47 more"
 
@@ -375,6 +375,6 @@ class TestJudgements:
         ]
         assert by_status(service.check_snapshot(self.reading())) == [("workers", "ok"), ("age", "ok")]
 
-    def reading(self, workers: tuple[Worker, ...] = (), limits: tuple[Limit, ...] = (), **stats: Any) -> Snapshot:
+    def reading(self, workers: tuple[WorkerInfo, ...] = (), limits: tuple[Limit, ...] = (), **stats: Any) -> Snapshot:
         at = datetime.now(UTC) - timedelta(seconds=1)
         return Snapshot(at=at, stats=QueueStats(**stats), workers=workers, limits=limits)

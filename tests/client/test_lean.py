@@ -15,7 +15,7 @@ from tideq.client._sync.lean import Lean
 from tideq.client.config import client_config
 from tideq.client.http import answers
 from tideq.client.http.answers import ResponseParser
-from tideq.client.http.failures import ExchangeFailed, Lost, Misunderstood, Stale
+from tideq.client.http.exchange_failures import ExchangeFailed, Lost, Misunderstood, Stale
 from tideq.client.http.proxies import has_proxy, proxies_in
 
 STATS = b'{"queue": {}}'

@@ -7,7 +7,7 @@ import weakref
 import pytest
 
 from tests.client.ways import PLAIN, Sender, answering, post, request_of, sender, server
-from tideq.client.http.failures import Lost
+from tideq.client.http.exchange_failures import Lost
 
 LAST = PLAIN.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
 

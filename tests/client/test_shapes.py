@@ -39,7 +39,7 @@ SAME: list[tuple[type[msgspec.Struct], type[msgspec.Struct]]] = [
     (schemas.PauseOut, queue.Paused),
     (schemas.LimitOut, queue.Limit),
     (schemas.LimitsOut, queue.Limits),
-    (schemas.WorkerOut, fleet.Worker),
+    (schemas.WorkerOut, fleet.WorkerInfo),
     (schemas.WorkersOut, fleet.WorkerPage),
     (schemas.DrainOut, fleet.Drained),
     (schemas.EventOut, events.Transition),

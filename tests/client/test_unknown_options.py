@@ -12,7 +12,7 @@ import pytest
 
 import tideq
 from tideq.application import chain, decorator, in_process
-from tideq.application.worker import Worker
+from tideq.application.app_worker import Worker
 from tideq.client import (
     AsyncClient,
     AsyncEventStream,

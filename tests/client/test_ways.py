@@ -13,7 +13,7 @@ from tests.stores import free_port
 from tideq.client.calls.base import Call, get
 from tideq.client.config import client_config
 from tideq.client.errors import CannotConnect, UntrustedServer
-from tideq.client.http.failures import ExchangeFailed, Lost, Misunderstood, Unsent
+from tideq.client.http.exchange_failures import ExchangeFailed, Lost, Misunderstood, Unsent
 from tideq.client.http.timeouts import Timeouts
 
 WHOLE = (PLAIN,)

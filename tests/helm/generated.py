@@ -13,7 +13,7 @@ from tests.architecture.maps import drawn
 from tests.helm.chart import CHART
 from tideq.api.settings import SERVICE_SETTINGS
 from tideq.persistence.settings import HISTORY_SETTINGS
-from tideq.queue_core.names import NAME_FORM, QUEUE_NAME_FORM
+from tideq.queue_core.name_rules import NAME_FORM, QUEUE_NAME_FORM
 from tideq.queue_core.settings import QUEUE_SETTINGS
 
 VALUES, SCHEMA, README = CHART / "values.yaml", CHART / "values.schema.json", CHART / "README.md"

@@ -20,7 +20,7 @@ from tests.helm.chart import (
 from tideq.api.schemas import MAX_WAIT_SECONDS
 from tideq.api.server import GRACE_SECONDS
 from tideq.workers.runtime.health import MAX_REQUEST_SECONDS
-from tideq.workers.runtime.worker import EXIT_SECONDS
+from tideq.workers.runtime.worker_process import EXIT_SECONDS
 
 each_scenario = pytest.mark.parametrize("scenario", SCENARIOS)
 ROLES = ("api", "monitor", "replicator", "worker-")

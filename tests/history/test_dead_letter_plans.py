@@ -12,7 +12,7 @@ import pytest
 
 from tests.history.made_up import WEEK_MS, MadeUpTask, made_up_tasks, write
 from tests.history.plans import ExplainedDatabase
-from tideq.persistence.dead_letters.list import DeadLetterFilter, DeadLetters
+from tideq.persistence.dead_letters.dead_letter_list import DeadLetterFilter, DeadLetters
 from tideq.persistence.dead_letters.patterns import pattern_of
 from tideq.persistence.schema.migrations import migrate
 from tideq.queue_core.states import TaskState

@@ -16,7 +16,7 @@ from tests.history.made_up import WEEK_MS, MadeUpTask, made_up_tasks, write
 from tests.history.plans import ExplainedDatabase, Plan
 from tideq.persistence.database import Database
 from tideq.persistence.read.filters import TaskFilter
-from tideq.persistence.read.list import TaskList
+from tideq.persistence.read.task_list import TaskList
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.terms import error_terms, parameter_term, tag_term
 

@@ -29,7 +29,7 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import READING, Database
 from tideq.persistence.read.filters import TaskFilter
-from tideq.persistence.read.list import TaskList
+from tideq.persistence.read.task_list import TaskList
 from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.schema import partitions as partitions_module
 from tideq.persistence.schema.clocks import Clocks, ClocksDiffer, store_instants

@@ -13,7 +13,7 @@ from tests.history.witness import Ledger
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.dead_letters.list import DeadLetterFilter
+from tideq.persistence.dead_letters.dead_letter_list import DeadLetterFilter
 from tideq.persistence.history import History
 from tideq.persistence.recount import EVERY_MS, Recount, RecountPostponed
 from tideq.persistence.recovery.open_store import OpenStore

@@ -7,9 +7,9 @@ from tests.history.situations import until_somebody_waits_for as until_waiting_f
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.dead_letters.list import DeadLetterFilter, DeadLetters
+from tideq.persistence.dead_letters.dead_letter_list import DeadLetterFilter, DeadLetters
 from tideq.persistence.read.filters import TaskFilter
-from tideq.persistence.read.list import TaskList
+from tideq.persistence.read.task_list import TaskList
 from tideq.persistence.read.tasks import TaskReader
 from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.schema.partitions import id_at

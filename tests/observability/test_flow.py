@@ -96,7 +96,9 @@ async def test_backoff_is_no_time_in_the_queue(kit: Kit, monitor: Monitor) -> No
 
 def test_every_reason_to_give_a_task_up_is_told_from_the_beginning() -> None:
     """What first appears as fifty never rose: no alert would tell of it."""
-    scripts = [path.read_text() for folder in (LUA, LUA / "include") for path in folder.iterdir() if path.name.endswith(".lua")]
+    scripts = [
+        path.read_text() for folder in (LUA, LUA / "include") for path in folder.iterdir() if path.name.endswith(".lua")
+    ]
     reasons = {reason for text in scripts for reason in re.findall(r"make_dead_letter\(task_id, task, '(\w+)'", text)}
     counters = Counters()
 

@@ -14,9 +14,9 @@ from tests.telemetry.sink import decoded
 from tideq.queue_core.telemetry.names import SCOPE
 from tideq.queue_core.telemetry.spans import Shape, Span, SpanError
 from tideq.queue_core.telemetry.trace_context import TraceParent
-from tideq.telemetry.encoding import field, request, span_field
+from tideq.telemetry.otlp_encoding import field, request, span_field
 from tideq.telemetry.outlet import poster, resource_message
-from tideq.telemetry.readable import readable
+from tideq.telemetry.sdk_spans import readable
 
 RESOURCE = Resource({"service.name": "tideq", "process.pid": 7})
 hexes = st.integers(1, 2**64 - 1).map(lambda number: f"{number:016x}")

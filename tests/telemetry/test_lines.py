@@ -72,7 +72,7 @@ async def test_a_line_says_who_did_what_and_why(kit: Kit) -> None:
 
 async def test_a_line_for_people_says_the_same_but_for_span_and_priority(kit: Kit) -> None:
     written = list[str]()
-    made = await follower(kit, TransitionLines(written.append, for_people=True))
+    made = await follower(kit, TransitionLog(written.append, for_people=True))
     await kit.worker()
     task_id = await kit.submit("resize", trace=TRACE, client_id="shop")
     await kit.clock.advance(45_000)

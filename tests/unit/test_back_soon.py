@@ -18,7 +18,7 @@ from tideq.queue_core import duties as duties_module
 from tideq.queue_core.background import background_task
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.errors import HistoryUnavailable, StoreUnavailable
-from tideq.workers.runtime.backoff import Backoff
+from tideq.workers.runtime.backoff import PollBackoff
 
 AWAY_SECONDS = 600.0
 BACK_SECONDS = 10.0
@@ -73,7 +73,7 @@ async def _duty(outage: Outage, longest_pause_seconds: float) -> None:
 
 
 async def _worker(outage: Outage, told_seconds: float | None) -> None:
-    patience = Backoff()
+    patience = PollBackoff()
     while not outage.is_over:
         await patience.wait(told_seconds)
 

@@ -20,7 +20,7 @@ from tests.history.situations import execute, replicate_all, rows
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
-from tideq.persistence.dead_letters.list import DeadLetterFilter, DeadLetters
+from tideq.persistence.dead_letters.dead_letter_list import DeadLetterFilter, DeadLetters
 from tideq.persistence.history import History
 from tideq.persistence.read.filters import TaskFilter
 from tideq.persistence.recovery.open_store import OpenStore, open_store

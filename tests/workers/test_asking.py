@@ -13,7 +13,7 @@ from tideq.workers.runtime.poller import Poller
 from tideq.workers.runtime.reporter import Reporter
 from tideq.workers.runtime.service_api import ServiceApi
 from tideq.workers.runtime.slots import Slots
-from tideq.workers.runtime.worker import WorkerProcess, WorkerSettings
+from tideq.workers.runtime.worker_process import WorkerProcess, WorkerSettings
 
 SLOTS = 5
 TASKS = 40

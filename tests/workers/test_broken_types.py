@@ -25,7 +25,7 @@ from tideq.queue_core.background import background_task
 from tideq.workers.runtime.failures import Retry
 from tideq.workers.runtime.handlers import Handler, Handlers
 from tideq.workers.runtime.service_api import ServiceApi, ServiceReply
-from tideq.workers.runtime.worker import WorkerProcess, WorkerSettings
+from tideq.workers.runtime.worker_process import WorkerProcess, WorkerSettings
 
 SLOTS = 10
 PROCESS_SLOTS = 5

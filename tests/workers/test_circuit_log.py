@@ -3,14 +3,14 @@
 import structlog.testing
 
 from tideq.workers.runtime.circuit_log import CircuitLog
-from tideq.workers.runtime.service_api import BlockedType
+from tideq.workers.runtime.service_api import BlockedTaskType
 
-OPEN = BlockedType("resize", "2026-03-02T12:00:00Z", "most of its latest tasks of this type failed")
-ON_TRIAL = BlockedType("resize", None, "its next tasks of this type decide")
-OPEN_AGAIN = BlockedType("resize", "2026-03-02T12:01:05Z", OPEN.reason)
+OPEN = BlockedTaskType("resize", "2026-03-02T12:00:00Z", "most of its latest tasks of this type failed")
+ON_TRIAL = BlockedTaskType("resize", None, "its next tasks of this type decide")
+OPEN_AGAIN = BlockedTaskType("resize", "2026-03-02T12:01:05Z", OPEN.reason)
 
 
-def events(*told: list[BlockedType]) -> list[tuple[str, str]]:
+def events(*told: list[BlockedTaskType]) -> list[tuple[str, str]]:
     log = CircuitLog()
     with structlog.testing.capture_logs() as logs:
         for each in told:

@@ -23,7 +23,7 @@ from tideq.workers.runtime.handlers import Handler, Handlers
 from tideq.workers.runtime.heartbeat import Heartbeat, HeartbeatThread
 from tideq.workers.runtime.poller import RegistrationRefused
 from tideq.workers.runtime.service_api import ServiceApi, ServiceReply
-from tideq.workers.runtime.worker import WorkerProcess, WorkerSettings
+from tideq.workers.runtime.worker_process import WorkerProcess, WorkerSettings
 
 BEAT_MS = 200
 

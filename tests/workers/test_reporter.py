@@ -19,7 +19,7 @@ from tests.workers.waiting import until
 from tideq.queue_core.background import background_task
 from tideq.workers.runtime.report_buffer import HeldTask, ReportBuffer, Result
 from tideq.workers.runtime.reporter import MANY_REPORTS, MAX_IN_FLIGHT, Reporter
-from tideq.workers.runtime.service_api import ReportOutcome, ServiceApi, ServiceReply
+from tideq.workers.runtime.service_api import RowOutcome, ServiceApi, ServiceReply
 
 
 @dataclass
@@ -348,7 +348,7 @@ async def test_a_reporter_that_is_broken_off_while_sending_has_said_nothing(scri
 
 
 async def test_silence_waits_also_for_what_an_answer_brings_about(scripted: ScriptedService, desk: Desk) -> None:
-    async def start_then_release() -> list[ReportOutcome]:
+    async def start_then_release() -> list[RowOutcome]:
         outcomes = await desk.mailbox.start([HeldTask("ta", "a")])
         desk.mailbox.release([HeldTask("ta", "a")])
         return outcomes

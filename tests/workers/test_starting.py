@@ -11,7 +11,7 @@ from tests.workers.scripted import HANG_UP, Json, Reply, ScriptedService, obligi
 from tests.workers.waiting import until
 from tideq.queue_core.background import background_task
 from tideq.workers.runtime.handlers import Handler, HandlerOptions, Handlers
-from tideq.workers.runtime.worker import WorkerProcess, WorkerSettings
+from tideq.workers.runtime.worker_process import WorkerProcess, WorkerSettings
 
 WAITS_STARTED, LOOKS_STARTED, WAITS_ASSIGNED = "waits, started", "looks, started", "waits, assigned"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tideq.application.worker import Worker
+from tideq.application.app_worker import Worker
 from tideq.client.options import strict, strict_call
 
 

@@ -2,21 +2,21 @@
 
 from collections.abc import Iterable
 
-from tideq.client import BlockedType, Worker
+from tideq.client import BlockedType, WorkerInfo
 
 MAX_NAMED = 3
 """A worker may be blocked from hundreds of types."""
 
 
-def is_blocked(worker: Worker) -> bool:
+def is_blocked(worker: WorkerInfo) -> bool:
     return bool(worker.held_back) and worker.status != "dead"
 
 
-def is_blocked_from(worker: Worker, task_type: str) -> bool:
+def is_blocked_from(worker: WorkerInfo, task_type: str) -> bool:
     return is_blocked(worker) and any(each.task_type in (None, task_type) for each in worker.held_back)
 
 
-def blocked_types_text(worker: Worker) -> str:
+def blocked_types_text(worker: WorkerInfo) -> str:
     """`resize until 12:00:05Z, crawl on trial`; empty for a worker that is blocked from no type."""
     if not is_blocked(worker):
         return ""

@@ -18,7 +18,7 @@ from tideq.workers.runtime.arguments import HandlerError
 from tideq.workers.runtime.health import HealthPortTaken
 from tideq.workers.runtime.poller import RegistrationRefused
 from tideq.workers.runtime.registry import has_started, registered
-from tideq.workers.runtime.worker import WorkerSettings, run_until_signal
+from tideq.workers.runtime.worker_process import WorkerSettings, run_until_signal
 
 MAX_CONCURRENCY = 10_000
 LOCAL = Address()

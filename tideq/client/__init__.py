@@ -38,7 +38,7 @@ from tideq.client.errors import (
 )
 from tideq.client.models.dead_letters import DeadLetter, Pattern, Replayed
 from tideq.client.models.events import Event, Gap, Transition
-from tideq.client.models.fleet import BlockedType, Drained, Worker
+from tideq.client.models.fleet import BlockedType, Drained, WorkerInfo
 from tideq.client.models.pages import Page
 from tideq.client.models.queue import Limit, QueueStats
 from tideq.client.models.tasks import (
@@ -109,5 +109,5 @@ __all__ = [
     "Unavailable",
     "UnknownWorker",
     "UntrustedServer",
-    "Worker",
+    "WorkerInfo",
 ]

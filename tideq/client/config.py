@@ -9,7 +9,7 @@ import msgspec
 
 from tideq.client.errors import BadAnswer, CannotConnect, NoAnswer, TideqError, UntrustedServer
 from tideq.client.http.address import address_of
-from tideq.client.http.failures import ExchangeFailed, Lost, Unsent
+from tideq.client.http.exchange_failures import ExchangeFailed, Lost, Unsent
 from tideq.client.http.proxies import has_proxy
 from tideq.client.http.timeouts import Timeouts
 

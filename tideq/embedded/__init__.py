@@ -5,7 +5,7 @@ one instance per data folder, a clean stop and no orphaned servers.
 """
 
 from tideq.embedded.environment import ServerTimeouts
-from tideq.embedded.errors import (
+from tideq.embedded.embedded_errors import (
     AlreadyRunning,
     DataDirUnusable,
     EmbeddedError,

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from tideq.embedded.errors import EmbeddedError
+from tideq.embedded.embedded_errors import EmbeddedError
 from tideq.embedded.supervisor import EmbeddedStores
 
 CHECK_SECONDS = 1

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from tideq.embedded.errors import AlreadyRunning, DataDirUnusable, OldServersStillRunning
+from tideq.embedded.embedded_errors import AlreadyRunning, DataDirUnusable, OldServersStillRunning
 from tideq.embedded.instance import LOCK_NAME, read_note
 
 SERVERS_LOCK_NAME = "servers.lock"

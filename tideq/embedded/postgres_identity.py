@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tideq.embedded.environment import ServerEnvironment
-from tideq.embedded.errors import NoUsableAccount
+from tideq.embedded.embedded_errors import NoUsableAccount
 from tideq.embedded.identity import OURSELVES, Account, Identity
 from tideq.embedded.process import run_to_end
 

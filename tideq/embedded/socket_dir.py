@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from tideq.embedded.errors import UnsafeRunDirectory
+from tideq.embedded.embedded_errors import UnsafeRunDirectory
 from tideq.embedded.identity import Account
 
 MAX_SOCKET_PATH_BYTES = 107

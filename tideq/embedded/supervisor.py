@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from tideq.embedded.environment import Progress, ServerEnvironment, ServerTimeouts
-from tideq.embedded.errors import DataDirUnusable, NotStarted
+from tideq.embedded.embedded_errors import DataDirUnusable, NotStarted
 from tideq.embedded.instance import RunningInstance, remove_note, write_note
 from tideq.embedded.lock import DataDirLock
 from tideq.embedded.postgres import PostgresOptions, PostgresServer

@@ -12,7 +12,7 @@ from opentelemetry.trace import NonRecordingSpan, ProxyTracerProvider, set_span_
 from tideq.queue_core.telemetry.spans import Span
 from tideq.queue_core.telemetry.trace_context import SAMPLED, TraceParent
 from tideq.telemetry.outlet import CLOSE_SECONDS, SpanQueue
-from tideq.telemetry.readable import span_context
+from tideq.telemetry.sdk_spans import span_context
 from tideq.telemetry.sampling import Samplers
 
 ONE_EACH = 1 << 64 | 1

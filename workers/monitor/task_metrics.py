@@ -37,7 +37,7 @@ class TaskMetrics:
 
     def __init__(self, counters: Counters, priorities: Iterable[str] = ()) -> None:
         self._counters = counters
-        # The first fifty deaths of a kind, between two scrapes, would never have risen to anybody.
+        # Without a zero first, the deaths before the first scrape would be no increase to an alert.
         counters.declare("tideq_task_dead_letters_total", *product(DEATHS, priorities))
         self._types = TypeNames(MAX_TASK_TYPES)
         self._histograms: dict[Labels, SampleHistogram] = {}

@@ -8,7 +8,7 @@ MAX_DELAY_SECONDS = 5.0
 MAX_RETRY_AFTER_SECONDS = 30.0
 
 
-class Backoff:
+class PollBackoff:
     def __init__(self) -> None:
         self._delay = FIRST_DELAY_SECONDS
 

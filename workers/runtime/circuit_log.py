@@ -4,16 +4,16 @@ from collections.abc import Iterable
 
 import structlog
 
-from tideq.workers.runtime.service_api import BlockedType
+from tideq.workers.runtime.service_api import BlockedTaskType
 
 log = structlog.get_logger("tideq.worker")
 
 
 class CircuitLog:
     def __init__(self) -> None:
-        self._blocked: dict[str | None, BlockedType] = {}
+        self._blocked: dict[str | None, BlockedTaskType] = {}
 
-    def update(self, worker_id: str, blocked: Iterable[BlockedType]) -> None:
+    def update(self, worker_id: str, blocked: Iterable[BlockedTaskType]) -> None:
         """Warns once for each opening, also for an opening that follows a failed trial."""
         current = {each.task_type: each for each in blocked}
         for task_type, each in current.items():

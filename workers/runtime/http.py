@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tideq.client.http.address import address_of
 from tideq.client.http.answers import Response
 from tideq.client.http.asynchronous import AsyncPool
-from tideq.client.http.failures import Stale
+from tideq.client.http.exchange_failures import Stale
 from tideq.client.http.proxies import has_proxy
 from tideq.client.http.timeouts import Timeouts
 from tideq.client.http.trust import trust

@@ -21,7 +21,7 @@ import structlog
 
 from tideq.queue_core.background import background_task
 from tideq.queue_core.log_once import LogOnce
-from tideq.workers.runtime.backoff import Backoff
+from tideq.workers.runtime.backoff import PollBackoff
 from tideq.workers.runtime.rate import Rate
 from tideq.workers.runtime.service_api import ServiceApi, ServiceRefusal, ServiceReply, Unreachable
 from tideq.workers.runtime.slots import Slots
@@ -96,7 +96,7 @@ class Poller:
         self._on_reply = on_reply
         self._on_unknown = on_unknown
         self._is_loop_free = is_loop_free
-        self._backoff = Backoff()
+        self._backoff = PollBackoff()
         self._log_once = LogOnce(LOG_AGAIN_SECONDS)
         self._pending: PendingPoll | None = None
         self._sync_claim_id, self._sync_claim_at, self._sync_claim_count = secrets.token_hex(8), 0.0, 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tideq.workers.runtime.service_api import ReportOutcome
+from tideq.workers.runtime.service_api import RowOutcome
 
 MAX_REPORTS = 500
 MAX_RESULT_BYTES = 4 * 1024 * 1024
@@ -22,13 +22,13 @@ class HeldTask(msgspec.Struct, frozen=True):
 
 class Start(msgspec.Struct, frozen=True):
     held: HeldTask
-    outcome: "asyncio.Future[ReportOutcome]"
+    outcome: "asyncio.Future[RowOutcome]"
 
     @property
     def lease(self) -> str:
         return self.held.lease
 
-    def resolve(self, outcome: ReportOutcome) -> None:
+    def resolve(self, outcome: RowOutcome) -> None:
         if not self.outcome.done():
             self.outcome.set_result(outcome)
 
@@ -111,7 +111,7 @@ class ReportBuffer:
     def is_empty(self) -> bool:
         return not (self._results or self._starts or self._progress or self._extends or self._releases)
 
-    async def start(self, held: Sequence[HeldTask]) -> list[ReportOutcome]:
+    async def start(self, held: Sequence[HeldTask]) -> list[RowOutcome]:
         """Outcome for each: ok if the task may run. For a running task: ok if its lease still holds."""
         starts = [Start(each, self._loop.create_future()) for each in held]
         self._starts.extend(starts)

@@ -15,10 +15,10 @@ import msgspec
 import structlog
 
 from tideq.queue_core.background import run_all
-from tideq.workers.runtime.backoff import Backoff
+from tideq.workers.runtime.backoff import PollBackoff
 from tideq.workers.runtime.failures import Fail, error_document
 from tideq.workers.runtime.report_buffer import ReportBatch, ReportBuffer, Result
-from tideq.workers.runtime.service_api import ReportOutcome, ServiceApi, ServiceRefusal, ServiceReply, Unreachable
+from tideq.workers.runtime.service_api import RowOutcome, ServiceApi, ServiceRefusal, ServiceReply, Unreachable
 
 MAX_IN_FLIGHT = 3
 MANY_REPORTS = 100
@@ -57,7 +57,7 @@ class Reporter:
         self._on_unknown = on_unknown
         self._on_settled = on_settled
         self.claims: Claims | None = None
-        self._backoff = Backoff()
+        self._backoff = PollBackoff()
         self._unsent: dict[ReportBuffer, None] = {}
         self._in_flight: list[ReportBatch] = []
         self._has_reports, self._has_many, self._is_idle = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -168,7 +168,7 @@ class Reporter:
         else:
             self._on_reply(worker_id, reply)
 
-    def _handle_reply(self, batch: ReportBatch, outcomes: list[ReportOutcome]) -> None:
+    def _handle_reply(self, batch: ReportBatch, outcomes: list[RowOutcome]) -> None:
         for start, outcome in zip(batch.starts, outcomes, strict=False):
             start.resolve(outcome)
         for row, outcome in zip(batch.rest(), outcomes[len(batch.starts) :], strict=False):
@@ -193,7 +193,7 @@ class Reporter:
         while batch.starts:
             start = batch.starts[0]
             refused = await self._send_one(worker_id, "start", start.held)
-            start.resolve(ReportOutcome(start.held.task_id, ok=refused is None, problem=refused and refused.problem))
+            start.resolve(RowOutcome(start.held.task_id, ok=refused is None, problem=refused and refused.problem))
             batch.starts.pop(0)
         for verb, rows in (("progress", batch.progress), ("extend", batch.extends)):
             await self._send_rows(worker_id, verb, rows)

@@ -55,7 +55,7 @@ class ProblemReply(msgspec.Struct, frozen=True):
         return self.type.startswith(PROBLEMS)
 
 
-class ReportOutcome(msgspec.Struct, frozen=True):
+class RowOutcome(msgspec.Struct, frozen=True):
     task_id: str
     ok: bool
     problem: ProblemReply | None = None
@@ -65,7 +65,7 @@ class ReportOutcome(msgspec.Struct, frozen=True):
         return self.problem.code if self.problem else ""
 
 
-class BlockedType(msgspec.Struct, frozen=True):
+class BlockedTaskType(msgspec.Struct, frozen=True):
     """A task type whose circuit is open: the worker gets none of it, or a few as a trial."""
 
     task_type: str | None = None
@@ -80,8 +80,8 @@ class ServiceReply(msgspec.Struct, frozen=True):
     tasks: list[AssignedTask] = []
     cancel: list[str] = []
     should_drain: bool = False
-    outcomes: list[ReportOutcome] = []
-    held_back: list[BlockedType] = []
+    outcomes: list[RowOutcome] = []
+    held_back: list[BlockedTaskType] = []
     """Absent where empty, and in the reply to a sync of reports alone."""
 
 

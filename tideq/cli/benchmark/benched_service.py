@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import msgspec
 
-from tideq.cli.benchmark.messages import Target
+from tideq.cli.benchmark.messages import BenchTarget
 from tideq.client import Client, Limit, TideqError
 from tideq.client.calls.base import answers, get, params
 from tideq.client.models.tasks import TaskOptions
@@ -44,7 +44,7 @@ class BenchedService:
         self.client = client
         self.task_type = task_type or f"{PREFIX}{secrets.token_hex(4)}"
         self.url = client.transport.connection.url
-        self.target = Target(self.url, api_key or "", self.task_type)
+        self.target = BenchTarget(self.url, api_key or "", self.task_type)
 
     def whoami(self) -> Whoami:
         return self.client.transport.request(get("/api/v1/whoami", answers(Whoami)))

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from tideq.cli.benchmark.messages import Failed, Order, Progress, Report, Target
+from tideq.cli.benchmark.messages import Failed, Order, BenchProgress, Report, BenchTarget
 from tideq.client.http.answers import Response
 from tideq.queue_core.background import loop_factory
 
@@ -52,7 +52,7 @@ class ReportWriter:
     def progress(self, count: int) -> None:
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + PROGRESS_SECONDS
-            self.write(Progress(count))
+            self.write(BenchProgress(count))
 
 
 def successful(response: Response) -> Response:
@@ -79,7 +79,7 @@ async def main(role: str) -> None:
     from tideq.cli.benchmark import noop_worker, submitter
 
     reports, lines = ReportWriter(), orders()
-    target = msgspec.json.decode(await anext(lines), type=Target)
+    target = msgspec.json.decode(await anext(lines), type=BenchTarget)
     run_orders = submitter.run_orders if role == "load" else noop_worker.run_orders
     await run_orders(target, _decoded(lines, msgspec.json.Decoder(Order).decode), reports)
 

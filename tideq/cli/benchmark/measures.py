@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tideq.cli.benchmark.findings import Figure, times
-from tideq.cli.benchmark.messages import Submitted, Worked
+from tideq.cli.benchmark.messages import BenchSubmitted, Worked
 from tideq.cli.benchmark.steps import Label, Steps
 from tideq.client import InvalidRequest, TooManyRequests, Unavailable
 
@@ -119,5 +119,5 @@ def _warm(milliseconds: list[float]) -> list[float]:
     return milliseconds[int(len(milliseconds) * WARM_UP_SHARE) :]
 
 
-def _load_share(submitted: Submitted, seconds: float) -> float | None:
+def _load_share(submitted: BenchSubmitted, seconds: float) -> float | None:
     return submitted.cpu_seconds / seconds if seconds > 0 else None

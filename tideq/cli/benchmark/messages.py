@@ -6,7 +6,7 @@ Instants are seconds of the monotonic clock, which the processes of one machine 
 import msgspec
 
 
-class Target(msgspec.Struct, frozen=True):
+class BenchTarget(msgspec.Struct, frozen=True):
     url: str
     api_key: str
     task_type: str
@@ -46,11 +46,11 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     pass
 
 
-class Progress(msgspec.Struct, frozen=True, tag=True):
+class BenchProgress(msgspec.Struct, frozen=True, tag=True):
     count: int
 
 
-class Submitted(msgspec.Struct, frozen=True, tag=True):
+class BenchSubmitted(msgspec.Struct, frozen=True, tag=True):
     count: int
     began: float
     ended: float
@@ -78,4 +78,4 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     message: str
 
 
-Report = Ready | Progress | Submitted | Worked | Failed
+Report = Ready | BenchProgress | BenchSubmitted | Worked | Failed

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from tideq.cli.benchmark.child import PROGRESS_SECONDS, ReportWriter
-from tideq.cli.benchmark.messages import Order, Progress, Ready, Rest, Target, Work, Worked
+from tideq.cli.benchmark.messages import Order, BenchProgress, Ready, Rest, BenchTarget, Work, Worked
 from tideq.queue_core.background import background_task, cancel_and_wait
 from tideq.workers.runtime.handlers import Handler, Handlers
-from tideq.workers.runtime.worker import WorkerProcess, WorkerSettings
+from tideq.workers.runtime.worker_process import WorkerProcess, WorkerSettings
 
 CONCURRENCY = 500
 """The most tasks one claim may take: handlers take no time, so only held tasks overlap with the claims."""
@@ -47,7 +47,7 @@ class NoOp:
         return Worked(self.count, self._began, spent, dict(self._moments), self._pickup_ms)
 
 
-async def run_orders(target: Target, orders: AsyncIterator[Order], reports: ReportWriter) -> None:
+async def run_orders(target: BenchTarget, orders: AsyncIterator[Order], reports: ReportWriter) -> None:
     """Stops the worker in order when the orders end."""
     no_op, handlers = NoOp(), Handlers()
     handlers.add(Handler(target.task_type, no_op.handle, takes="payload"))
@@ -64,7 +64,7 @@ async def run_orders(target: Target, orders: AsyncIterator[Order], reports: Repo
     following.result()
 
 
-def _settings(target: Target) -> WorkerSettings:
+def _settings(target: BenchTarget) -> WorkerSettings:
     return WorkerSettings(
         url=target.url,
         api_key=target.api_key or None,
@@ -97,7 +97,7 @@ async def _follow_orders(
 
 async def _report_progress(no_op: NoOp, reports: ReportWriter) -> None:
     while True:
-        reports.write(Progress(no_op.count))
+        reports.write(BenchProgress(no_op.count))
         await asyncio.sleep(PROGRESS_SECONDS)
 
 

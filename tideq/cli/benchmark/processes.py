@@ -15,12 +15,12 @@ from tideq.cli.benchmark.messages import (
     Failed,
     Order,
     Pace,
-    Progress,
+    BenchProgress,
     Ready,
     Report,
     Rest,
-    Submitted,
-    Target,
+    BenchSubmitted,
+    BenchTarget,
     Work,
     Worked,
 )
@@ -47,7 +47,7 @@ class BenchProcess:
     """A child in a process group of its own: Ctrl-C reaches only the parent, which ends the children in order."""
 
     def __init__(
-        self, role: Literal["load", "work"], target: Target, on_report: Callable[["BenchProcess", Report], None]
+        self, role: Literal["load", "work"], target: BenchTarget, on_report: Callable[["BenchProcess", Report], None]
     ) -> None:
         command = [sys.executable, "-P", "-m", "tideq.cli.benchmark.child", role]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0)
@@ -92,7 +92,7 @@ class BenchProcess:
 class ProcessGroup:
     """`check` raises where the service does not answer; workers alone would wait for it without end."""
 
-    def __init__(self, target: Target, load_count: int, worker_count: int, check: Callable[[], None]) -> None:
+    def __init__(self, target: BenchTarget, load_count: int, worker_count: int, check: Callable[[], None]) -> None:
         self._check = check
         self._reports = queue.SimpleQueue[tuple[BenchProcess, Report]]()
         self._all: list[BenchProcess] = []
@@ -102,12 +102,12 @@ class ProcessGroup:
     def wait_until_ready(self) -> None:
         self._answers(self._all, Ready)
 
-    def load(self, orders: Sequence[Order], advance: Advance) -> list[Submitted]:
+    def load(self, orders: Sequence[Order], advance: Advance) -> list[BenchSubmitted]:
         """Sends one order to each of the first submitting processes; returns their reports."""
         chosen = self.loaders[: len(orders)]
         for child, order in zip(chosen, orders, strict=True):
             child.send(order)
-        return self._answers(chosen, Submitted, advance)
+        return self._answers(chosen, BenchSubmitted, advance)
 
     def work(self, worker_count: int, task_count: int, advance: Advance) -> list[Worked]:
         """Runs these workers until they have completed `task_count` tasks, and those they hold by then."""
@@ -115,7 +115,7 @@ class ProcessGroup:
         self._until(chosen, task_count, advance)
         return self._end_work(chosen)
 
-    def work_beside(self, worker_count: int, order: Pace, advance: Advance) -> tuple[list[Submitted], list[Worked]]:
+    def work_beside(self, worker_count: int, order: Pace, advance: Advance) -> tuple[list[BenchSubmitted], list[Worked]]:
         """Runs workers while `order` submits the tasks they wait for."""
         chosen = self._begin_work(worker_count)
         submitted = self.load([order], advance)
@@ -143,7 +143,7 @@ class ProcessGroup:
         for child in self.workers:
             child.end(deadline)
 
-    def _start(self, role: Literal["load", "work"], target: Target, count: int) -> list[BenchProcess]:
+    def _start(self, role: Literal["load", "work"], target: BenchTarget, count: int) -> list[BenchProcess]:
         started = [
             BenchProcess(role, target, lambda child, report: self._reports.put((child, report))) for _ in range(count)
         ]
@@ -156,7 +156,7 @@ class ProcessGroup:
             child, report = self._next(chosen)
             if isinstance(report, Failed):
                 raise _error(report)
-            done[child] = report.count if isinstance(report, Progress) else 0
+            done[child] = report.count if isinstance(report, BenchProgress) else 0
             now = time.monotonic()
             if sum(done.values()) > best:
                 best, moved_at, checked_at = sum(done.values()), now, now
@@ -176,7 +176,7 @@ class ProcessGroup:
                 found[child] = report
             elif isinstance(report, Failed):
                 failed[child] = report
-            elif isinstance(report, Progress):
+            elif isinstance(report, BenchProgress):
                 counts[child] = report.count
                 advance(sum(counts.values()))
         for failure in failed.values():

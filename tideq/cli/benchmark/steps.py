@@ -8,7 +8,7 @@ import msgspec
 from tideq.cli.benchmark.bars import Bars
 from tideq.cli.benchmark.benched_service import BenchedService
 from tideq.cli.benchmark.findings import Figure, seconds_until, times
-from tideq.cli.benchmark.messages import Pace, Submit, Submitted, Worked
+from tideq.cli.benchmark.messages import Pace, Submit, BenchSubmitted, Worked
 from tideq.cli.benchmark.plan import Plan
 from tideq.cli.benchmark.processes import ProcessGroup
 
@@ -83,7 +83,7 @@ class Steps:
         if self.left:
             self.work(Label("", title, ""), self.left, self.plan.workers)
 
-    def pace(self, title: str) -> tuple[Submitted, list[Worked], float | None]:
+    def pace(self, title: str) -> tuple[BenchSubmitted, list[Worked], float | None]:
         """Submits tasks one by one at an even rate to waiting workers."""
         plan = self.plan
         order = Pace(max(round(plan.rate * plan.seconds), 1), plan.rate, plan.payload_bytes)

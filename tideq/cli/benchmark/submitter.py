@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tideq.cli.benchmark.child import CALL_ERRORS, ReportWriter, failure, successful
-from tideq.cli.benchmark.messages import Order, Pace, Ready, Submit, Submitted, Target
+from tideq.cli.benchmark.messages import Order, Pace, Ready, Submit, BenchSubmitted, BenchTarget
 from tideq.workers.runtime.http import Http
 from tideq.workers.runtime.service_api import headers
 
@@ -23,7 +23,7 @@ class Accepted(msgspec.Struct):
     task_id: str
 
 
-async def run_orders(target: Target, orders: AsyncIterator[Order], reports: ReportWriter) -> None:
+async def run_orders(target: BenchTarget, orders: AsyncIterator[Order], reports: ReportWriter) -> None:
     """An error ends the order and not the process: a sweep may go on with smaller values."""
     reports.write(Ready())
     async for order in orders:
@@ -44,14 +44,14 @@ def new_task(task_type: str, payload_bytes: int, at_ms: float = 0) -> dict[str, 
 
 
 class Submitting:
-    def __init__(self, target: Target, order: Submit, reports: ReportWriter) -> None:
+    def __init__(self, target: BenchTarget, order: Submit, reports: ReportWriter) -> None:
         self._order, self._reports = order, reports
         self._task = msgspec.json.encode(new_task(target.task_type, order.payload_bytes))
         self._connections = [Http(target.url, headers(target.api_key)) for _ in range(order.connections)]
         self._taken = self._done = 0
         self._answer_ms: list[float] = []
 
-    async def run(self) -> Submitted:
+    async def run(self) -> BenchSubmitted:
         began, cpu = time.monotonic(), time.process_time()
         try:
             async with asyncio.TaskGroup() as group:
@@ -61,7 +61,7 @@ class Submitting:
             for connection in self._connections:
                 await connection.aclose()
         spent = time.process_time() - cpu
-        return Submitted(self._done, began, time.monotonic(), spent, self._answer_ms, [])
+        return BenchSubmitted(self._done, began, time.monotonic(), spent, self._answer_ms, [])
 
     async def _submit(self, connection: Http) -> None:
         while not self._reports.is_orphaned and (size := min(self._order.batch, self._order.count - self._taken)) > 0:
@@ -77,13 +77,13 @@ class Submitting:
 class Pacing:
     """Submits at fixed times without waiting for earlier answers, so that a slow service gets the same load."""
 
-    def __init__(self, target: Target, order: Pace, reports: ReportWriter) -> None:
+    def __init__(self, target: BenchTarget, order: Pace, reports: ReportWriter) -> None:
         self._target, self._order, self._reports = target, order, reports
         self._http = Http(target.url, headers(target.api_key))
         self._answer_ms: list[float] = []
         self._round_trip_ms: list[float] = []
 
-    async def run(self) -> Submitted:
+    async def run(self) -> BenchSubmitted:
         began, cpu = time.monotonic(), time.process_time()
         try:
             async with asyncio.TaskGroup() as group:
@@ -98,7 +98,7 @@ class Pacing:
         finally:
             await self._http.aclose()
         spent = time.process_time() - cpu
-        return Submitted(self._order.count, began, ended, spent, self._answer_ms, self._round_trip_ms)
+        return BenchSubmitted(self._order.count, began, ended, spent, self._answer_ms, self._round_trip_ms)
 
     async def _submit(self, due: float, *, is_waited_for: bool) -> None:
         """A submission that starts late is measured from the time it was due."""

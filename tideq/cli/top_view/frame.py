@@ -15,7 +15,7 @@ from tideq.cli.circuits import blocked_types_text, is_blocked
 from tideq.cli.output import printable
 from tideq.cli.top_view.readings import Snapshot
 from tideq.cli.top_view.view import COLUMNS, Table, TypeRow, View
-from tideq.client import Worker
+from tideq.client import WorkerInfo
 from tideq.client.models.queue import Depth
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -132,7 +132,7 @@ def _types(view: View, rows: list[TypeRow]) -> Grid:
     return grid
 
 
-def _workers(view: View, rows: list[Worker], now: datetime) -> Grid:
+def _workers(view: View, rows: list[WorkerInfo], now: datetime) -> Grid:
     # The column is left out when it is empty, because a screen is narrow.
     has_blocked = any(map(is_blocked, rows))
     blocked_title = ("blocked from",) if has_blocked else ()

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from tideq.client import Client, Forbidden, Limit, QueueStats, TideqError, Unauthorized, Worker
+from tideq.client import Client, Forbidden, Limit, QueueStats, TideqError, Unauthorized, WorkerInfo
 
 MAX_WORKERS = 500
 
@@ -16,7 +16,7 @@ MAX_WORKERS = 500
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     stats: QueueStats
-    workers: tuple[Worker, ...] | None
+    workers: tuple[WorkerInfo, ...] | None
     """None where the access key may not read them."""
     limits: tuple[Limit, ...] | None
 
@@ -46,7 +46,7 @@ def read(client: Client) -> Snapshot:
     return Snapshot(at=datetime.now(UTC), stats=stats, workers=workers, limits=limits)
 
 
-def _workers(client: Client) -> tuple[Worker, ...]:
+def _workers(client: Client) -> tuple[WorkerInfo, ...]:
     return tuple(itertools.islice(client.workers.list(page_size=MAX_WORKERS), MAX_WORKERS))
 
 

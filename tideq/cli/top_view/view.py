@@ -8,7 +8,7 @@ import msgspec
 
 from tideq.cli.circuits import is_blocked_from
 from tideq.cli.top_view.readings import ReadFailure, Snapshot
-from tideq.client import Worker
+from tideq.client import WorkerInfo
 
 Table = Literal["workers", "types"]
 Action = Literal["quit", "pause", "resume", "refresh"]
@@ -93,7 +93,7 @@ class View(msgspec.Struct):
         elif self.reading is not None:
             self.question = "resume" if self.reading.pause else "pause"
 
-    def workers(self) -> list[Worker]:
+    def workers(self) -> list[WorkerInfo]:
         return self._sorted("workers", list((self.reading and self.reading.workers) or ()))
 
     def types(self) -> list[TypeRow]:
@@ -125,11 +125,11 @@ def type_rows(reading: Snapshot) -> list[TypeRow]:
     ]
 
 
-def serves(worker: Worker, task_type: str) -> bool:
+def serves(worker: WorkerInfo, task_type: str) -> bool:
     return worker.task_types is None or task_type in worker.task_types
 
 
-def _blocked_text(task_type: str, serving: list[Worker]) -> str:
+def _blocked_text(task_type: str, serving: list[WorkerInfo]) -> str:
     count = sum(is_blocked_from(worker, task_type) for worker in serving)
     return f"{count} of {len(serving)} workers blocked" if count else ""
 

@@ -8,7 +8,7 @@ import httpx
 from tideq.client.calls.base import Call, Params
 from tideq.client.config import ClientConfig
 from tideq.client.http.answers import Response
-from tideq.client.http.failures import ExchangeFailed, Lost, Misunderstood, Unsent
+from tideq.client.http.exchange_failures import ExchangeFailed, Lost, Misunderstood, Unsent
 from tideq.client.http.timeouts import Timeouts
 
 MAX_IDLE = 20

@@ -10,7 +10,7 @@ from tideq.client._sync.transport import Transport
 from tideq.client.calls.base import Params
 from tideq.client.calls.events import BEGINNING, EVENTS, SILENCE_SECONDS, event_in
 from tideq.client.errors import BadAnswer, NoAnswer, TideqError
-from tideq.client.http.failures import ExchangeFailed
+from tideq.client.http.exchange_failures import ExchangeFailed
 from tideq.client.models.events import Event
 from tideq.client.options import strict
 from tideq.client.retrying import RetryState

@@ -11,7 +11,7 @@ from tideq.client.config import ClientConfig
 from tideq.client.error_mapping import refusal
 from tideq.client.errors import TideqError
 from tideq.client.http.answers import Response
-from tideq.client.http.failures import ExchangeFailed, Stale
+from tideq.client.http.exchange_failures import ExchangeFailed, Stale
 from tideq.client.http.pools import Pool
 from tideq.client.retrying import RetryPolicy, RetryState
 

@@ -7,7 +7,7 @@ from tideq.client._sync.listing import Listing
 from tideq.client._sync.transport import Transport
 from tideq.client.calls import workers as calls
 from tideq.client.calls.listing import several
-from tideq.client.models.fleet import Drained, Worker
+from tideq.client.models.fleet import Drained, WorkerInfo
 from tideq.client.options import strict
 
 
@@ -16,7 +16,7 @@ class Workers:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def list(self, status: str | Sequence[str] = (), *, page_size: int = 100) -> Listing[Worker]:
+    def list(self, status: str | Sequence[str] = (), *, page_size: int = 100) -> Listing[WorkerInfo]:
         """Lists the workers, also those that died within the hour; `status`: `active`, `draining`, `unhealthy`, `dead`.
 
         >>> [worker.name for worker in client.workers.list("active")]
@@ -24,7 +24,7 @@ class Workers:
         """
         return Listing(self._transport, lambda cursor: calls.workers(several(status), page_size, cursor))
 
-    def get(self, worker_id: str) -> Worker:
+    def get(self, worker_id: str) -> WorkerInfo:
         """Returns a worker with all tasks it holds, also if it died within the hour."""
         return self._transport.request(calls.worker(worker_id))
 

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from tideq.client.calls.base import Call, answers, get, params, post, segment, then
-from tideq.client.models.fleet import Drained, Worker, WorkerPage
+from tideq.client.models.fleet import Drained, WorkerInfo, WorkerPage
 from tideq.client.models.pages import Page
 
 WORKERS = "/api/v1/workers"
 
 
-def workers(status: Sequence[str], page_size: int, cursor: str | None) -> Call[Page[Worker]]:
+def workers(status: Sequence[str], page_size: int, cursor: str | None) -> Call[Page[WorkerInfo]]:
     return get(
         WORKERS,
         then(answers(WorkerPage), lambda reply: Page(reply.workers, reply.next_cursor)),
@@ -17,8 +17,8 @@ def workers(status: Sequence[str], page_size: int, cursor: str | None) -> Call[P
     )
 
 
-def worker(worker_id: str) -> Call[Worker]:
-    return get(f"{WORKERS}/{segment('worker_id', worker_id)}", answers(Worker))
+def worker(worker_id: str) -> Call[WorkerInfo]:
+    return get(f"{WORKERS}/{segment('worker_id', worker_id)}", answers(WorkerInfo))
 
 
 def drain(worker_id: str) -> Call[Drained]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from tideq.client.http.failures import Misunderstood
+from tideq.client.http.exchange_failures import Misunderstood
 
 PLAIN_PORT, SECURE_PORT = 80, 443
 IN_PATHS = "/%:@!$&'()*+,;=~"

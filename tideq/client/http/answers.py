@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import httptools
 
-from tideq.client.http.failures import Lost, Misunderstood
+from tideq.client.http.exchange_failures import Lost, Misunderstood
 
 MAX_HEAD_BYTES = 65_536
 MAX_BODY_BYTES = 1 << 30

@@ -7,7 +7,7 @@ import asyncio
 from typing import cast
 
 from tideq.client.http.answers import Response, ResponseParser
-from tideq.client.http.failures import ExchangeFailed, Lost, Stale
+from tideq.client.http.exchange_failures import ExchangeFailed, Lost, Stale
 from tideq.client.http.readable import is_readable
 from tideq.client.http.timeouts import Timeouts
 

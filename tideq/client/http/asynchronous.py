@@ -14,7 +14,7 @@ from typing import Any
 from tideq.client.http.address import ServiceAddress
 from tideq.client.http.answers import Response
 from tideq.client.http.async_connection import AsyncConnection
-from tideq.client.http.failures import Unsent
+from tideq.client.http.exchange_failures import Unsent
 from tideq.client.http.timeouts import Timeouts
 
 MAX_IDLE = 20

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from tideq.client.http.address import ServiceAddress
 from tideq.client.http.answers import Response, ResponseParser
-from tideq.client.http.failures import ExchangeFailed, Lost, Stale, Unsent
+from tideq.client.http.exchange_failures import ExchangeFailed, Lost, Stale, Unsent
 from tideq.client.http.readable import is_readable
 from tideq.client.http.timeouts import Timeouts
 

@@ -16,7 +16,7 @@ class BlockedType(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class Worker(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A worker's registration and present status."""
 
     worker_id: str
@@ -54,7 +54,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerPage(msgspec.Struct, frozen=True, kw_only=True):
-    workers: tuple[Worker, ...]
+    workers: tuple[WorkerInfo, ...]
     next_cursor: str | None = None
 
 

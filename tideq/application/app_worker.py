@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from tideq.application.connection import default_client
 from tideq.client.config import ClientConfig, client_config
 from tideq.client.options import strict
-from tideq.workers.runtime import worker
+from tideq.workers.runtime import worker_process
 from tideq.workers.runtime.registry import registered
 
 
 @strict
-class Worker(worker.WorkerProcess):
+class Worker(worker_process.WorkerProcess):
     """A worker to await: `await Worker(concurrency=4).run()`.
 
     It runs the handlers registered by `@task` and `tq(…)` before. The service is `url` with `api_key`, else that of
@@ -32,7 +32,7 @@ class Worker(worker.WorkerProcess):
         health_port: int | None = None,
     ) -> None:
         connection = _connection(url, api_key)
-        settings = worker.WorkerSettings(
+        settings = worker_process.WorkerSettings(
             url=connection.url,
             api_key=connection.headers.get("Authorization", "").removeprefix("Bearer ") or None,
             concurrency=concurrency,
