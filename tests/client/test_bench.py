@@ -169,7 +169,7 @@ class TestBeingInterrupted:
             _, said = process.communicate(timeout=200)
 
             assert (process.returncode, "Traceback" in said) == (130, False), said
-            assert "clearing away" in said
+            assert "removing the run's tasks" in said
             assert not [name for name in waiting(client.queue.stats()) if _is_ours(name)]
             assert not working_types(client)
 
@@ -181,7 +181,7 @@ class TestBeingInterrupted:
 
             done = runner(url)("bench", "--clean")
 
-            assert (done.returncode, done.stderr) == (0, "removed what 1 runs had left\n")
+            assert (done.returncode, done.stderr) == (0, "removed the tasks of 1 runs\n")
             assert not [name for name in waiting(client.queue.stats()) if _is_ours(name)]
 
     def test_a_service_that_goes_away_is_5_and_what_is_left_is_told(
@@ -224,7 +224,7 @@ class TestBeingInTheWay:
             wanted = runner(quiet)("bench", *TINY, "--measure", "process", "--yes")
 
             assert (refused.returncode, refused.stdout, wanted.returncode) == (1, "", 0)
-            assert "holds 1 tasks of others" in refused.stderr
+            assert "has 1 other tasks" in refused.stderr
             assert waiting(client.queue.stats()) == {task_type: 1}
             client.cancel(task_id)
 
@@ -232,7 +232,7 @@ class TestBeingInTheWay:
         with Client(quiet) as client:
             task_id = client.submit(task_type).task_id
             with at_terminal(quiet, "bench", *TINY, "--measure", "enqueue") as terminal:
-                terminal.until("Load it all the same? [y/N]")
+                terminal.until("Run the benchmark anyway? [y/N]")
                 terminal.type("y\n")
                 code = terminal.end()
             client.cancel(task_id)
@@ -248,7 +248,8 @@ class TestBeingInTheWay:
             done = runner(quiet)("bench", *TINY)
             client.queue.resume()
 
-        assert (done.returncode, done.stderr) == (1, "error: the queue is paused: `tideq queue resume` first\n")
+        assert done.returncode == 1
+        assert done.stderr == "error: the queue is paused; resume it with `tideq queue resume`\n"
 
 
 class TestEndings:
@@ -259,13 +260,13 @@ class TestEndings:
             nobody, producer = runner(running.url)("bench"), runner(running.url, TIDEQ_API_KEY=key)("bench")
 
         assert (nobody.returncode, producer.returncode) == (4, 4)
-        assert "it takes an admin's key, and this is a producer's" in producer.stderr
+        assert "this key has the role producer; a benchmark needs the role admin" in producer.stderr
 
     def test_nobody_there_is_5_and_one_can_be_started(self) -> None:
         done = runner(f"http://127.0.0.1:{free_port()}")("bench")
 
         assert (done.returncode, done.stdout) == (5, "")
-        assert "`tideq bench --up` starts one for the run" in done.stderr
+        assert "`tideq bench --up` starts a service for the run" in done.stderr
 
     @pytest.mark.parametrize(
         "wrong",

@@ -86,9 +86,9 @@ class TestSubmit:
         ("arguments", "complaint"),
         [
             (("{not json",), "is not JSON"),
-            (("[1]",), "is no JSON object"),
+            (("[1]",), "is not a JSON object"),
             (("@no/such/file",), "No such file"),
-            (("{}", "--delay", "soon"), "no time like"),
+            (("{}", "--delay", "soon"), "is not a duration"),
             (("{}", "--run-at", "tomorrow"), "neither an instant"),
             (("{}", "--tag", "gold"), "not name=value"),
             (("{}", "--priority", "urgent"), "urgent"),
@@ -209,7 +209,7 @@ class TestDeadLetters:
         assert [letter["task_id"] for letter in listed] == dead[::-1]
         assert (pattern["count"], preview["matched"], preview["replayed"]) == (2, 2, 0)
         assert (unasked.returncode, unasked.stdout) == (1, "")
-        assert "Send 2 dead letters back? Say --yes." in unasked.stderr
+        assert "Replay 2 dead letters? Confirm with --yes." in unasked.stderr
         assert still == {"dead_letter"}
         assert (done["matched"], done["replayed"]) == (2, 2)
 

@@ -123,7 +123,7 @@ def test_a_contexts_key_goes_to_no_other_address() -> None:
 
 def test_without_any_there_is_the_default() -> None:
     assert target(None, None, None, {}, Contexts()) == Target(None, None, "default")
-    with pytest.raises(UnknownContext, match="there is none"):
+    with pytest.raises(UnknownContext, match="stored contexts: none"):
         target(None, None, "home", {}, Contexts())
 
 

@@ -93,7 +93,7 @@ class TestAgainstRealServers:
         statuses, found = diagnosed(environ_for(other_server))
 
         assert statuses["service"] == ["fail"]
-        assert "is no TideQ service" in next(each.found for each in found if each.check == "service")
+        assert "is not a TideQ service" in next(each.found for each in found if each.check == "service")
         assert "key" not in statuses
 
     def test_keys_are_told_by_what_they_may(self, store: StoreUnderTest, tmp_path: Path) -> None:
@@ -106,8 +106,8 @@ class TestAgainstRealServers:
             without, wrong = diagnosed(asked), diagnosed({**asked, "TIDEQ_API_KEY": keys["viewer"][:-1] + "?"})
 
         for role, (_, each) in found.items():
-            assert self.about_the_key(each) == ("ok", f"may do what {'an' if role == 'admin' else 'a'} {role} may")
-        assert self.about_the_key(without[1]) == ("fail", "the service asks for a key, and there is none")
+            assert self.about_the_key(each) == ("ok", f"has the rights of {'an' if role == 'admin' else 'a'} {role}")
+        assert self.about_the_key(without[1]) == ("fail", "the service requires a key, and none is set")
         assert self.about_the_key(wrong[1]) == ("fail", "the key is unknown or revoked")
 
     async def keys(self, store: StoreUnderTest, queue_name: str, roles: tuple[str, ...]) -> dict[str, str]:
@@ -131,7 +131,7 @@ class TestAgainstRealServers:
         assert (statuses["paused"], statuses["workers"]) == (["warn"], ["warn"])
         paused = next(each for each in found if each.check == "paused")
         assert paused.found == "type resize is paused by anonymous no disk"
-        assert paused.advice == "`tideq queue resume resize` when it may go on"
+        assert paused.advice == "resume it with `tideq queue resume resize`"
 
     def test_stores_that_are_away_or_unprepared_fail(self, url: str, database_url: str) -> None:
         away = environ(f"redis://127.0.0.1:{free_port()}", "away", DATABASE_URL=f"{database_url}_other", TIDEQ_URL=url)
@@ -307,7 +307,7 @@ class TestJudgements:
         assert found.status == "warn"
         assert (
             found.found
-            == "takes work, and does not do its prune (90 s), replication (31 s), sweep on monitor-1:7 (62 s)"
+            == "accepts work, but these duties are stale: prune (90 s), replication (31 s), sweep on monitor-1:7 (62 s)"
         )
         assert "duty failed" in (found.advice or "")
 
@@ -325,7 +325,7 @@ class TestJudgements:
         def deserted(*workers: WorkerInfo) -> list[str]:
             reading = self.reading(workers=workers, queue=Depth(total_depth=3, by_type={"a": 1, "b": 2}))
             found = [each.found for each in service.check_snapshot(reading) if each.check == "workers"]
-            return [words.split()[3] for words in found if "no active worker" in words]
+            return [words.split()[4] for words in found if "no active worker" in words]
 
         assert deserted() == ["a", "b"]
         assert deserted(worker("active", "a")) == ["b"]
@@ -346,7 +346,7 @@ class TestJudgements:
         assert [(each.check, each.found) for each in findings if each.status == "warn"] == [
             (
                 "circuits",
-                "mill-1 is held back from resize until 12:00:05Z, all types on trial: they failed; they decide",
+                "mill-1 is blocked from resize until 12:00:05Z, all types on trial: they failed; they decide",
             )
         ]
 

@@ -233,7 +233,7 @@ async def test_what_workers_are_held_back_from_is_shown(
     frame = (await asyncio.to_thread(run, "top")).stdout.splitlines()
 
     assert any(line.startswith(worker_id) and f"{task_type} until " in line for line in frame)
-    assert any(line.split() == [task_type, "0", "1", "from", "1", "of", "1", "workers"] for line in frame)
+    assert any(line.split() == [task_type, "0", "1", "1", "of", "1", "workers", "blocked"] for line in frame)
 
 
 def test_a_service_that_goes_away_is_waited_for(store: StoreUnderTest, task_type: str, tmp_path: Path) -> None:

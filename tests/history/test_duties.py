@@ -384,7 +384,7 @@ async def test_a_missing_grant_is_named_and_stops_one_duty_until_it_is_given_bac
     assert not was_in_history
     assert not await rows(database, "SELECT FROM parked_events")
     assert [each.status for each in found if each.check == "ready"] == ["warn"]
-    assert "does not do its replication" in next(each.found for each in found if each.check == "ready")
+    assert "these duties are stale: replication" in next(each.found for each in found if each.check == "ready")
 
 
 def _diagnosed(address: str) -> list[Finding]:

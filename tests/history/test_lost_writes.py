@@ -172,7 +172,7 @@ async def test_reconcile_lists_what_it_would_mend_and_mends_it(
     assert f"{lost.completed.task_id}  store: executing v3  history: completed v4" in listed.stdout
     assert f"{lost.submitted}  store: nothing  history: queued v1" in listed.stdout
     assert "5 differences" in listed.stdout
-    assert "mended under epoch 2" in mended.stdout
+    assert "reconciled under epoch 2" in mended.stdout
     await until_open(kit)
 
 

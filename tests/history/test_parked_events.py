@@ -196,7 +196,7 @@ async def test_the_command_lists_tries_again_and_gives_up(
     assert (in_vain.returncode, in_vain.stdout.count("still parked")) == (1, 2)
     assert (unasked.returncode, "--yes" in unasked.stderr) == (2, True)
     assert (written.returncode, written.stdout.split(maxsplit=1)) == (0, [first, "written\n"])
-    assert (given_up.returncode, "1 events given up" in given_up.stdout) == (0, True)
+    assert (given_up.returncode, "1 events discarded" in given_up.stdout) == (0, True)
     assert nothing.returncode == 3
     assert await rows(awkward, PARKED) == []
     assert {row for (row,) in await rows(awkward, "SELECT task_id::text FROM tasks")} == {first, second}

@@ -212,7 +212,7 @@ async def test_old_partitions_are_dropped_unless_something_in_them_is_needed(
     assert states == {COMPLETED: 1, QUEUED: 1, DEAD: 1}
 
     settings = environ(store.url, queue_name, DATABASE_URL=history_settings.database_url)
-    assert finished(settings, "prune").stdout == "0 partitions made, 0 dropped\n"
+    assert finished(settings, "prune").stdout == "0 partitions created, 0 dropped\n"
 
 
 async def _add(database: Database, place: Range, state: str, died_ms: int = 0) -> None:

@@ -117,7 +117,7 @@ def test_a_log_that_cannot_be_synced_is_left_to_the_server(tmp_path: Path) -> No
 
     with unkept(tmp_path) as (stores, client), keeping(stores, fail, said.append):
         until(lambda: client.config_get("appendfsync") == {"appendfsync": "everysec"})
-        assert said == ["Cannot sync Valkey's log ([Errno 5] Input/output error): left to Valkey"]
+        assert said == ["Cannot sync Valkey's log ([Errno 5] Input/output error); Valkey now syncs it itself"]
 
 
 @contextmanager

@@ -166,7 +166,7 @@ def test_a_redis_too_old_for_our_settings_is_passed_over(tmp_path: Path) -> None
         tmp_path / "data", postgres=None, environ={"PATH": str(tmp_path)}, on_progress=said.append
     ) as stores:
         assert executable(stores) == wheel()
-    assert f"Passing over {old}: version 7 or later is needed" in said
+    assert f"Skipping {old}: version 7 or later is needed" in said
 
 
 def test_without_a_server_on_path_the_wheel_runs(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_a_page_without_a_place_for_tables_is_left_alone(run: Run, tmp_path: Pat
     path = tmp_path / "page.md"
     path.write_text("nothing here\n")
 
-    with pytest.raises(ValueError, match="no place"):
+    with pytest.raises(ValueError, match="lacks the markers"):
         page.write(path, run)
     assert path.read_text() == "nothing here\n"
 

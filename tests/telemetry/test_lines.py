@@ -70,9 +70,9 @@ async def test_a_line_says_who_did_what_and_why(kit: Kit) -> None:
     assert "4111" not in "".join(written)
 
 
-async def test_a_line_for_people_says_the_same_but_for_span_and_priority(kit: Kit) -> None:
+async def test_a_line_readable_says_the_same_but_for_span_and_priority(kit: Kit) -> None:
     written = list[str]()
-    made = await follower(kit, TransitionLog(written.append, for_people=True))
+    made = await follower(kit, TransitionLog(written.append, readable=True))
     await kit.worker()
     task_id = await kit.submit("resize", trace=TRACE, client_id="shop")
     await kit.clock.advance(45_000)
@@ -90,12 +90,12 @@ async def test_a_line_for_people_says_the_same_but_for_span_and_priority(kit: Ki
 
 
 @pytest.mark.usefixtures("elsewhere")
-@pytest.mark.parametrize("for_people", [True, False])
-def test_a_line_gives_its_instant_in_utc_wherever_the_process_lives(for_people: bool) -> None:
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_line_gives_its_instant_in_utc_wherever_the_process_lives(readable: bool) -> None:
     written, made = list[str](), hostile()
     made.at_ms = 1_772_442_000_042
 
-    TransitionLog(written.append, readable=for_people).observe([made])
+    TransitionLog(written.append, readable=readable).observe([made])
 
     assert "2026-03-02T09:00:00.042Z" in "".join(written)
 
@@ -130,11 +130,11 @@ async def test_every_state_in_the_lines_is_one_that_tasks_are_in(kit: Kit) -> No
     assert {line["to_state"] for line in lines} == {*TaskState}
 
 
-@pytest.mark.parametrize("for_people", [True, False])
-def test_hostile_names_stay_on_their_line(for_people: bool) -> None:
+@pytest.mark.parametrize("readable", [True, False])
+def test_hostile_names_stay_on_their_line(readable: bool) -> None:
     written = list[str]()
 
-    TransitionLog(written.append, readable=for_people).observe([hostile(), hostile()])
+    TransitionLog(written.append, readable=readable).observe([hostile(), hostile()])
 
     (text,) = written
     assert len(text.splitlines()) == 2
@@ -167,7 +167,7 @@ def test_logs_are_json_where_nobody_looks() -> None:
     assert line.isprintable()
 
 
-def test_logs_are_for_people_on_a_terminal_and_cannot_steer_it() -> None:
+def test_logs_are_readable_on_a_terminal_and_cannot_steer_it() -> None:
     reader, writer = pty.openpty()
     subprocess.run([sys.executable, "-c", LOGGING], stderr=writer, check=True)
     os.close(writer)

@@ -4,7 +4,6 @@ Not for production: one machine, no replicas, no backups, no upgrade across majo
 one instance per data folder, a clean stop and no orphaned servers.
 """
 
-from tideq.embedded.environment import ServerTimeouts
 from tideq.embedded.embedded_errors import (
     AlreadyRunning,
     DataDirUnusable,
@@ -18,6 +17,7 @@ from tideq.embedded.embedded_errors import (
     UnsafeRunDirectory,
     WrongDataVersion,
 )
+from tideq.embedded.environment import ServerTimeouts
 from tideq.embedded.instance import RunningInstance, find_running
 from tideq.embedded.postgres import PostgresOptions
 from tideq.embedded.supervisor import EmbeddedStores

@@ -14,8 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
-from tideq.embedded.environment import ServerEnvironment
 from tideq.embedded.embedded_errors import DataDirUnusable, ServerDidNotStart, ServerNotInstalled, WrongDataVersion
+from tideq.embedded.environment import ServerEnvironment
 from tideq.embedded.identity import Identity
 from tideq.embedded.postgres_identity import IdentitySearch, has_cluster
 from tideq.embedded.process import ServerCommand, ServerProcess, run_to_end

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tideq.embedded.environment import ServerEnvironment
 from tideq.embedded.embedded_errors import NoUsableAccount
+from tideq.embedded.environment import ServerEnvironment
 from tideq.embedded.identity import OURSELVES, Account, Identity
 from tideq.embedded.process import run_to_end
 

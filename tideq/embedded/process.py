@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from tideq.embedded.environment import ServerEnvironment
 from tideq.embedded.embedded_errors import ServerDidNotStart, ServerStopped
+from tideq.embedded.environment import ServerEnvironment
 from tideq.embedded.identity import OURSELVES, Identity
 from tideq.embedded.watchdog import Watchdog, kernel_can_watch
 

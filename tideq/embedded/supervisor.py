@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tideq.embedded.environment import Progress, ServerEnvironment, ServerTimeouts
 from tideq.embedded.embedded_errors import DataDirUnusable, NotStarted
+from tideq.embedded.environment import Progress, ServerEnvironment, ServerTimeouts
 from tideq.embedded.instance import RunningInstance, remove_note, write_note
 from tideq.embedded.lock import DataDirLock
 from tideq.embedded.postgres import PostgresOptions, PostgresServer

@@ -17,8 +17,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tideq.embedded.aof_sync import LEAVE_TO_KERNEL, AofSync
-from tideq.embedded.environment import ServerEnvironment
 from tideq.embedded.embedded_errors import ServerDidNotStart, ServerNotInstalled
+from tideq.embedded.environment import ServerEnvironment
 from tideq.embedded.process import ServerCommand, ServerProcess
 from tideq.embedded.socket_dir import make_run_dir, remove_run_dir
 

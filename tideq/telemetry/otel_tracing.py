@@ -12,8 +12,8 @@ from opentelemetry.trace import NonRecordingSpan, ProxyTracerProvider, set_span_
 from tideq.queue_core.telemetry.spans import Span
 from tideq.queue_core.telemetry.trace_context import SAMPLED, TraceParent
 from tideq.telemetry.outlet import CLOSE_SECONDS, SpanQueue
-from tideq.telemetry.sdk_spans import span_context
 from tideq.telemetry.sampling import Samplers
+from tideq.telemetry.sdk_spans import span_context
 
 ONE_EACH = 1 << 64 | 1
 """The lowest bit of a trace's id and of a span's: neither may be zero."""

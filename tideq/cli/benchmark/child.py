@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from tideq.cli.benchmark.messages import Failed, Order, BenchProgress, Report, BenchTarget
+from tideq.cli.benchmark.messages import BenchProgress, BenchTarget, Failed, Order, Report
 from tideq.client.http.answers import Response
 from tideq.queue_core.background import loop_factory
 

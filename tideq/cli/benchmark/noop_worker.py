@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from tideq.cli.benchmark.child import PROGRESS_SECONDS, ReportWriter
-from tideq.cli.benchmark.messages import Order, BenchProgress, Ready, Rest, BenchTarget, Work, Worked
+from tideq.cli.benchmark.messages import BenchProgress, BenchTarget, Order, Ready, Rest, Work, Worked
 from tideq.queue_core.background import background_task, cancel_and_wait
 from tideq.workers.runtime.handlers import Handler, Handlers
 from tideq.workers.runtime.worker_process import WorkerProcess, WorkerSettings

@@ -12,15 +12,15 @@ from typing import Literal, TypeVar
 import msgspec
 
 from tideq.cli.benchmark.messages import (
+    BenchProgress,
+    BenchSubmitted,
+    BenchTarget,
     Failed,
     Order,
     Pace,
-    BenchProgress,
     Ready,
     Report,
     Rest,
-    BenchSubmitted,
-    BenchTarget,
     Work,
     Worked,
 )
@@ -115,7 +115,9 @@ class ProcessGroup:
         self._until(chosen, task_count, advance)
         return self._end_work(chosen)
 
-    def work_beside(self, worker_count: int, order: Pace, advance: Advance) -> tuple[list[BenchSubmitted], list[Worked]]:
+    def work_beside(
+        self, worker_count: int, order: Pace, advance: Advance
+    ) -> tuple[list[BenchSubmitted], list[Worked]]:
         """Runs workers while `order` submits the tasks they wait for."""
         chosen = self._begin_work(worker_count)
         submitted = self.load([order], advance)

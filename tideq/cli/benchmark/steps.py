@@ -8,7 +8,7 @@ import msgspec
 from tideq.cli.benchmark.bars import Bars
 from tideq.cli.benchmark.benched_service import BenchedService
 from tideq.cli.benchmark.findings import Figure, seconds_until, times
-from tideq.cli.benchmark.messages import Pace, Submit, BenchSubmitted, Worked
+from tideq.cli.benchmark.messages import BenchSubmitted, Pace, Submit, Worked
 from tideq.cli.benchmark.plan import Plan
 from tideq.cli.benchmark.processes import ProcessGroup
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tideq.cli.benchmark.child import CALL_ERRORS, ReportWriter, failure, successful
-from tideq.cli.benchmark.messages import Order, Pace, Ready, Submit, BenchSubmitted, BenchTarget
+from tideq.cli.benchmark.messages import BenchSubmitted, BenchTarget, Order, Pace, Ready, Submit
 from tideq.workers.runtime.http import Http
 from tideq.workers.runtime.service_api import headers
 
