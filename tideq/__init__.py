@@ -7,11 +7,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tideq.application.app_worker import Worker
     from tideq.application.chain import tq
     from tideq.application.connection import init
     from tideq.application.decorator import get_registered_tasks, task
     from tideq.application.in_process import start, stop
-    from tideq.application.app_worker import Worker
     from tideq.client import AsyncClient, Client, TideqError
     from tideq.workers.runtime.context import TaskContext
     from tideq.workers.runtime.failures import Discard, Fail, Retry

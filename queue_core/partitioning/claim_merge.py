@@ -135,7 +135,7 @@ class ClaimMerger:
     async def _find(
         self, turn: Turn, poll: Poll, peeks: dict[int, Peek], wanted: int, missing: int
     ) -> tuple[MergedHeads, CircuitVerdict]:
-        """Returns the best remaining heads and the circuits' verdict. A claim gives trials only in its turn, after a new peek."""
+        """Returns the best remaining heads and the circuits' verdict. Trials are given in a turn, after a new peek."""
         depth = depth_for(wanted, len(self._parts))
         found, verdict = best_of(_heads(peeks), missing, depth), await self._circuits.verdict(poll.worker_id, peeks)
         if gives_trials(verdict, [head.task_type for head, _ in found]):

@@ -3,8 +3,8 @@
 Each partition stores the limit as it was set and passes it to the ledger. Beside it lies the partition's share, which
 only processes of earlier versions obey: they run beside newer ones during an upgrade.
 
-A partition that is away while a rule is set or lifted misses it, and so does a new partition or one that lost its store.
-So every rule has an instant, and of the partitions' versions of a rule the latest holds. An instant is 1024 for each
+A partition that is away while a rule is set or lifted misses it, as does a new one or one that lost its store. So every
+rule has an instant, and of the partitions' versions of a rule the latest holds. An instant is 1024 for each
 millisecond of the partitions' clocks plus a random rest, and always above all instants read. Two processes that set one
 rule in the same millisecond may draw the same instant: then the version that most partitions have holds. Rules written
 before instants existed, or by a queue of one partition, have the instant 0.
@@ -111,7 +111,7 @@ class PartitionedControls(Controls):
 
 
 def _away(answers: Mapping[int, object]) -> list[int]:
-    """Returns the partitions that do not answer. Raises any other failure, and the first one if no partition answers."""
+    """Returns the partitions that do not answer. Raises any other failure, and the first if no partition answers."""
     failures = {partition: each for partition, each in answers.items() if isinstance(each, Exception)}
     for error in failures.values():
         if not isinstance(error, Unavailable) or len(failures) == len(answers):

@@ -96,7 +96,9 @@ class SubmitRouter:
             self._health.record(partition, error)
             raise
 
-    async def _submit_anywhere(self, tasks: Sequence[NewTask], admission: AdmissionTerms, *, wants_position: bool) -> Placed:
+    async def _submit_anywhere(
+        self, tasks: Sequence[NewTask], admission: AdmissionTerms, *, wants_position: bool
+    ) -> Placed:
         """Tries another partition only after a call that certainly wrote nothing; other errors go to the caller."""
         refusal: QueueError = StoreUnavailable("no partition answers", is_untouched=True)
         for partition in await self._candidates():

@@ -3,8 +3,8 @@
 Scripts update the counts when a task ends, is requeued or is purged. Wrong counts (after lost writes, an emptied store,
 or a version that did not count) are corrected from history: see `recount.py` in `persistence`.
 
-Only a maximum of kinds is counted by name. The rest counts as type `OTHERS`, by state, so sums by state are exact for any
-number of types. Each recount selects anew which types are counted by name.
+Only a maximum of kinds is counted by name. The rest counts as type `OTHERS`, by state, so sums by state are exact for
+any number of types. Each recount selects anew which types are counted by name.
 """
 
 from collections import Counter

@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 
 async def read_side_data(scripts: Scripts) -> dict[str, bytes]:
-    """Returns the side data by name, packed so that equal content gives equal bytes. Names that are not text are left out."""
+    """Returns side data by name, packed so that equal content gives equal bytes, without names that are not text."""
     access_keys, controls, fleet, written = accepted(await scripts.call("side_data", is_bulk=True))
     workers = {worker_id: _declared(_fields("worker", each)) for worker_id, each in _fields("workers", fleet).items()}
     contents = (_fields("access_keys", access_keys), _fields("controls", controls), workers, number(written))

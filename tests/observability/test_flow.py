@@ -7,8 +7,8 @@ import pytest
 from tests.contract.situations import submit_count
 from tests.kit import Kit
 from tideq.queue_core.outbox.monitor_cursor import MonitorCursor
-from tideq.queue_core.scripts.runner import LUA
 from tideq.queue_core.samples import Counters, Labels, Sample, SampleHistogram
+from tideq.queue_core.scripts.runner import LUA
 from tideq.workers.monitor.journal.follower import Follower
 from tideq.workers.monitor.task_metrics import MAX_TASK_TYPES, TaskMetrics
 

@@ -172,7 +172,7 @@ class TaskQueue:
         return in_process.start(concurrency=concurrency, capabilities=capabilities, drain_seconds=drain_seconds)
 
     def stop(self, timeout_seconds: float | None = None) -> Stopped:
-        """Drains and ends the worker of this process, if there is one. In a running loop, `await tq.stop()` waits for it."""
+        """Drains and ends the worker of this process, if any. In a running loop, `await tq.stop()` waits for it."""
         return in_process.stop(timeout_seconds)
 
     def is_running(self) -> bool:

@@ -99,7 +99,7 @@ def start(*, concurrency: int = 10, capabilities: tuple[str, ...] = (), drain_se
 
 @strict_call
 def stop(timeout_seconds: float | None = None) -> Stopped:
-    """Drains and ends the worker of this process, if there is one. In a running loop, `await tideq.stop()` waits for it."""
+    """Drains and ends the worker of this process, if any. In a running loop, `await tideq.stop()` waits for it."""
     global _started
     started, _started = _started, None
     return Stopped() if started is None else started.stop(timeout_seconds)
