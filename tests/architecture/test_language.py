@@ -41,9 +41,6 @@ PENDING = (
     "api/openapi/operation_page.py",
     "api/openapi/schema_table.py",
     "api/dashboard/web/",
-    "docs/",
-    "README.md",
-    "CONTRIBUTING.md",
 )
 """Parts that libraries are going to replace, and pages that are reworded last."""
 PERSISTED = (
@@ -58,6 +55,9 @@ PERSISTED = (
     "queue_core/outbox/consumer.py",
     "queue_core/scripts/keys.py",
     "queue_core/telemetry/metrics.py",
+    "docs/observability.md",
+    "docs/runbook.md",
+    "docs/workers.md",
 )
 """Files that name keys, tables, fields and metrics of an older vocabulary, which only a new format can change, or the
 system user `nobody`."""
