@@ -243,7 +243,7 @@ async def test_metrics_are_exported_again_after_a_look_that_failed() -> None:
 
 
 def _named_in_the_sources() -> set[str]:
-    begun = re.compile(r'(?:keep|keep_every|duties\.start)\(\s*(?:"([^"]+)"|(CUSTODY))')
+    begun = re.compile(r'uties[()]*\.(?:add|add_periodic|start)\(\s*(?:"([^"]+)"|(STORE_CHECK))')
     folders = (ROOT / name for name in ("api", "persistence", "queue_core", "tideq/cli", "tideq/telemetry", "workers"))
     found = (begun.findall(path.read_text()) for folder in folders for path in folder.rglob("*.py"))
     return {name or STORE_CHECK for each in found for name, _ in each}
@@ -426,7 +426,7 @@ async def test_a_service_whose_duties_end_for_good_ends_too(
             await serve(settings, cancel, beside, listen("127.0.0.1", settings.port))
 
 
-@pytest.mark.parametrize("duty", ["custody", "wake-up survey", "wake-up subscription", "live events", "duty board"])
+@pytest.mark.parametrize("duty", ["store check", "ready scan", "wake-up subscription", "live events", "duty board"])
 async def test_a_service_one_of_whose_duties_ends_for_good_ends_too(
     store: StoreUnderTest, queue_settings: QueueSettings, duty: str
 ) -> None:
@@ -444,4 +444,4 @@ async def test_a_service_one_of_whose_duties_ends_for_good_ends_too(
         async with asyncio.timeout(STALE_AFTER_SECONDS):
             await serve(settings, cancel, beside, listen("127.0.0.1", settings.port))
 
-    assert [each["duty"] for each in logs if each["event"] == "duty ended for good"] == [duty]
+    assert [each["duty"] for each in logs if each["event"] == "duty ended"] == [duty]

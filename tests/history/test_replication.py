@@ -202,7 +202,7 @@ async def test_a_replicator_that_waits_for_its_turn_is_not_stale_long_after_its_
     kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As by a restart of PostgreSQL: it waits again, and all it waits for is that the other one ends."""
-    monkeypatch.setattr(duties, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(duties, "STALE_AFTER_SECONDS", 1.0)
     standing_by, name = Duties(), f"{migrated.schema}:{kit.settings.partition}"
     waiting = (
         "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND classid = %s AND objid = hashtext(%s)"

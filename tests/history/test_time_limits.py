@@ -138,7 +138,7 @@ async def test_a_start_and_the_doctor_wait_for_locks_no_longer_than_who_waits_fo
             async with open_store(store.url, queue_settings, history_settings):
                 findings = [each async for each in check_history(settings)]
 
-    assert "format not compared" in [each["event"] for each in logs]
+    assert "format not checked" in [each["event"] for each in logs]
     assert [each.status for each in findings][-1] == "fail"
     assert "lock timeout" in findings[-1].found
 

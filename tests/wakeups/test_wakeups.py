@@ -148,7 +148,7 @@ async def test_a_new_lane_whose_name_cannot_be_read_is_found_by_a_look(
         (task,) = (await poll).tasks
 
     assert task.task_id == task_id
-    assert [each["log_level"] for each in logs if each["event"].startswith("new lane not looked up")] == (
+    assert [each["log_level"] for each in logs if each["event"].startswith("wake-up for a new lane failed")] == (
         ["error"] if isinstance(error, KeyError) else []
     )
 
