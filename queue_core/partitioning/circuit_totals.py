@@ -166,8 +166,9 @@ class CircuitTotals:
 
 
 def gives_trials(verdict: CircuitVerdict, task_types: Sequence[str]) -> bool:
+    """Whether a claim that found tasks of these types gives trials."""
     on_trial = verdict.on_trial
-    return bool(on_trial) and (ALL_TYPES in on_trial or not on_trial.isdisjoint(task_types))
+    return bool(task_types) and (ALL_TYPES in on_trial or not on_trial.isdisjoint(task_types))
 
 
 def _on_trial(results: ResultsByPartition) -> list[CircuitResults]:
