@@ -58,6 +58,7 @@ def staged(folder: Path) -> Generator[Stage]:
     # Tests fail tasks by the dozen on purpose: the worker must not be shut off for it.
     environ |= {"BROWSER_TESTS_FOLDER": str(folder), "PYTHONPATH": str(ROOT)}
     environ["TIDEQ_CIRCUIT_FAILURES"] = str(CIRCUIT_FAILURES)
+    environ["TIDEQ_MAX_NEW_LANES_PER_DAY"] = "2000"  # its tests make types of their own, hundreds in one service
     environ["TIDEQ_TRACE_URL_TEMPLATE"] = f"{TRACES}/{{trace_id}}"
     up = [TIDEQ, "up", "--port", "0", "--data-dir", str(folder / "data"), "--no-demo"]
     with _process(up, environ, folder / "up.log") as service:
