@@ -54,10 +54,10 @@ class Duty:
         self._clock = clock
         self._good_at = clock()
         self._has_succeeded = False
+        self._has_been_well = False
         self._failing_since: float | None = None
-        self.error = ""
-        """Why it fails just now."""
-        self._is_waiting = False
+        self._error = ""
+        self._waiting_since: float | None = None
         self._pause = FIRST_PAUSE_SECONDS
         self._told = Repeats(TELL_AGAIN_SECONDS, clock)
 
@@ -65,33 +65,38 @@ class Duty:
         """To be called whenever it has done what it is there for."""
         self._good_at = self._clock()
         self._has_succeeded = True
-        if self._failing_since is not None:
-            log.info("duty recovered", duty=self.name, after_seconds=round(self._good_at - self._failing_since, 1))
-            self._failing_since, self.error, self._pause = None, "", FIRST_PAUSE_SECONDS
-            self._told.forget()
+        self._recovered()
 
     def failed(self, error: Exception) -> None:
         """Also for a part of it, where it goes on with the rest."""
         if self._failing_since is None:
             self._failing_since = self._clock()
-        self.error = str(error) or type(error).__name__
+        self._error = str(error) or type(error).__name__
         if self._told.is_news(f"{type(error).__name__} {getattr(error, 'code', '')}"):
             # Of a server that is away everything is known; else it matters where it happened.
             is_plain = isinstance(error, Unavailable) and not isinstance(error, StoreRefused | HistoryRefused)
             if is_plain:
-                log.warning("duty failed", duty=self.name, error=self.error)
+                log.warning("duty failed", duty=self.name, error=self._error)
             else:
-                log.error("duty failed", duty=self.name, error=self.error, exc_info=error)
+                log.error("duty failed", duty=self.name, error=self._error, exc_info=error)
 
     @contextlib.contextmanager
     def waiting(self) -> Generator[None]:
-        """For something to happen: it is as well as it was, however long that takes."""
-        self._is_waiting, began = True, self._clock()
+        """For something to happen: it is as well as it was, however long that takes.
+
+        A failure ends with a wait that lasts: there is nothing to do that could fail. That is no success: of several
+        replicators those that wait for their turn have written nothing.
+        """
+        self._waiting_since = began = self._clock()
         try:
             yield
         finally:
-            self._is_waiting = False
-            self._good_at += self._clock() - began
+            self._look_at_wait()
+            self._waiting_since = None
+            waited_seconds = self._clock() - began
+            self._good_at += waited_seconds
+            if self._failing_since is not None:
+                self._failing_since += waited_seconds
 
     def next_pause(self) -> float:
         pause = self._pause * random.uniform(0.5, 1)
@@ -104,20 +109,41 @@ class Duty:
         return self._has_succeeded
 
     @property
+    def error(self) -> str:
+        """Why it fails just now; empty where it does not."""
+        self._look_at_wait()
+        return self._error
+
+    @property
     def last_success_age(self) -> float:
-        is_well = self._is_waiting and self._failing_since is None
+        self._look_at_wait()
+        is_well = self._waiting_since is not None and self._failing_since is None
         return 0.0 if is_well else self._clock() - self._good_at
 
     @property
     def is_stale(self) -> bool:
         """Failing for long, or since it began, or later than it should be."""
+        self._look_at_wait()
         if self._failing_since is None:
             return self.last_success_age > self._most_seconds
-        return not self._has_succeeded or self._clock() - self._failing_since > PATIENCE_SECONDS
+        until = self._clock() if self._waiting_since is None else self._waiting_since
+        return not self._has_been_well or until - self._failing_since > PATIENCE_SECONDS
 
     @property
     def stale(self) -> Stale | None:
         return Stale(self.name, round(self.last_success_age, 1), self.error) if self.is_stale else None
+
+    def _look_at_wait(self) -> None:
+        if self._waiting_since is not None and self._clock() - self._waiting_since > PATIENCE_SECONDS:
+            self._recovered()
+
+    def _recovered(self) -> None:
+        self._has_been_well = True
+        if self._failing_since is not None:
+            seconds = round(self._clock() - self._failing_since, 1)
+            log.info("duty recovered", duty=self.name, after_seconds=seconds)
+            self._failing_since, self._error, self._pause = None, "", FIRST_PAUSE_SECONDS
+            self._told.forget()
 
 
 Work = Callable[[Duty], Awaitable[None]]

@@ -3,6 +3,7 @@
 import contextlib
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.contract.situations import complete_all, started_count, submit_count
 from tests.history.situations import (
@@ -23,9 +24,11 @@ from tideq.persistence.database import Database
 from tideq.persistence.recovery.kept_store import KeptStore
 from tideq.persistence.replication.changes import changes_in
 from tideq.persistence.replication.replicating import replicator_on
-from tideq.persistence.replication.replicator import KEPT_ENTRIES, Replicator
+from tideq.persistence.replication.replicator import KEPT_ENTRIES, LOCK, Replicator
 from tideq.persistence.replication.writer import Batch, Writer
+from tideq.queue_core import duties
 from tideq.queue_core.background import running
+from tideq.queue_core.duties import Duties
 from tideq.queue_core.engine.access_keys import AccessKeys
 from tideq.queue_core.engine.engine import assemble_engine
 from tideq.queue_core.engine.feed import FIRST_ID, Feed
@@ -191,3 +194,39 @@ async def _is_fleet_copied(database: Database) -> bool:
 
 async def _is_at(kit: Kit, epoch: str) -> bool:
     return kit.engine.scripts.epoch == epoch
+
+
+async def test_a_replicator_that_waits_for_its_turn_is_not_stale_long_after_its_session_was_ended(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a restart of PostgreSQL: it waits again, and all it waits for is that the other one ends."""
+    monkeypatch.setattr(duties, "PATIENCE_SECONDS", 1.0)
+    standing_by, name = Duties(), f"{migrated.schema}:{kit.settings.partition}"
+    waiting = (
+        "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND classid = %s AND objid = hashtext(%s)"
+    )
+
+    async def waits() -> bool:
+        return bool(await rows(migrated, waiting, LOCK, name))
+
+    async def has_failed() -> bool:
+        return bool(standing_by.error_of("replication"))
+
+    async def is_well() -> bool:
+        return not standing_by.stale and not standing_by.error_of("replication")
+
+    await kit.submit()
+    with capture_logs() as logs:
+        async with replicating(kept, store.url, kit), replicator_on(kept, store.url, kit.settings) as second:
+            await until_replicated(kit, migrated)
+            async with running(second.run_for_ever(standing_by)):
+                await until(waits)
+                for (pid,) in await rows(migrated, waiting, LOCK, name):
+                    await execute(migrated, "SELECT pg_terminate_backend(%s)", pid)
+                await until(has_failed)
+                await until(waits)
+                await until(is_well)
+                has_worked = standing_by.has_done("replication")
+
+    assert not has_worked
+    assert [each["duty"] for each in logs if each["event"] == "duty recovered"] == ["replication"]

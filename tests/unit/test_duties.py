@@ -157,6 +157,34 @@ async def test_a_duty_that_hangs_becomes_stale_and_one_that_waits_does_not(dutie
         assert [each.duty for each in duties.stale] == ["hangs"]
 
 
+async def test_a_wait_that_lasts_ends_a_failure_and_one_that_lasted_is_no_failure_since_the_beginning(
+    duties: Duties, clock: Clock, pauses: list[float]
+) -> None:
+    connection = asyncio.Event()
+
+    async def wait_for_a_turn(duty: Duty) -> None:
+        if not connection.is_set():
+            raise StoreUnavailable("away")
+        with duty.waiting():
+            while connection.is_set():
+                await asyncio.sleep(0)
+
+    async with running(duties.keep("replication", wait_for_a_turn)):
+        await so_that(lambda: [each.error for each in duties.stale] == ["away"])
+        connection.set()
+        await so_that(lambda: pauses.count(0) > 2)
+        clock.now += PATIENCE_SECONDS
+        assert [each.error for each in duties.stale] == ["away"]
+        clock.now += 1
+        assert (duties.stale, duties.error_of("replication"), duties.has_done("replication")) == ([], "", False)
+
+        connection.clear()
+        await so_that(lambda: bool(duties.error_of("replication")))
+        assert duties.stale == []
+        clock.now += PATIENCE_SECONDS + 1
+        assert [each.duty for each in duties.stale] == ["replication"]
+
+
 async def test_a_duty_that_was_cancelled_from_outside_is_noticed_and_one_that_was_stopped_is_not(
     duties: Duties,
 ) -> None:
