@@ -6,10 +6,10 @@ STAMP := .venv/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install tools up test check format maps schema generate bench peers profile chaos chaos-planted blind-spots sbom audit lock clean
+.PHONY: help install tools up test check format maps schema generate bench peers profile chaos chaos-planted upgrade-planted blind-spots sbom audit lock clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## Create .venv with everything the project and its tests import, and build the dashboard
 	@$(BIN)/python -m tideq.api.dashboard.build
@@ -69,6 +69,9 @@ chaos: install ## Half an hour under fire: kills, full disks, lost stores (CHAOS
 
 chaos-planted: install ## Put mistakes into copies of the tree, and see that the chaos harness finds each, and nothing in the tree itself (half an hour)
 	$(BIN)/python -m tests.chaos.planted
+
+upgrade-planted: install ## Put incompatible changes into copies of the tree, and see that the rolling upgrade finds each (10 minutes)
+	$(BIN)/python -m tests.upgrade.planted
 
 blind-spots: install ## Put each mistake that no test found once into a copy of the tree, and see that its test fails now (10 minutes)
 	$(BIN)/python -m tests.blind_spots

@@ -87,7 +87,7 @@ MISTAKES = {
         f"{LUA}/submit.lua", "if visible_text == '' then place_ready", "if true then place_ready"
     ),
     "a retry does not wait": Mistake(f"{INCLUDE}/spend_retry.lua", "now + retry_delay(task, code, jitter)", "now + 1"),
-    "a key is not kept": Mistake(f"{LUA}/submit.lua", "if name ~= '' then redis.call", "if false then redis.call"),
+    "a key is not kept": Mistake(f"{LUA}/submit.lua", "if name ~= '' then keep_key", "if false then keep_key"),
     "a script is sent twice": Mistake(
         "queue_core/engine/scripts.py",
         "            raise translated(error) from error\n",
@@ -105,7 +105,11 @@ MISTAKES = {
         HISTORY_AWAY,
     ),
     "dead letters are not listed": Mistake(
-        "persistence/replication/writer.py", "if rows.deaths:", "if rows.deaths and False:", CALM, 0.003
+        "persistence/replication/writer.py",
+        '"dead_letter_tasks")\n        if rows.deaths:',
+        '"dead_letter_tasks")\n        if False:',
+        CALM,
+        0.003,
     ),
     "a rebuild leaves out what is held": Mistake(
         "persistence/queries/live_tasks.sql",

@@ -1,7 +1,8 @@
 """Incompatible changes that the rolling upgrade must find: each is put into a copy of this tree, to which is upgraded.
 
 `python -m tests.upgrade.planted [word…]` runs those whose name has the words, or all, and prints what found each. Not
-part of the usual run: each takes as long as a rolling upgrade, and what cannot be read takes its time to drain.
+part of the usual run but `make upgrade-planted`: each takes as long as a rolling upgrade, and what cannot be read takes
+its time to drain.
 """
 
 import shutil
@@ -30,9 +31,9 @@ CHANGES: dict[str, tuple[Edit, ...]] = {
     ),
     "a field of stream entries has another name": (
         Edit("queue_core/engine/lua/include/emit.lua", "'now_ms', now_text", "'at_ms', now_text"),
+        Edit("queue_core/engine/lua/ended.lua", "task_id ~= 'now_ms'", "task_id ~= 'at_ms'"),
         Edit("persistence/replication/changes.py", 'fields[b"now_ms"]', 'fields[b"at_ms"]'),
         Edit("queue_core/engine/feed.py", 'fields.get(b"now_ms"', 'fields.get(b"at_ms"'),
-        Edit("queue_core/engine/outbox.py", '(b"now_ms", b"epoch")', '(b"at_ms", b"epoch")'),
         Edit("queue_core/engine/outbox.py", 'int(fields[b"now_ms"])', 'int(fields[b"at_ms"])'),
         Edit("workers/monitor/journal/transition.py", 'fields[b"now_ms"]', 'fields[b"at_ms"]'),
     ),
