@@ -484,6 +484,48 @@ async def test_a_crew_whose_heartbeat_is_not_answered_does_not_delay_the_others(
     assert sum("/w1/" in path for path, _ in service.heard) == 1
 
 
+async def test_heartbeats_go_on_where_the_process_gets_no_more_threads(
+    service: ScriptedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beaten, start = list[str](), threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "tideq-beat":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    beats = [Beat("w1", 0, "active", {}), Beat("w2", 0, "active", {})]
+    pulse = Pulse(service.url, None, lambda: beats, lambda: 0.05, lambda name, _: beaten.append(name), lambda _: None)
+    pulse.start()
+    try:
+        await until(lambda: min(map(beaten.count, ("w1", "w2"))) >= 2, 5)
+        assert pulse.is_alive()
+    finally:
+        pulse.end()
+
+
+async def test_a_round_of_heartbeats_that_fails_is_counted_and_the_next_one_comes(service: ScriptedService) -> None:
+    is_broken, answers = True, list[Answer]()
+
+    def interval_seconds() -> float:
+        if is_broken:
+            raise ZeroDivisionError("no rhythm")
+        return 0.05
+
+    beats = [Beat("w1", 0, "active", {})]
+    pulse = Pulse(
+        service.url, None, lambda: beats, interval_seconds, lambda _, answer: answers.append(answer), lambda _: None
+    )
+    pulse.start()
+    try:
+        await until(lambda: pulse.failure_count >= 1)
+        is_broken = False
+        await until(lambda: bool(answers) and pulse.failure_count == 0)
+    finally:
+        pulse.end()
+
+
 async def test_behind_a_proxy_polls_reports_and_heartbeats_go_through_it(
     service: ScriptedService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

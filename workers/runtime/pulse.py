@@ -71,28 +71,40 @@ class Pulse(threading.Thread):
         self._stop.set()
 
     def run(self) -> None:
-        beat_at = time.monotonic()
-        while not self._stop.wait(min(self._interval_seconds(), LOOK_SECONDS)):
-            if self._is_hurried or time.monotonic() >= beat_at + self._interval_seconds():
-                beat_at, self._is_hurried = time.monotonic(), False
-                self._beat()
+        """Whatever goes wrong, the next round comes: a worker without a pulse is given up, and all it runs."""
+        beat_at, pause_seconds = time.monotonic(), 0.0
+        while not self._stop.wait(pause_seconds):
+            pause_seconds = LOOK_SECONDS
+            try:
+                interval_seconds = self._interval_seconds()
+                pause_seconds = min(interval_seconds, LOOK_SECONDS)
+                if self._is_hurried or time.monotonic() >= beat_at + interval_seconds:
+                    beat_at, self._is_hurried = time.monotonic(), False
+                    self._beat()
+            except Exception as error:
+                # It is counted before it is logged, and a log that takes nothing more is no reason to end.
+                with contextlib.suppress(OSError, ValueError):
+                    self._failed("", error)
 
     def _beat(self) -> None:
-        """Whatever goes wrong, the next one comes: a worker without a pulse is given up, and all it runs.
-
-        A thread for each crew: where the service leaves one unanswered, the others do not wait for it.
-        """
-        try:
-            beats = {beat.worker_id: beat for beat in self._beats()}
-        except Exception as error:
-            self._failed("", error)
-            return
+        beats = {beat.worker_id: beat for beat in self._beats()}
         for gone in self._failed_in_a_row.keys() - beats.keys():
             self._failed_in_a_row.pop(gone, None)
         for worker_id in beats.keys() - self._under_way:
-            self._under_way.add(worker_id)
             self._statuses[worker_id] = beats[worker_id].status
-            threading.Thread(target=self._send_alone, args=(beats[worker_id],), name="tideq-beat", daemon=True).start()
+            self._send_beside(beats[worker_id])
+
+    def _send_beside(self, beat: Beat) -> None:
+        """In a thread for each crew: where the service leaves one unanswered, the others do not wait for it.
+
+        A process that gets no more threads sends it in this one: late is better than not at all.
+        """
+        self._under_way.add(beat.worker_id)
+        try:
+            threading.Thread(target=self._send_alone, args=(beat,), name="tideq-beat", daemon=True).start()
+        except RuntimeError as error:
+            log.warning("heartbeat thread not started", worker_id=beat.worker_id, error=str(error))
+            self._send_alone(beat)
 
     def _send_alone(self, beat: Beat) -> None:
         try:
