@@ -14,7 +14,7 @@ from tests.kit import Kit
 from tideq.queue_core.errors import StoreUnavailable
 from tideq.queue_core.task import Worker
 from tideq.workers.monitor import addresses
-from tideq.workers.monitor.addresses import MAX_RESOLVING, NotAllowed, allowed_address
+from tideq.workers.monitor.addresses import MAX_RESOLVING, NotAllowed, NotResolved, allowed_address
 from tideq.workers.monitor.probe import MAX_BYTES, is_well
 from tideq.workers.monitor.prober import Prober
 
@@ -105,7 +105,7 @@ async def test_names_that_are_not_resolved_hold_up_no_other_probe(monkeypatch: p
     try:
         for _ in range(2):
             refused = await asyncio.gather(*(allowed_address(name, allowed) for name in slow), return_exceptions=True)
-            assert {type(each) for each in refused} == {NotAllowed}
+            assert {type(each) for each in refused} == {NotResolved}
 
         monkeypatch.setattr(addresses, "RESOLVE_SECONDS", 30.0)
         assert await allowed_address("quick.example", allowed) == ip_address("127.0.0.1")
@@ -116,6 +116,47 @@ async def test_names_that_are_not_resolved_hold_up_no_other_probe(monkeypatch: p
     async with asyncio.timeout(60):
         while len(ended) < len(slow):
             await asyncio.sleep(0.01)
+
+
+async def test_probes_of_workers_that_share_a_host_name_share_one_question_to_the_resolver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    may_end, asked = threading.Event(), list[str]()
+
+    def resolving(host: str, *_: Any, **__: Any) -> list[Any]:
+        asked.append(host)
+        may_end.wait(60)
+        return [(2, 1, 6, "", ("127.0.0.1", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolving)
+    allowed = [ip_network("127.0.0.1/32")]
+    try:
+        impatient = asyncio.create_task(allowed_address("shared.example", allowed))
+        patient = [asyncio.create_task(allowed_address("shared.example", allowed)) for _ in range(4)]
+        while not asked:
+            await asyncio.sleep(0.001)
+        impatient.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await impatient
+    finally:
+        may_end.set()
+
+    assert await asyncio.gather(*patient) == [ip_address("127.0.0.1")] * 4
+    assert asked == ["shared.example"]
+
+
+async def test_a_name_whose_look_up_could_not_begin_is_resolved_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    allowed = [ip_network("127.0.0.1/32")]
+    monkeypatch.setattr(socket, "getaddrinfo", _resolve_to_loopback)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(NotResolved, match="can't start new thread"):
+            await allowed_address("worker.example", allowed)
+
+    assert await allowed_address("worker.example", allowed) == ip_address("127.0.0.1")
 
 
 async def test_a_redirect_is_not_followed() -> None:
@@ -188,6 +229,33 @@ async def test_two_failures_stop_new_work_and_release_nothing_and_one_success_br
         assert len((await kit.queue.claim("w1")).tasks) == 1
 
 
+async def test_a_worker_whose_name_is_not_resolved_just_now_is_asked_where_it_was_before(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would stay unhealthy for as long as the resolver is away, however well it is."""
+    health = [SICK]
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _saying(health[0])(reader, writer)
+
+    def away(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror("temporary failure in name resolution")
+
+    async with listening(answer) as port:
+        await kit.fleet.register(Worker(worker_id="w1", host="worker.example", health_port=port))
+        prober = Prober(kit.fleet, ["127.0.0.1/32"])
+        with monkeypatch.context() as patch:
+            patch.setattr(socket, "getaddrinfo", _resolve_to_loopback)
+            await prober.probe_all()
+            await prober.probe_all()
+        sick = await _state(kit)
+        health[0] = OK
+        monkeypatch.setattr(socket, "getaddrinfo", away)
+        await prober.probe_all()
+
+    assert (sick, await _state(kit)) == ("unhealthy", "active")
+
+
 async def test_failed_probes_are_counted_in_a_row_where_everybody_sees_them(kit: Kit) -> None:
     """By whichever monitor comes next, also one that was started just now."""
     health = [SICK]
@@ -242,6 +310,10 @@ async def test_a_worker_at_an_address_nobody_allowed_is_left_alone(kit: Kit) -> 
 
     assert asked == []
     assert await _state(kit) == "active"
+
+
+def _resolve_to_loopback(*_: Any, **__: Any) -> list[Any]:
+    return [(2, 1, 6, "", ("127.0.0.1", 0))]
 
 
 async def _state(kit: Kit) -> str:

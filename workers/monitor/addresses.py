@@ -1,16 +1,16 @@
 """Where a probe may go. A worker names its own address, so it is treated like any hostile input.
 
 Only what the operator allows is contacted, only by its canonical spelling, and a name is resolved once: the probe then
-goes to the very address that was checked.
+goes to the very address that was checked. Probes of one name at one time share one question to the resolver.
 """
 
 import asyncio
-import contextlib
 import ipaddress
 import re
 import socket
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Any
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -24,11 +24,16 @@ RESOLVE_SECONDS = 2.0
 MAX_RESOLVING = 64
 """Names that may be under way at once: a resolver gives up after half a minute, and nothing ends it sooner."""
 
-_resolving: set[str] = set()
+_resolving: dict[str, "Future[list[Any]]"] = {}
+"""What the resolver is asked just now, by name. It never waits for a loop, so every loop may wait for it."""
 
 
 class NotAllowed(Exception):
     """The address may not be probed; the message says why."""
+
+
+class NotResolved(NotAllowed):
+    """Nobody can say just now which address the name has; a moment later somebody may."""
 
 
 async def allowed_address(host: str, networks: Sequence[Network]) -> Address:
@@ -68,36 +73,42 @@ async def _resolved(host: str) -> list[Address]:
         raise NotAllowed(f"{host!r} is neither an address nor a host name")
     try:
         async with asyncio.timeout(RESOLVE_SECONDS):
-            found = await _look_up(host)
+            found = await asyncio.wrap_future(_look_up(host))
     except TimeoutError:
-        raise NotAllowed(f"{host} was not resolved within {RESOLVE_SECONDS:g} seconds") from None
+        raise NotResolved(f"{host} was not resolved within {RESOLVE_SECONDS:g} seconds") from None
     except OSError as error:
-        raise NotAllowed(f"{host} cannot be resolved: {error}") from error
+        raise NotResolved(f"{host} cannot be resolved: {error}") from error
     return [ipaddress.ip_address(str(entry[4][0])) for entry in found]
 
 
-async def _look_up(host: str) -> list[Any]:
-    """In a thread of its own, which the loop's shared ones do not wait behind, nor the process at its end."""
-    if host in _resolving or len(_resolving) >= MAX_RESOLVING:
+def _look_up(host: str) -> "Future[list[Any]]":
+    """In a thread of its own, which the loop's shared ones do not wait behind, nor the process at its end.
+
+    Whoever asks while it is under way waits for the same answer; one that gives up leaves it to the others.
+    """
+    if host in _resolving:
+        return _resolving[host]
+    if len(_resolving) >= MAX_RESOLVING:
         raise OSError("the resolver has not answered earlier questions yet")
-    loop = asyncio.get_running_loop()
-    found: asyncio.Future[list[Any]] = loop.create_future()
+    found: Future[list[Any]] = Future()
+    # From here on it cannot be cancelled: a caller that gives up only stops waiting.
+    found.set_running_or_notify_cancel()
+    _resolving[host] = found
+    try:
+        threading.Thread(target=_ask, args=(host, found), name=f"resolve {host}", daemon=True).start()
+    except RuntimeError as error:
+        del _resolving[host]
+        raise OSError(str(error)) from error
+    return found
 
-    def answer(addresses: list[Any], error: OSError | None) -> None:
-        if not found.done():
-            found.set_result(addresses) if error is None else found.set_exception(error)
 
-    def ask() -> None:
-        addresses, failure = list[Any](), None
-        try:
-            addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
-            failure = OSError(str(error))
-        finally:
-            _resolving.discard(host)
-        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(answer, addresses, failure)
-
-    _resolving.add(host)
-    threading.Thread(target=ask, name=f"resolve {host}", daemon=True).start()
-    return await found
+def _ask(host: str, found: "Future[list[Any]]") -> None:
+    try:
+        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except Exception as error:
+        # Also what the resolver never raises by its own account: nobody else would free the name.
+        _resolving.pop(host, None)
+        found.set_exception(OSError(str(error)))
+    else:
+        _resolving.pop(host, None)
+        found.set_result(addresses)

@@ -1,7 +1,8 @@
 """The prober: asks every worker that names a health address how it is.
 
 Two failures in a row make a worker unhealthy: it gets no new work and keeps what it holds. One success makes it healthy
-again. A prober that is cut off can therefore stop new work, and never releases a task.
+again. A prober that is cut off can therefore stop new work, and never releases a task. Workers whose name is not
+resolved just now are asked at their last address: an old verdict would stay for ever otherwise.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ import structlog
 
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.engine.fleet import Fleet, Member
-from tideq.workers.monitor.addresses import NotAllowed, allowed_address
+from tideq.workers.monitor.addresses import Address, NotAllowed, NotResolved, allowed_address
 from tideq.workers.monitor.probe import is_well
 
 ALIVE = ("active", "draining", "unhealthy")
@@ -32,6 +33,8 @@ class Prober:
         self._networks = [ipaddress.ip_network(cidr) for cidr in allowed_cidrs]
         self._failures: dict[str, int] = {}
         self._refused: set[str] = set()
+        self._addresses: dict[str, Address] = {}
+        """By host name, where it was resolved and allowed last."""
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def probe_for_ever(self, interval_seconds: float, duties: Duties) -> None:
@@ -47,6 +50,8 @@ class Prober:
         known = {member.worker.worker_id for member in members}
         self._failures = {worker_id: count for worker_id, count in self._failures.items() if worker_id in known}
         self._refused &= known
+        hosts = {member.worker.host for member in members}
+        self._addresses = {host: address for host, address in self._addresses.items() if host in hosts}
         for failure in filter(None, ended):
             raise failure
 
@@ -54,12 +59,25 @@ class Prober:
         worker, port = member.worker, member.worker.health_port or 0
         async with self._turns:
             try:
-                address = await allowed_address(worker.host, self._networks)
+                address = await self._address_of(worker.host)
             except NotAllowed as error:
                 self._on_probe("refused")
                 self._tell_once(worker.worker_id, error)
                 return
             await self._judge(member, await is_well(address, port))
+
+    async def _address_of(self, host: str) -> Address:
+        try:
+            address = await allowed_address(host, self._networks)
+        except NotResolved:
+            if host not in self._addresses:
+                raise
+            return self._addresses[host]
+        except NotAllowed:
+            self._addresses.pop(host, None)
+            raise
+        self._addresses[host] = address
+        return address
 
     async def _judge(self, member: Member, is_healthy: bool) -> None:
         worker_id = member.worker.worker_id
