@@ -66,7 +66,7 @@ class Caller:
         try:
             answer = await self._http.request(method, self._url + path, json=body)
         except (httpx.HTTPError, OSError) as error:
-            return Told("info", 0, None), {"problem": type(error).__name__}
+            return Told("info", 0, None), {"problem": type(error).__name__, "asked": self._url}
         content: Note = answer.json() if answer.content else {}
         if answer.status_code < 300:
             return Told("ok", answer.status_code, content), {}

@@ -7,16 +7,18 @@ so new connections go to the other one while a service is replaced; everything i
 import asyncio
 import shutil
 import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 
 from tests.chaos.faults import Profile
 from tests.chaos.levels import Level
-from tests.chaos.notes import read_lines, wall_ms
-from tests.chaos.run import PREFIX, Report, run
+from tests.chaos.notes import Note, read_lines, wall_ms
+from tests.chaos.run import PREFIX, SCHEMA, Report, run
 from tests.chaos.site import Site
+from tests.history.checker import connected
 
 TREE = Path(__file__).parents[2]
 PARTS = ("api", "persistence", "queue_core", "tideq", "workers")
@@ -39,15 +41,20 @@ LEVEL = Level(
 )
 
 
-class NoBaseline(LookupError):
-    """The repository's history is not here, as in a source distribution."""
+class ShallowClone(LookupError):
+    """The repository's history does not go back as far: `git fetch --unshallow` has the rest."""
 
 
-def baseline(folder: Path) -> Path:
-    """The tree of the recorded commit, as far as processes import it; raises NoBaseline."""
-    archive = subprocess.run(["git", "-C", str(TREE), "archive", BASELINE, *PARTS], capture_output=True, check=False)
+def baseline(folder: Path, commit: str = BASELINE, repository: Path = TREE) -> Path:
+    """The tree of the recorded commit, as far as processes import it.
+
+    Raises ShallowClone where that is why the commit is not there, and LookupError where BASELINE names none.
+    """
+    archive = _git(repository, "archive", commit, *PARTS)
     if archive.returncode:
-        raise NoBaseline(archive.stderr.decode().strip())
+        said = archive.stderr.decode().strip()
+        is_shallow = _git(repository, "rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
+        raise (ShallowClone if is_shallow else LookupError)(f"no commit {commit} in {repository}: {said}")
     folder.mkdir(parents=True, exist_ok=True)
     subprocess.run(["tar", "--extract", "--directory", folder], input=archive.stdout, check=True)
     if (TREE / BUILT).is_dir():
@@ -55,19 +62,23 @@ def baseline(folder: Path) -> Path:
     return folder
 
 
+def _git(repository: Path, *words: str) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(["git", "-C", str(repository), *words], capture_output=True, check=False)
+
+
 def upgrade_and_back(folder: Path, before: Path, after: Path) -> tuple[Report, list[str]]:
-    """The report of the run, and what it says of the upgrade itself."""
-    unreadable: list[int] = []
+    """The report of the run, and what it says of the upgrade itself. In the order of docs/upgrading.md."""
+    problems: list[str] = []
 
     async def act(site: Site) -> None:
-        for code in (after, before):
-            await _replace_all(site, code)
-        driver: Any = redis.Redis
-        with driver.from_url(site.valkey.redis_url) as client:
-            unreadable.append(client.zcard(f"{PREFIX}unreadable"))
+        await site.command("migrate", code=after)
+        problems.extend(await asyncio.to_thread(_not_migrated, site, after))
+        for leaving, code in ((before, after), (after, before)):
+            await _replace_all(site, code, is_polite=leaving != before)
+        problems.extend(_set_aside(site))
 
     report = run(LEVEL, 1, folder, before, act)
-    return report, [*_problems(folder), *(f"{count} tasks were set aside" for count in unreadable if count)]
+    return report, [*problems, *problems_in(list(read_lines(folder / "notes.jsonl")))]
 
 
 def run_from_earlier(level: Level, seed: int, folder: Path) -> Report:
@@ -81,7 +92,7 @@ def run_from_earlier(level: Level, seed: int, folder: Path) -> Report:
         began = wall_ms()
         await site.command("migrate")
         for code in (TREE, before, TREE):
-            await _replace_all(site, code)
+            await _replace_all(site, code, is_polite=code == before)
         await site.command("migrate", "finish")
         # Each version counts failures for itself: a circuit may have opened that both together would not have.
         site.notebook.note("fault", name="rolling_upgrade", target="", t0=began, t1=wall_ms() + CIRCUIT_MS)
@@ -89,9 +100,26 @@ def run_from_earlier(level: Level, seed: int, folder: Path) -> Report:
     return run(level, seed, folder, before, act)
 
 
-async def _replace_all(site: Site, code: Path) -> None:
+def _not_migrated(site: Site, code: Path) -> list[str]:
+    """Migrations of this tree that the database does not have."""
+    with connected(site.postgres.database_url, SCHEMA) as connection:
+        applied = {number for (number,) in connection.execute("SELECT number FROM migrations").fetchall()}
+    files = sorted((code / "persistence" / "migrations").glob("*.sql"))
+    return [f"migration {file.stem} was not run" for file in files if int(file.stem.partition("_")[0]) not in applied]
+
+
+def _set_aside(site: Site) -> list[str]:
+    """Since the store began: tasks that a process could not read at some time, also where they are back by now."""
+    driver: Any = redis.Redis
+    with driver.from_url(site.valkey.redis_url) as client:
+        count = int(client.hget(f"{PREFIX}totals", "unreadable") or 0)
+    return [f"tasks were set aside {count} times"] if count else []
+
+
+async def _replace_all(site: Site, code: Path, *, is_polite: bool) -> None:
+    """`is_polite` where the services that go tell their callers before they close connections."""
     for name in site.names("api"):
-        await _replace_service(site, name, code)
+        await _replace_service(site, name, code, is_polite=is_polite)
     others = [*site.names("monitor"), *site.names("replicate")]
     await asyncio.gather(*(_replace(site, name, code) for name in others))
     for name in site.names("worker"):
@@ -99,13 +127,15 @@ async def _replace_all(site: Site, code: Path) -> None:
     await asyncio.sleep(1)  # for the last one to work a little
 
 
-async def _replace_service(site: Site, name: str, code: Path) -> None:
+async def _replace_service(site: Site, name: str, code: Path, *, is_polite: bool) -> None:
     """Newcomers are led to another one meanwhile, as a balancer does with what is about to end."""
     own = [proxy for way, proxy in site.proxies.items() if way.endswith(f">{name}")]
     (other,) = (each for each in site.names("api") if each != name)
     home, elsewhere = site.services[name], site.services[other]
     for proxy in own:
         proxy.lead_newcomers_to(elsewhere)
+    url = site.urls[site.names("api").index(name)]
+    site.notebook.note("leaving", name=name, url=url, is_polite=is_polite)
     await _replace(site, name, code)
     await site.until_ready([home])
     for proxy in own:
@@ -119,10 +149,37 @@ async def _replace(site: Site, name: str, code: Path) -> None:
     process.start()
 
 
-def _problems(folder: Path) -> list[str]:
-    """What a caller saw of it: every submission is taken, and every process ends in order."""
-    notes = read_lines(folder / "notes.jsonl")
-    failed = [note for note in notes if note["f"] == "submit" and note["status"] >= 400 and note["type"] != "ok"]
+def problems_in(notes: Sequence[Note]) -> list[str]:
+    """What a caller saw of it: every submission is answered and taken, and every process ends in order."""
+    submitted = [note for note in notes if note["f"] == "submit" and note["type"] != "ok"]
+    refused = [note for note in submitted if note["status"] >= 400]
+    rude = list(_rude_leaves(notes))
+    cut_off = [note for note in submitted if note["status"] == 0 and not any(_is_during(note, each) for each in rude)]
     crashed = [note for note in notes if note["f"] == "ended" or (note["f"] == "left" and note["code"] != 0)]
-    problems = [f"a submission was answered with {note['status']} {note.get('problem')}" for note in failed]
-    return problems + [f"{note['name']} ended with {note['code']}" for note in crashed]
+    return [
+        *(f"a submission was answered with {note['status']} {note.get('problem')}" for note in refused),
+        *(f"a submission to {note['asked']} was not answered: {note['problem']}" for note in cut_off),
+        *(f"{note['name']} ended with {note['code']}" for note in crashed),
+    ]
+
+
+class Leave(NamedTuple):
+    url: str
+    began_ms: int
+    ended_ms: int
+
+
+def _rude_leaves(notes: Sequence[Note]) -> Iterator[Leave]:
+    """Of services at the commit in BASELINE.
+
+    They close a connection without a word, also one that a request is on its way to, which nobody can then know the
+    fate of. From the next version on an answer says that it is the connection's last (`Server.take_leave`).
+    """
+    for number, note in enumerate(notes):
+        if note["f"] == "leaving" and not note["is_polite"]:
+            left = next(each for each in notes[number:] if each["f"] == "left" and each["name"] == note["name"])
+            yield Leave(note["url"], note["t1"], left["t1"])
+
+
+def _is_during(call: Note, leave: Leave) -> bool:
+    return call["asked"] == leave.url and call["t0"] <= leave.ended_ms and call["t1"] >= leave.began_ms
