@@ -88,12 +88,13 @@ async def _open_with_history(
         await _refuse_later_formats(plain, engine, database)
         custodian = custody_of(database, plain, queue, engine, identity, on_progress)
         await _settle_or_stay_closed(custodian, identity)
-        aligning = [] if await _align(engine) else [duties.start("alignment", partial(_align_later, engine))]
+        await _align(engine)
         watching = duties.start(CUSTODY, custodian.watch, LONGEST_PAUSE_SECONDS)
         try:
-            yield KeptStore(client, engine, database, custodian, plain)
+            async with _aligning(engine, duties):
+                yield KeptStore(client, engine, database, custodian, plain)
         finally:
-            await duties.stop(watching, *aligning)
+            await duties.stop(watching)
 
 
 async def _refuse_later_formats(client: Any, engine: Engine, database: Database | None = None) -> None:
@@ -110,21 +111,25 @@ async def _refuse_later_formats(client: Any, engine: Engine, database: Database 
         log.info("format not compared", error=str(error))
 
 
-async def _align(engine: Engine) -> bool:
-    """Of several partitions new ones learn which pauses and limits there are; who cannot be asked now keeps its own."""
+async def _align(engine: Engine) -> None:
+    """Of several partitions new ones learn which pauses and limits there are, before anybody works here."""
     try:
         await engine.controls.align()
     except Unavailable as error:
         log.warning("pauses and limits of all partitions could not be compared", error=str(error))
-        return False
-    return True
 
 
-async def _align_later(engine: Engine, duty: Duty) -> None:
-    await engine.controls.align()
-    duty.succeeded()
-    with duty.waiting():
-        await asyncio.Event().wait()
+@contextlib.asynccontextmanager
+async def _aligning(engine: Engine, duties: Duties) -> AsyncGenerator[None]:
+    """A partition that was away when something was paused or limited, or no more so, learns of it when it is back."""
+    if len(engine.parts) == 1:
+        yield
+        return
+    aligning = duties.start("alignment", engine.controls.keep_aligned)
+    try:
+        yield
+    finally:
+        await duties.stop(aligning)
 
 
 async def _settle_or_stay_closed(custodian: Custodian | Custodians, identity: StoreIdentity) -> None:
@@ -163,7 +168,8 @@ async def _open_without(redis_url: str, queue: QueueSettings, duties: Duties) ->
             doubt.set()
         watching = duties.start(CUSTODY, partial(_begin_anew_for_ever, engine, doubt), LONGEST_PAUSE_SECONDS)
         try:
-            yield KeptStore(client, engine, None, None, client)
+            async with _aligning(engine, duties):
+                yield KeptStore(client, engine, None, None, client)
         finally:
             await duties.stop(watching)
 

@@ -4,17 +4,25 @@ Limits act on claims: what is assigned or executing already is left alone. A rat
 one second's worth, so after an idle second as many tasks may go out at once as the rate allows in a second.
 """
 
+import asyncio
+import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
-from tideq.queue_core.engine.replies import accepted, known_number, known_rate, pairs
+from tideq.queue_core.duties import Duty
+from tideq.queue_core.engine.replies import accepted, known_number, known_rate, number, pairs
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.errors import InvalidRequest
 from tideq.queue_core.names import NAME
 
 WHOLE_QUEUE = "*"
 MAX_REASON_LENGTH = 200
+Rules = Mapping[str, str]
+"""By kind, of one scope; an empty one is none."""
+Instants = Mapping[str, int]
+"""By kind: when a rule was last set or lifted, of several partitions. Greater is later, and that is all it says."""
 
 
 class Pause(msgspec.Struct, frozen=True):
@@ -34,6 +42,15 @@ class Control(msgspec.Struct, frozen=True):
     scope: str
     pause: Pause | None
     limits: Limits
+
+
+class Standing(NamedTuple):
+    """What one partition knows."""
+
+    now_ms: int
+    rules: dict[str, str]
+    """By kind and scope. A pause that is over is none."""
+    instants: dict[str, int]
 
 
 class Controls:
@@ -68,18 +85,40 @@ class Controls:
             raise InvalidRequest("task_type", f"{task_type!r} is not a name")
         await self.set_rules(task_type or WHOLE_QUEUE, settings)
 
-    async def set_rules(self, scope: str, rules: Mapping[str, str]) -> None:
-        """As the store keeps them; an empty one is lifted."""
-        rows = [word for rule in rules.items() for word in rule]
+    async def set_rules(self, scope: str, rules: Rules, instants: Instants | None = None) -> None:
+        """As the store keeps them; an empty one is lifted. One that was said later than its instant stays as it is."""
+        rows = [
+            word
+            for kind, rule in rules.items()
+            for word in (kind, rule, instants[kind.removeprefix("whole_")] if instants else "")
+        ]
         accepted(await self.scripts.call("control", scope=scope, rows=rows))
 
     async def align(self) -> None:
         """One partition agrees with itself."""
 
+    async def keep_aligned(self, duty: Duty) -> None:
+        """For ever."""
+        duty.succeeded()
+        with duty.waiting():
+            await asyncio.Event().wait()
+
     async def rules(self) -> dict[str, str]:
         """Everything in force, by kind and scope, as the store keeps it."""
-        _, controls, *_ = accepted(await self.scripts.call("belongings", is_bulk=True))
-        return pairs(controls)
+        return (await self.standing()).rules
+
+    async def standing(self) -> Standing:
+        now, controls, instants = accepted(await self.scripts.call("rules"))
+        now_ms = number(now)
+        rules = {field: rule for field, rule in pairs(controls).items() if not _is_over(field, rule, now_ms)}
+        return Standing(
+            now_ms, rules, {field: known_number(instant, field) or 0 for field, instant in pairs(instants).items()}
+        )
+
+
+def _is_over(field: str, rule: str, now_ms: int) -> bool:
+    resume_at = re.match(r"\d+", rule) if field.startswith("pause:") else None
+    return resume_at is not None and int(resume_at[0]) <= now_ms
 
 
 def parse_controls(rules: dict[str, str]) -> dict[str, Control]:

@@ -79,7 +79,7 @@ def _joined(members: tuple[Engine, ...], settings: QueueSettings) -> Engine:
     queues, fleets = [each.queue for each in members], [each.fleet for each in members]
     membership = Membership(fleets, health)
     sampling = Sampling(len(members), settings.leases.heartbeat_timeout_ms / 6_000)
-    controls = PartitionedControls([each.controls for each in members])
+    controls = PartitionedControls([each.controls for each in members], health)
     ledger = Ledger(scripts, len(members))
     circuits = Circuits(queues, health, settings.circuit)
     claiming = Claiming(queues, health, membership, sampling, ledger, circuits)

@@ -51,6 +51,9 @@ KEYS: dict[str, KeyDoc] = {
     "recent": KeyDoc("recent", "hash", "what happened lately, in buckets of ten seconds and of a minute"),
     "totals": KeyDoc("totals", "hash", "recoveries by kind, since the store began"),
     "controls": KeyDoc("controls", "hash", "pauses and limits"),
+    "control_instants": KeyDoc(
+        "control_instants", "hash", "one of several partitions: when each pause and limit was last set or lifted"
+    ),
     "buckets": KeyDoc("buckets", "hash", "rate limits: theoretical arrival time by task type or client"),
     "usage": KeyDoc("usage", "hash", "one of several partitions: tasks ever taken and given back under each limit"),
     "ledger": KeyDoc("ledger", "hash", "partition 0 of several: what each limit of the queue has let out"),

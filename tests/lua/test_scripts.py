@@ -21,7 +21,7 @@ FREEING = {
 }  # fmt: skip
 READING = {
     "ahead", "backlog", "belongings", "depth", "describe", "ended", "explain", "fleet", "known", "read", "results",
-    "snapshot", "stats", "tallies", "tide", "trials_of", "unreadable", "usage",
+    "rules", "snapshot", "stats", "tallies", "tide", "trials_of", "unreadable", "usage",
 }  # fmt: skip
 
 UNGUARDED = {"found", "enter_epoch", "read_clock"}
