@@ -153,6 +153,7 @@ class Wakeups:
         A part that cannot be read is a later version's: whom it is for, a look finds.
         """
         version, *parts = message.split(" ")
+        source, unknown = self._sources[channel], list[tuple[str, int]]()
         for part in parts:
             subject, _, value = part.partition(":")
             if subject == "worker":
@@ -164,15 +165,18 @@ class Wakeups:
             elif subject == "look":
                 self._room.wake_looking()
                 self._should_look.set()
-            elif (signature := self._sources[channel].known_signature(version, subject)) is not None:
+            elif (signature := source.known_signature(version, subject)) is not None:
                 self._room.wake_for(signature, int(value))
             else:
-                self._beside(self._hear_of_new(self._sources[channel], version, subject, int(value)))
+                unknown.append((subject, int(value)))
+        if unknown:
+            self._beside(self._hear_of_new(source, version, unknown))
 
-    async def _hear_of_new(self, source: WakeSource, version: str, lane: str, ready_count: int) -> None:
-        """Of a lane whose name has to be asked for first."""
+    async def _hear_of_new(self, source: WakeSource, version: str, ready: Sequence[tuple[str, int]]) -> None:
+        """Of lanes whose names have to be read first. One after the other: the first reads those of all."""
         try:
-            self._room.wake_for(await source.signature(version, lane), ready_count)
+            for lane, count in ready:
+                self._room.wake_for(await source.signature(version, lane), count)
         except QueueError:
             self._should_look.set()
 

@@ -19,6 +19,7 @@ from tideq.queue_core.settings import Circuit, QueueSettings
 from tideq.queue_core.task import Claim, NewTask
 
 LONG = 30.0
+NEW_LANES = 200
 
 
 class Pollers:
@@ -104,6 +105,25 @@ async def test_a_batch_wakes_as_many_polls_as_it_takes_to_carry_it_off(kit: Kit,
     assert pollers.claim_count == 13
     for poll in polls:
         poll.cancel()
+
+
+@pytest.mark.usefixtures("blind")
+async def test_a_batch_that_opens_many_lanes_has_their_names_read_once(kit: Kit, pollers: Pollers) -> None:
+    """Each by itself they would take all connections to the store that other calls need."""
+    await kit.worker(task_types=("type-7",))
+    poll = pollers.poll(task_types=("type-7",))
+    await pollers.asleep(1)
+    before, running = await _whole_reads(kit), asyncio.all_tasks()
+
+    await kit.queue.submit_many([NewTask(task_type=f"type-{number}") for number in range(NEW_LANES)])
+
+    assert len((await poll).tasks) == 1
+    await asyncio.gather(*asyncio.all_tasks() - running)
+    assert await _whole_reads(kit) - before < 10
+
+
+async def _whole_reads(kit: Kit) -> int:
+    return (await kit.client.info("commandstats")).get("cmdstat_hgetall", {"calls": 0})["calls"]
 
 
 @pytest.mark.usefixtures("blind")
