@@ -6,10 +6,11 @@ from importlib.metadata import version
 from tideq.api.service import Service
 from tideq.persistence.reading.standing import Standing
 from tideq.queue_core.engine.controls import WHOLE_QUEUE
+from tideq.queue_core.engine.ended import OTHERS
 from tideq.queue_core.engine.insight import Stats
 from tideq.queue_core.engine.memory import Memory, read_memory
 from tideq.queue_core.errors import QueueError, StoreReplaced
-from tideq.queue_core.readings import Distribution, Labels, Reading, Readings, TypeNames, merged
+from tideq.queue_core.readings import OTHER, Distribution, Labels, Reading, Readings, TypeNames, merged
 from tideq.queue_core.settings import Priority
 from tideq.queue_core.transitions import TERMINAL
 
@@ -103,7 +104,11 @@ def _queue(stats: Stats, priorities: Mapping[str, Priority], types: TypeNames) -
 def _ended(stats: Stats, types: TypeNames) -> dict[Labels, Reading]:
     told: dict[Labels, Reading] = {}
     for state in sorted(TERMINAL):
-        of_state = [(each, count) for (each, its), count in stats.counted.items() if its == state and count > 0]
+        of_state = [
+            (OTHER if each == OTHERS else each, count)
+            for (each, its), count in stats.counted.items()
+            if its == state and count > 0
+        ]
         told |= {(*label, state): count for label, count in types.summed(of_state).items()}
     return told
 

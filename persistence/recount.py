@@ -7,7 +7,7 @@ difference is added. It does not matter how the difference came about, nor what 
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -15,7 +15,7 @@ import structlog
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import MENDING, Connection, Database, statement
 from tideq.persistence.recovery.parked import parked_tasks
-from tideq.queue_core.engine.ended import Ended, EndedTasks, Kind
+from tideq.queue_core.engine.ended import Ended, EndedTasks, Kind, folded, named_kinds
 from tideq.queue_core.engine.engine import Engine
 from tideq.queue_core.engine.feed import Feed
 from tideq.queue_core.lanes import task_type_of
@@ -25,7 +25,6 @@ from tideq.queue_core.transitions import TERMINAL
 
 LOCK = 7_305_005
 EVERY_MS = 86_400_000
-NOTHING_AFTER = "9999999999999-0"
 STATES = sorted(TERMINAL)
 
 log = structlog.get_logger(__name__)
@@ -54,23 +53,19 @@ class Recount:
         ]
 
     async def is_due(self) -> bool:
-        """After a new epoch of the store, which may have lost what it had counted, and daily. One look at the store."""
-        looks = await asyncio.gather(*(part.ended.look(NOTHING_AFTER) for part in self._parts))
-        return any(
-            look.is_due(part.ended.present_epoch, EVERY_MS) for part, look in zip(self._parts, looks, strict=True)
-        )
+        """After a new epoch of the store, which may have lost what it had counted, and daily. Reads two values."""
+        return any(await asyncio.gather(*(part.ended.is_due(EVERY_MS) for part in self._parts)))
 
     async def run(self) -> dict[Kind, int]:
         """What had to be added; raises NotNow. Reads an index of all tasks."""
         async with self._database.session(limits=MENDING) as connection:
             looks, expected = await self._compared(connection)
-        counted: Counter[Kind] = Counter()
-        for look in looks:
-            counted.update(look.counts)
-        expected.subtract(counted)
-        differences = {kind: amount for kind, amount in expected.items() if amount}
-        await self._set_right(looks, differences)
-        return differences
+        corrections = _corrections([look.counts for look in looks], expected)
+        await self._set_right(looks, corrections)
+        differences: Counter[Kind] = Counter()
+        for each in corrections:
+            differences.update(each)
+        return {kind: amount for kind, amount in differences.items() if amount}
 
     async def _compared(self, connection: Connection) -> tuple[list[Ended], Counter[Kind]]:
         """The stores as they are, and how many tasks have ended by what history and they know, as of one instant.
@@ -92,14 +87,13 @@ class Recount:
             expected.subtract(await _kinds_of(connection, {task_id for each in words for task_id in each}))
         return looks, expected
 
-    async def _set_right(self, looks: Sequence[Ended], differences: dict[Kind, int]) -> None:
-        """One partition has the difference of all: what is read is their sum."""
-        for number, (part, look) in enumerate(zip(self._parts, looks, strict=True)):
-            if not await part.ended.set_right(look, {} if number else differences):
+    async def _set_right(self, looks: Sequence[Ended], corrections: Sequence[Mapping[Kind, int]]) -> None:
+        for part, look, added in zip(self._parts, looks, corrections, strict=True):
+            if not await part.ended.set_right(look, added):
                 raise NotNow("somebody else recounts as well")
-        if differences:
-            told = {" ".join(kind): amount for kind, amount in differences.items()}
-            log.info("ended tasks recounted", added=told)
+            if added:
+                told = {" ".join(kind): amount for kind, amount in added.items()}
+                log.info("ended tasks recounted", added=told)
 
 
 class Part:
@@ -127,6 +121,23 @@ class Part:
             has_ended = state in STATES and task.record.text("reason") != Reason.PURGED
             words[task.restored.task_id] = (task_type_of(task.restored.signature), state) if has_ended else None
         return words | {task_id: kind for task_id, kind in look.last_words.items() if is_task_id(task_id)}
+
+
+def _corrections(counted: Sequence[Mapping[Kind, int]], expected: Mapping[Kind, int]) -> list[dict[Kind, int]]:
+    """What to add to each partition's counts, so that they add up to what is expected.
+
+    Each takes the names of kinds that are rare by now off its own counts; what is missing then is the first one's.
+    """
+    known = dict.fromkeys((kind for counts in counted for kind in counts), 0)
+    named = named_kinds({**known, **expected})
+    kept = [folded(counts, named) for counts in counted]
+    missing = folded(expected, named)
+    for counts in kept:
+        missing.subtract(counts)
+    kept[0].update(missing)
+    for target, counts in zip(kept, counted, strict=True):
+        target.subtract(counts)
+    return [{kind: amount for kind, amount in added.items() if amount} for added in kept]
 
 
 async def _counted(connection: Connection) -> Counter[Kind]:

@@ -82,7 +82,8 @@ class DepthOut(Answer, kw_only=True):
     by_type_and_state: Annotated[
         dict[str, dict[str, int]],
         about(
-            "Every state of every type: live tasks, and those that ended as in `totals`.",
+            "Every state of each type: live tasks, and those that ended as in `totals`. "
+            "Of more than 200 types those with the least to do, then the rarest, are together as `other`.",
             {
                 "resize": {
                     "queued": 120,

@@ -1,6 +1,6 @@
 """Looking without touching: statistics, why a task is where it is, and a snapshot to check the invariants on."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,11 +8,12 @@ import msgspec
 
 from tideq.queue_core.circuits import parse_circuits
 from tideq.queue_core.engine.controls import Control, parse_control, parse_controls
-from tideq.queue_core.engine.ended import counted_since_ms, ended_counts
+from tideq.queue_core.engine.ended import OTHERS, counted_since_ms, ended_counts
 from tideq.queue_core.engine.record import parse_record, readable_record
 from tideq.queue_core.engine.replies import accepted, counts, instant, known_number, number, pairs, shown, text
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.lanes import serves, task_type_of, worker_profile
+from tideq.queue_core.readings import MAX_TASK_TYPES, OTHER
 from tideq.queue_core.snapshot import Snapshot
 from tideq.queue_core.states import TaskState, state_named
 
@@ -56,7 +57,8 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """Recoveries by kind, since the store began."""
     counted: dict[tuple[str, str], int]
     """By type and state, where there are any: live tasks, and those that ended, by how they ended last, less what was
-    purged. What a store that was just emptied has not been told of yet may be missing, and a number below zero then."""
+    purged; those of rare types among very many together, as type `*`. What a store that was just emptied has not been
+    told of yet may be missing, and a number below zero then."""
     counted_since_ms: int | None = None
     """Since when ended tasks are counted; `None` where history set them right, which has all of them."""
     clock_ahead_ms: int = 0
@@ -66,11 +68,16 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def by_type_and_state(self) -> dict[str, dict[str, int]]:
-        """Every state of every type that is known."""
-        types = sorted({task_type for task_type, _ in self.counted})
+        """Every state of each type. Of very many types those with the least to do, then the rarest, are `other`."""
+        totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for (task_type, state), count in self.counted.items():
+            totals[OTHER if task_type == OTHERS else task_type][state] += count
+        live = {task_type: sum(of_type[state] for state in LIVE_STATES) for task_type, of_type in totals.items()}
+        names = sorted(totals.keys() - {OTHER}, key=lambda each: (-live[each], -totals[each].total(), each))
+        for rare in names[MAX_TASK_TYPES:]:
+            totals[OTHER].update(totals.pop(rare))
         return {
-            task_type: {state: max(self.counted.get((task_type, state), 0), 0) for state in TaskState}
-            for task_type in types
+            task_type: {state: max(totals[task_type][state], 0) for state in TaskState} for task_type in sorted(totals)
         }
 
     def ended_count(self, state: TaskState) -> int:

@@ -46,7 +46,9 @@ KEYS: dict[str, KeyDoc] = {
     "counts": KeyDoc("counts", "hash", "live tasks by state, and by lane and state"),
     "ages": KeyDoc("ages", "hash", "waiting tasks by priority and the minute from which on they may run"),
     "ended": KeyDoc(
-        "ended", "hash", "tasks by type and the state they ended in; since when, or when history last set it right"
+        "ended",
+        "hash",
+        "tasks by type and the state they ended in, rare types together as `*`; since when, or when it was set right",
     ),
     "recent": KeyDoc("recent", "hash", "what happened lately, in buckets of ten seconds and of a minute"),
     "totals": KeyDoc("totals", "hash", "recoveries by kind, since the store began"),

@@ -58,6 +58,9 @@ async def test_the_queue_is_told_as_it_is(http: httpx.AsyncClient, bench: Bench,
     assert told.values("tideq_queue_tasks", "state") == {"queued": 5, "assigned": 0, "executing": 3}
     assert told.values("tideq_queue_priority_tasks", "priority") == {"high": 4, "medium": 0, "low": 1}
     assert told.values("tideq_queue_type_tasks", "task_type") == {"crop": 4, "blur": 1}
+    ended = told.families["tideq_ended_tasks"].samples
+    kinds = {(each.labels["task_type"], each.labels["state"]): each.value for each in ended}
+    assert kinds == {("resize", "completed"): 2, ("resize", "dead_letter"): 1}
     assert told.values("tideq_workers", "state") == {"active": 1, "draining": 0, "unhealthy": 0, "dead": 0}
     assert told.values("tideq_worker_slots", "kind") == {"used": 3, "total": 7}
     ages = told.values("tideq_queue_oldest_age_seconds", "priority")

@@ -10,6 +10,7 @@ from tideq.queue_core.task import ClaimedTask, NewTask
 from tideq.queue_core.transitions import TERMINAL
 
 NEVER_MADE_ID = "01890000-0000-7000-8000-000000000000"
+LANES_A_CLIENT = 250
 FLEET_KEYS = ("workers", "dead_workers", "serving", "recent", "totals", "meta", "worker:", "stops:", "poll:")
 
 
@@ -79,6 +80,21 @@ async def started_count(kit: Kit, count: int, worker_id: str = "w1", **fields: A
 async def complete_all(kit: Kit, tasks: list[ClaimedTask], worker_id: str = "w1") -> None:
     for outcome in await kit.attempts.complete(worker_id, [Success(task.task_id, task.lease) for task in tasks]):
         outcome.unwrap()
+
+
+async def ended_types(kit: Kit, count: int, first: int = 0, worker_id: str = "w1") -> list[str]:
+    """A completed task of each of so many types, by clients enough to open lanes for them."""
+    task_ids: list[str] = []
+    for begin in range(first, first + count, LANES_A_CLIENT):
+        numbers = range(begin, min(begin + LANES_A_CLIENT, first + count))
+        new = [NewTask(task_type=f"type-{number:04}", client_id=f"client-{begin}") for number in numbers]
+        await kit.queue.submit_many(new)
+        tasks = (await kit.queue.claim(worker_id, len(new))).tasks
+        assert len(tasks) == len(new)
+        await kit.attempts.start(worker_id, held(*tasks))
+        await complete_all(kit, list(tasks), worker_id)
+        task_ids += [task.task_id for task in tasks]
+    return task_ids
 
 
 async def claimed_ids(kit: Kit, worker_id: str = "w1", wanted: int = 1_000) -> list[str]:

@@ -2,13 +2,16 @@
 
 import pytest
 
-from tests.contract.situations import complete_all, started_count, submit_count, task_in
+from tests.contract.situations import complete_all, ended_types, started_count, submit_count, task_in
 from tests.kit import Kit
+from tideq.queue_core.engine.ended import MOST_KINDS
+from tideq.queue_core.readings import MAX_TASK_TYPES
 from tideq.queue_core.settings import Leases, QueueSettings
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.transitions import TERMINAL
 
 HOUR_MS = 3_600_000
+MANY_TYPES = 1_000
 
 
 async def totals(kit: Kit) -> dict[str, int]:
@@ -115,6 +118,26 @@ class TestRecoveries:
         await kit.queue.sweep()
 
         assert await totals(kit) == {"dead_letter": 2}
+
+
+async def test_types_beyond_the_most_are_counted_together_and_totals_stay_exact(kit: Kit) -> None:
+    """However many types ever ended, what is read is no more; a task that is purged is taken out of where it counts."""
+    await kit.worker()
+    named = await ended_types(kit, MOST_KINDS)
+    task_ids = named + await ended_types(kit, MANY_TYPES - MOST_KINDS, MOST_KINDS)
+    stats = await kit.insight.stats()
+
+    await kit.queue.purge_many(named[::2])
+    fewer = await totals(kit)
+    await kit.queue.purge_many([*named[1::2], *task_ids[MOST_KINDS:]])
+
+    assert len(stats.counted) <= (MOST_KINDS + 8) * len(kit.engine.parts)
+    assert len(stats.by_type_and_state) == MAX_TASK_TYPES + 1
+    assert sum(states["completed"] for states in stats.by_type_and_state.values()) == MANY_TYPES
+    assert stats.ended_count(TaskState.COMPLETED) == MANY_TYPES
+    assert fewer == {"completed": MANY_TYPES - MOST_KINDS / 2}
+    assert await totals(kit) == {}
+    assert sum((await kit.insight.stats()).counted.values()) == 0
 
 
 async def test_a_store_without_history_says_since_when_it_counts(kit: Kit) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from tests.contract.situations import ended_types
 from tests.history.load import BUSY, WORKERS, Load
 from tests.history.situations import forget_everything, replicating, rows, until
 from tests.history.witness import Ledger
@@ -21,7 +22,7 @@ from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.background import running
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.engine.clock import StoreClock
-from tideq.queue_core.engine.ended import Kind
+from tideq.queue_core.engine.ended import MOST_KINDS, Kind
 from tideq.queue_core.engine.queue import Removed
 from tideq.queue_core.errors import Unavailable, UnknownWorker, WorkerExists
 from tideq.queue_core.settings import QueueSettings
@@ -29,6 +30,7 @@ from tideq.queue_core.transitions import TERMINAL
 from tideq.workers.monitor.recounter import recount_for_ever
 
 ENDS = 300
+MANY_TYPES = 1_000
 WORKER_NAMES = [f"w{number}" for number in range(WORKERS)]
 PATIENCE_SECONDS = 60
 DAY_MS = 86_400_000
@@ -255,6 +257,57 @@ async def test_tasks_that_an_earlier_version_ended_are_counted_by_the_next_recou
     assert await recount.is_due()
     assert await recounted(recount) == {("resize", "completed"): 2}
     assert await in_store(kit) == await in_history(migrated, archive)
+
+
+@pytest.mark.usefixtures("replicated")
+async def test_of_more_types_than_are_counted_by_name_the_most_frequent_are_and_totals_are_historys(
+    kit: Kit, archive: Archive, migrated: Database, recount: Recount
+) -> None:
+    await kit.worker()
+    await ended_types(kit, MANY_TYPES)
+    await ended(kit, "complete", 5, "zebra")
+    by_scripts, known = await in_store(kit), await in_history(migrated, archive)
+
+    await recounted(recount)
+
+    by_name = await in_store(kit)
+    assert sum(by_scripts.values()) == sum(by_name.values()) == sum(known.values()) == MANY_TYPES + 5
+    assert by_name["zebra", "completed"] == 5
+    assert len({kind for kind, count in by_name.items() if count}) == MOST_KINDS + 1
+    assert await recounted(recount) == {}
+    assert {kind: count for kind, count in (await in_store(kit)).items() if count} == {
+        kind: count for kind, count in by_name.items() if count
+    }
+
+
+@pytest.mark.usefixtures("replicated")
+async def test_a_store_that_named_more_types_than_are_counted_is_brought_within_bounds_by_a_recount(
+    kit: Kit, archive: Archive, migrated: Database, recount: Recount
+) -> None:
+    """As a process that knew no bound left it."""
+    await ended(kit, "complete", 3)
+    assert await archive.freshness.catch_up(PATIENCE_SECONDS)
+    beyond = {f"type-{number} completed": 1 for number in range(MANY_TYPES)}
+    await kit.client.hset(kit.keys.key("ended"), mapping=beyond)
+
+    await recounted(recount)
+
+    assert {kind: count for kind, count in (await in_store(kit)).items() if count} == {("resize", "completed"): 3}
+    for part in kit.engine.parts:
+        assert await kit.client.hlen(part.keys.key("ended")) <= MOST_KINDS + 8
+
+
+async def test_to_see_whether_a_recount_is_due_reads_no_counts(kit: Kit, kept: KeptStore, recount: Recount) -> None:
+    """It is looked at every few seconds."""
+    await ended(kit, "complete")
+    before = await kit.client.info("commandstats")
+
+    assert await recount.is_due()
+
+    after = await kit.client.info("commandstats")
+    read = {name for name in after if after[name]["calls"] > before.get(name, {"calls": 0})["calls"]}
+    assert read & {"cmdstat_hgetall", "cmdstat_xrange"} == set()
+    assert "cmdstat_hmget" in read
 
 
 async def test_a_recount_waits_until_history_follows_the_store(

@@ -20,8 +20,8 @@ FREEING = {
     "survey", "suspect", "sweep", "wipe", "withdraw",
 }  # fmt: skip
 READING = {
-    "ahead", "backlog", "belongings", "depth", "describe", "ended", "explain", "fleet", "known", "read", "results",
-    "rules", "snapshot", "stats", "tallies", "tide", "trials_of", "unreadable", "usage",
+    "ahead", "backlog", "belongings", "depth", "describe", "ended", "explain", "fleet", "known", "read",
+    "recounted", "results", "rules", "snapshot", "stats", "tallies", "tide", "trials_of", "unreadable", "usage",
 }  # fmt: skip
 
 UNGUARDED = {"found", "enter_epoch", "read_clock"}

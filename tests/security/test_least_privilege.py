@@ -19,10 +19,11 @@ RESTORING = "hset hget hgetall hmget hkeys hscan zadd set scan exists xrange xre
 """Whoever opens a store that was lost fills it again, and looks first whether its stream has what history lacks."""
 LISTENING = "xrange xrevrange xread xinfo|stream scan hscan subscribe unsubscribe wait waitaof"
 RESTORING_SCRIPTS = ("found", "enter_epoch", "restore", "wipe", "read")
+RECOUNTING = ("recounted", "ended", "recount")
 ALL_SCRIPTS = tuple(sorted(path.name.removesuffix(".lua") for path in LUA.iterdir() if path.name.endswith(".lua")))
 NEEDS = {
     "api": (ALL_SCRIPTS, LISTENING),
-    "monitor": ((*RESTORING_SCRIPTS, "sweep", "pressure", "follow", "fleet", "judge", "ended", "recount"), RESTORING),
+    "monitor": ((*RESTORING_SCRIPTS, "sweep", "pressure", "follow", "fleet", "judge", *RECOUNTING), RESTORING),
     "replicator": ((*RESTORING_SCRIPTS, "acknowledge", "belongings"), RESTORING),
 }
 """The scripts that a program calls, and what it sends besides."""

@@ -1,7 +1,8 @@
 -- count: gather changes to the live counts, the ages and what ended; flush_counts() writes them at once
 -- A count that reaches zero is deleted, so the hashes stay as small as what they count.
 -- `ended` has how many tasks of a type ended last in which state: less those that came back to life or were purged, and
--- whatever has left the store since. It is set right by history from time to time (recount.lua).
+-- whatever has left the store since. It is set right by history from time to time (recount.lua). Types are users', and
+-- come and go: beyond the most kinds, the rest of a state counts as type `*`. Sums by state stay exact.
 --
 -- @key   counts     hash
 -- @key   ages       hash
@@ -10,6 +11,8 @@
 -- @key   controls   hash
 -- @use   wake, increase
 local lane_counts, age_counts, ended_counts = {}, {}, {}
+-- 200 types in four states, and what is kept beside them; the four counts of all others come on top.
+local MOST_ENDED_FIELDS = 804
 local LIVE = {queued = true, assigned = true, executing = true}
 local ENDED = {completed = true, failed = true, cancelled = true, dead_letter = true}
 
@@ -51,6 +54,14 @@ local function add_to(key, field, amount)
   if amount ~= 0 and increase(key, field, amount) == 0 then redis.call('HDEL', key, field) end
 end
 
+-- Into the count of all others of this state, or out of it; out no more than it has.
+local function move_to_others(field, amount)
+  local others = '* ' .. string.match(field, '%S+$')
+  if amount < 0 then amount = math.max(amount, -(tonumber(redis.call('HGET', ended_key, others) or 0) or 0)) end
+  add_to(ended_key, field, -amount)
+  add_to(ended_key, others, amount)
+end
+
 -- The first of its kind says since when there are counts, unless history has set them right.
 local function add_ended(field, amount)
   if amount == 0 then return end
@@ -59,6 +70,8 @@ local function add_ended(field, amount)
   if count == amount and not redis.call('HGET', ended_key, '#at') then
     redis.call('HSETNX', ended_key, '#since', now_text)
   end
+  local is_beyond = count == amount and redis.call('HLEN', ended_key) > MOST_ENDED_FIELDS
+  if count < 0 or is_beyond then move_to_others(field, count) end
 end
 
 local function note_if_idle(lane)
