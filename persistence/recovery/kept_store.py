@@ -19,7 +19,7 @@ from tideq.persistence.recovery.custodians import Custodians, custody_of
 from tideq.persistence.recovery.custody import Custodian
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.duties import CUSTODY, Duties, Duty
-from tideq.queue_core.engine.belongings import decode_number, read_format
+from tideq.queue_core.engine.belongings import kept_format, read_format
 from tideq.queue_core.engine.engine import Engine, assemble_engine
 from tideq.queue_core.engine.identity import StoreIdentity
 from tideq.queue_core.engine.restoring import SEAL
@@ -104,7 +104,8 @@ async def _refuse_later_formats(client: Any, engine: Engine, database: Database 
         if database is not None:
             async with database.session() as connection:
                 rows = await (await connection.execute(statement("recorded_formats"))).fetchall()
-            check_formats(decode_number(content) for (content,) in rows)
+            kept = [kept_format(content) for (content,) in rows]
+            check_formats(number for number in kept if number is not None)
     except StoreTooNew as error:
         raise SettingsError(str(error)) from error
     except Unavailable as error:

@@ -48,7 +48,16 @@ def known_number(value: Any, of: str) -> int | None:
     try:
         return number(value)
     except (ValueError, OverflowError):
-        _tell_odd(of, str(value))
+        _tell_odd(of, str(value), "number")
+        return None
+
+
+def known_text(value: Any, of: str) -> str | None:
+    """The same of a text."""
+    try:
+        return text(value)
+    except UnicodeDecodeError:
+        _tell_odd(of, str(value), "text")
         return None
 
 
@@ -58,8 +67,8 @@ def known_rate(value: Any, of: str) -> float | None:
 
 
 @functools.lru_cache(maxsize=1_000)
-def _tell_odd(of: str, value: str) -> None:
-    log.error("a value in the store is no number, and is left out", of=of, value=value[:100])
+def _tell_odd(of: str, value: str, kind: str) -> None:
+    log.error(f"a value in the store is no {kind}, and is left out", of=of, value=value[:100])
 
 
 class Refusal(NamedTuple):

@@ -22,7 +22,6 @@ from tideq.queue_core.engine.reconnecting import connect_anew
 from tideq.queue_core.engine.record import Record, readable_record
 from tideq.queue_core.engine.replies import accepted, text
 from tideq.queue_core.engine.store import node_of, store_errors
-from tideq.queue_core.engine.submission import unpack_definition
 from tideq.queue_core.errors import StoreUnavailable
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.states import TaskState
@@ -58,7 +57,7 @@ class StoreFacts(NamedTuple):
 
 
 class RestoredTask(NamedTuple):
-    """A row of `restore.lua`."""
+    """A row of `restore.lua`. One that has ended needs no definition, and no signature."""
 
     task_id: str
     record: bytes
@@ -160,15 +159,17 @@ class Restoration:
             log.error("task not restored: its record cannot be read; history keeps it", task_id=text(task_id))
 
     async def remove(self, task_ids: Sequence[str]) -> None:
-        """Tasks that were purged: as if they had ended, and their idempotency keys are free."""
+        """Tasks that were purged: as if they had ended, and their idempotency keys are free.
+
+        One whose record cannot be read stays: it may be of a later version, and of a later life.
+        """
         records = await self.records(task_ids) if task_ids else {}
-        definitions = await self.feed.definitions([task_id.encode() for task_id in task_ids])
         rows, keys = list[RestoredTask](), list[str]()
         for task_id, record in records.items():
-            if record is None or (definition := definitions.get(task_id.encode())) is None:
+            if record is None:
                 continue
             ended = Record({**record.values, "state": TaskState.CANCELLED}).packed()
-            rows.append(RestoredTask(task_id, ended, definition, unpack_definition(definition).signature))
+            rows.append(RestoredTask(task_id, ended, b"", ""))
             keys += Removed(task_id, record.text("idempotency"))
         if rows:
             await self.put_tasks(rows)

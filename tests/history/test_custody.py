@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 from typing import Any, LiteralString
 
+import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from tests.contract.situations import submit_count
 from tests.history.situations import (
@@ -23,12 +25,14 @@ from tideq.persistence.recovery.custody import Verdict, judge
 from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
 from tideq.persistence.replication.parking import Parking
 from tideq.persistence.settings import HistorySettings
+from tideq.persistence.tombstones import Tombstone, add_tombstones
 from tideq.queue_core.engine.access_keys import AccessKeys
+from tideq.queue_core.engine.belongings import NAMES
 from tideq.queue_core.engine.feed import FIRST_ID, Feed
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.restoring import Restoration, StoreFacts
 from tideq.queue_core.errors import HistoryUnavailable, StoreReplaced
-from tideq.queue_core.settings import QueueSettings
+from tideq.queue_core.settings import QueueSettings, SettingsError
 
 Opened = contextlib.AbstractAsyncContextManager[Kit]
 CLOSED = "closed:0123456789abcdef"
@@ -262,3 +266,110 @@ async def test_settling_a_store_ends_when_its_time_is_up_and_the_next_try_succee
 
     monkeypatch.undo()
     assert await custodian.settle() is Verdict.SOUND
+
+
+async def test_a_purged_task_without_a_readable_definition_leaves_the_store_and_keeps_it_from_nobody(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+) -> None:
+    """As where a fail-over lost the purge: the store has the task, and history a tombstone."""
+    bad, good = await submit_count(kit, 2)
+    created_ms, custodian = (await kit.read(bad)).created_at_ms, kept.custodian
+    await replicate_all(kept, store.url, kit, migrated)
+    async with migrated.session() as connection, connection.transaction():
+        await connection.execute("DELETE FROM tasks WHERE task_id = %s", (bad,))
+        await add_tombstones(connection, [Tombstone(bad, 1, 2, created_ms)])
+    await kit.client.hset(kit.keys.key("definitions"), bad, b"\xc1 damaged")
+    assert custodian is not None
+
+    await custodian.reconcile()
+    await until_open(kit)
+
+    assert [task and task.task_id for task in await kit.queue.read_many([bad, good])] == [None, good]
+    assert await kit.client.hexists(kit.keys.key("records"), bad) is False
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_store_opens_without_what_history_kept_of_it_besides_tasks_where_that_cannot_be_read(
+    kit: Kit,
+    kept: KeptStore,
+    migrated: Database,
+    store: StoreUnderTest,
+    queue_settings: QueueSettings,
+    history_settings: HistorySettings,
+    name: str,
+) -> None:
+    """The process that puts it back, and the next that starts."""
+    task_id = await _task_and_belongings(kit)
+    await replicate_all(kept, store.url, kit, migrated)
+    await execute(migrated, "UPDATE belongings SET content = '\\xc1' WHERE name = %s", name)
+
+    with capture_logs() as logs:
+        await forget_everything(kit)
+        await until_open(kit)
+        async with open_kept_store(store.url, queue_settings, history_settings):
+            pass
+
+    assert (await kit.read(task_id)).task_id == task_id
+    assert await _belongings_in(kit) == [each for each in ("access_keys", "controls", "fleet") if each != name]
+    assert {each["of"] for each in logs if each["event"].startswith("not restored")} == {name}
+
+
+async def test_of_the_fleet_and_the_keys_only_those_stay_away_that_cannot_be_read(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+) -> None:
+    await _task_and_belongings(kit)
+    await replicate_all(kept, store.url, kit, migrated)
+    for name in ("fleet", "access_keys", "controls"):
+        ((content,),) = await rows(migrated, "SELECT content FROM belongings WHERE name = %s", name)
+        more = msgspec.msgpack.encode({**msgspec.msgpack.decode(content), "odd": 7, "empty": {}})
+        await execute(migrated, "UPDATE belongings SET content = %s WHERE name = %s", more, name)
+
+    await forget_everything(kit)
+    await until_open(kit)
+
+    assert await _belongings_in(kit) == ["access_keys", "controls", "fleet"]
+    assert [member.worker.worker_id for member in (await kit.fleet.members()).members] == ["w1"]
+    assert b"odd" not in await kit.client.hkeys(kit.keys.key("access_keys"))
+
+
+async def test_history_copies_what_the_store_holds_besides_tasks_but_for_names_that_are_no_text(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest
+) -> None:
+    await _task_and_belongings(kit)
+    await kit.client.hset(kit.keys.key("controls"), b"\xff", b"any")
+    await kit.client.hset(kit.keys.prefix("worker") + "w1", b"\xff", b"any")
+
+    await replicate_all(kept, store.url, kit, migrated)
+    await forget_everything(kit)
+    await until_open(kit)
+
+    assert await _belongings_in(kit) == ["access_keys", "controls", "fleet"]
+
+
+async def test_a_store_whose_format_is_no_number_is_refused_at_start_with_one_sentence(
+    kit: Kit, store: StoreUnderTest, queue_settings: QueueSettings, history_settings: HistorySettings
+) -> None:
+    await kit.client.hset(kit.keys.key("meta"), "format", b"\xff")
+
+    with pytest.raises(SettingsError, match="format \N{REPLACEMENT CHARACTER},"):
+        async with open_kept_store(store.url, queue_settings, history_settings):
+            pass
+
+    await kit.client.hdel(kit.keys.key("meta"), "format")
+
+
+async def _task_and_belongings(kit: Kit) -> str:
+    (task_id,) = await submit_count(kit, 1)
+    await AccessKeys(kit.client, kit.keys).create("ann", "admin", 1)
+    await kit.controls.pause("another")
+    await kit.worker()
+    return task_id
+
+
+async def _belongings_in(kit: Kit) -> list[str]:
+    present = {
+        "access_keys": await AccessKeys(kit.client, kit.keys).all(),
+        "controls": (await kit.insight.stats()).controls,
+        "fleet": (await kit.fleet.members()).members,
+    }
+    return [name for name, each in present.items() if each]

@@ -11,12 +11,12 @@
 -- @row   task_id
 -- @row   packed
 -- @row   definition
--- @row   signature
+-- @row   signature   of its lane; empty where the task has ended, which needs none
 -- @reply OK
 -- @use   load_task, lane_for, count, keep, place, put, hold, commit
 for i = 1, row_count do
   local _, _, _, signature = row(i)
-  find_lane(signature)
+  if signature ~= '' then find_lane(signature) end
 end
 local refused = plan_lanes()
 if refused then return refused end
