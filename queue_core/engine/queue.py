@@ -485,9 +485,10 @@ def _handed(
     for at in range(0, len(flat), 3):
         try:
             tasks.append(read(flat[at : at + 3]))
-        except ValueError as error:
+        except (ValueError, IndexError) as error:
             task_id, packed, _ = flat[at : at + 3]
-            log.error("task set aside", task_id=task_id.decode(errors="replace"), problem=str(error))
+            problem = "its record is cut off" if isinstance(error, IndexError) else str(error)
+            log.error("task set aside", task_id=task_id.decode(errors="replace"), problem=problem)
             unreadable += (task_id, without_number(packed).split(b"\0", LEASE + 1)[LEASE])
     return tuple(tasks), unreadable
 

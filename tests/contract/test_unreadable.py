@@ -61,6 +61,31 @@ async def test_claim_that_meets_an_unreadable_record_sets_it_aside_and_hands_out
     await kit.assert_sound()
 
 
+@pytest.mark.parametrize("kept", ["all before its rank", "all before its retries", "all before its losses"])
+async def test_claim_of_a_later_attempt_sets_a_record_aside_that_is_cut_off_and_hands_out_the_rest(
+    kit: Kit, kept: str
+) -> None:
+    await kit.worker()
+    bad = await kit.submit(max_retries=3, head_start_ms=1_000)
+    await kit.fail(await kit.started())
+    await kit.clock.advance(60_000)
+    await kit.queue.sweep()
+    good = await kit.submit()
+    fields, end = (await record_of(kit, bad)).split(b"\0")[:-1], NAMES.index(kept.rpartition(" ")[2])
+    await put_record(kit, bad, b"".join(field + b"\0" for field in fields[:end]))
+
+    claim = await kit.queue.claim("w1", 10)
+
+    assert [task.task_id for task in claim.tasks] == [good]
+    assert await set_aside(kit) == [bad]
+    cut_off = await record_of(kit, bad)
+    await put_record(kit, bad, cut_off + b"".join(field + b"\0" for field in fields[end:]))
+    await kit.clock.advance(ASIDE_MS)
+    await kit.queue.sweep()
+    assert await set_aside(kit) == []
+    await kit.assert_sound()
+
+
 async def test_claim_that_only_met_unreadable_records_is_told_to_ask_again_at_once(kit: Kit) -> None:
     await kit.worker()
     bad, good = await kit.submit(head_start_ms=1_000), await kit.submit()

@@ -1,5 +1,6 @@
--- set_aside: assigned | executing -> queued, and out of the queue, for tasks whose definition the claimer cannot read
--- The claim costs them nothing. Sweep puts them back from time to time: another version may read them.
+-- set_aside: assigned | executing -> queued, and out of the queue, for tasks that the claimer cannot read
+-- The claim costs them nothing. Sweep puts them back from time to time: another version may read them. Where it is the
+-- record, and what returning to the queue needs cannot be read, the task stays as it is, and goes on from there.
 --
 -- @flags allow-oom
 -- @arg   worker_id  text
@@ -10,9 +11,9 @@
 fetch_tasks(row_ids())
 for i = 1, row_count do
   local task_id, lease = row(i)
-  local task = load_whole(task_id)
-  if not refusal(task, worker_id, lease, 'assigned', 'executing') then
-    hand_back(task_id, task)
+  if not refusal(load_task(task_id), worker_id, lease, 'assigned', 'executing') then
+    local task = load_whole(task_id)
+    if task ~= UNREADABLE then hand_back(task_id, task) end
     set_aside(task_id)
   end
 end
