@@ -1,7 +1,7 @@
 """Handing in tasks."""
 
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 import msgspec
 
@@ -140,6 +140,9 @@ class SubmittedStatus(StrEnum):
     GONE = "gone"
 
 
+STATUSES = {status.value: status for status in SubmittedStatus}
+
+
 class SubmittedOut(Answer, kw_only=True):
     """A task that was taken, or that its idempotency key or id already stood for."""
 
@@ -171,7 +174,7 @@ def submitted_out(
     if known is not None:
         return SubmittedOut(
             task_id=known.task_id,
-            status=SubmittedStatus(known.state),
+            status=_status_of(known.state),
             queue_score=shown_score(known.rank, known.now_ms) if known.state is TaskState.QUEUED else None,
             queue_position=known.lane_position,
             estimated_wait_seconds=estimated_wait_seconds,
@@ -194,3 +197,8 @@ def submitted_out(
         visible_at=maybe_rfc3339(answer.visible_at_ms),
         durability=durability,
     )
+
+
+def _status_of(state: TaskState) -> SubmittedStatus:
+    """A word that only a later version knows is passed on as it is, as by `state_named`."""
+    return STATUSES.get(state) or cast("SubmittedStatus", state)

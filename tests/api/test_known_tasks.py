@@ -39,6 +39,23 @@ def test_a_submission_is_answered_with_a_state_or_with_gone() -> None:
     assert {each.value for each in SubmittedStatus} == {*(state.value for state in TaskState), "gone"}
 
 
+@pytest.mark.parametrize("repeated", [{"idempotency_key": "k"}, {"task_id": chosen_at(1_700_000_000_000)}], ids=str)
+async def test_a_repeated_submission_of_a_task_in_a_state_of_a_later_version_says_its_word(
+    bench: Bench, kit: Kit, repeated: Json
+) -> None:
+    first = await bench.submit(**repeated)
+    records = kit.keys.key("records")
+    whole = await kit.client.hget(records, first)
+    await kit.client.hset(records, first, whole.replace(b"queued\0", b"sleeping\0", 1))
+
+    again = await bench.call("POST", TASKS, {"task_type": "resize", **repeated})
+    batch = await bench.call("POST", BATCH, {"tasks": [{"task_type": "resize", **repeated}]})
+
+    assert (again["task_id"], again["status"]) == (first, "sleeping")
+    assert [each["status"] for each in batch["tasks"]] == ["sleeping"]
+    await kit.client.hset(records, first, whole)
+
+
 class TestWithHistory:
     @pytest.fixture
     def has_history(self) -> bool:
