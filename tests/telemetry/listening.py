@@ -23,6 +23,16 @@ class Ear:
         return [(phase.name, phase.ended_ms - phase.began_ms) for each in self.heard for phase in each.phases]
 
 
+class Reader(Ear):
+    """Reads all that metrics and spans read before it goes on to the next."""
+
+    def hear(self, transitions: Sequence[Transition]) -> None:
+        for each in transitions:
+            assert (each.looks, each.phases, each.is_revived, each.worker_id, each.life) is not None
+            assert each.retry_count + each.loss_count + each.delivery_count >= 0
+            self.heard.append(each)
+
+
 def journal(kit: Kit) -> JournalStore:
     return JournalStore(kit.client, kit.engine.scripts, kit.keys)
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.contract.situations import task_in
 from tests.kit import Kit
-from tests.telemetry.listening import Ear, follow, follower, journal
+from tests.telemetry.listening import Ear, Reader, follow, follower, journal
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.engine.attempts import Held
 from tideq.queue_core.engine.feed import Entry
@@ -307,16 +307,6 @@ async def test_a_retry_that_an_earlier_version_wrote_does_not_say_where_it_came_
 def _at_least(phases: list[tuple[str, int]], milliseconds: tuple[int, ...]) -> bool:
     """The store's clock runs on meanwhile, by less than half a second for each step."""
     return all(0 <= took - least < 500 * len(phases) for (_, took), least in zip(phases, milliseconds, strict=True))
-
-
-class Reader(Ear):
-    """Reads all that metrics and spans read before it goes on to the next."""
-
-    def hear(self, transitions: Sequence[Transition]) -> None:
-        for each in transitions:
-            assert (each.looks, each.phases, each.is_revived, each.worker_id, each.life) is not None
-            assert each.retry_count + each.loss_count + each.delivery_count >= 0
-            self.heard.append(each)
 
 
 DAMAGED = {

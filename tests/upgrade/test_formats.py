@@ -9,6 +9,7 @@ from tests.api.running import environ, tideq
 from tests.history.situations import execute, forget_everything, replicate_all, rows, until_open
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
+from tests.telemetry.listening import Reader, follow, follower
 from tideq.persistence.archive import Archive
 from tideq.persistence.database import Database
 from tideq.persistence.reading.filters import TaskFilter
@@ -151,6 +152,23 @@ async def test_whatever_an_event_is_the_replicator_parks_it_and_goes_on(
 
     assert await rows(migrated, "SELECT task_id::text FROM tasks ORDER BY task_id") == [(first,), (last,)]
     assert await rows(migrated, "SELECT count(*) FROM parked_events") == [(1,)]
+
+
+@pytest.mark.parametrize("strange", [*STRANGE_EVENTS, "a whole one of no text"])
+async def test_whatever_an_event_is_the_journal_skips_it_and_tells_the_rest(kit: Kit, strange: str) -> None:
+    ear = Reader()
+    made = await follower(kit, ear)
+    first = await kit.submit()
+    whole = await kit.client.hget(kit.keys.key("records"), first)
+    name, packed = STRANGE_EVENTS.get(strange, (b"\xff" * 36, whole))
+    now_ms = await kit.client.hget(kit.keys.key("meta"), "now_ms")
+    await kit.client.xadd(kit.keys.key("outbox"), {"now_ms": now_ms, "epoch": "1", name: packed})
+    last = await kit.submit()
+
+    await follow(made)
+
+    assert [each.task_id for each in ear.heard if each.task_id != name.decode(errors="replace")] == [first, last]
+    assert made.skipped_count + made.told_count == 3
 
 
 async def test_an_old_primarys_event_of_a_purged_task_is_parked_where_it_cannot_be_read(

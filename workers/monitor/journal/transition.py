@@ -16,6 +16,7 @@ import structlog
 from tideq.queue_core.engine.feed import Entry
 from tideq.queue_core.engine.journal import UNKNOWN
 from tideq.queue_core.engine.record import NAMES, SPLIT_COUNT, UnreadableRecord, record_fields
+from tideq.queue_core.engine.replies import shown
 from tideq.queue_core.states import Reason, TaskState, reason_named, state_named
 from tideq.queue_core.task import TraceContext
 from tideq.queue_core.telemetry import (
@@ -303,6 +304,8 @@ def transitions_in(entry: Entry) -> list[Transition]:
     transitions = list[Transition]()
     for task_key, packed in fields.items():
         if len(task_key) == 36:
+            if not task_key.isascii():
+                raise UnreadableRecord("an event is about something else than a task")
             record = _fields(packed)
             was = _revived_from(fields.get(task_key + b":from", b"")) if record[REASON] == b"retried" else b""
             transitions.append(Transition(task_key, int(fields[b"now_ms"]), record, body_of(task_key + b":body"), was))
@@ -326,7 +329,7 @@ def readable_transitions_in(entry: Entry) -> tuple[list[Transition], int]:
                 transitions += transitions_in(Entry(entry.entry_id, {**shared, name: value}))
             except (KeyError, ValueError) as error:
                 skipped_count += 1
-                log.error("event skipped", entry_id=entry.entry_id, task_id=name.decode(), problem=repr(error))
+                log.error("event skipped", entry_id=entry.entry_id, task_id=shown(name), problem=repr(error))
     return transitions, skipped_count
 
 
