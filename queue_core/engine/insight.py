@@ -270,7 +270,7 @@ class Insight:
             heads={int(lane): int(float(rank)) for lane, rank in pairs(heads).items()},
             counts=counts(live),
             ages=counts(ages),
-            lane_names={int(lane): name for lane, name in pairs(lane_names).items()},
+            lane_names={int(lane): name for lane, name in pairs(lane_names).items() if lane.isdecimal()},
             dead=frozenset(text(task_id) for task_id in dead),
             held={text(held[i]): frozenset(map(text, held[i + 1])) for i in range(0, len(held), 2)},
         )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.engine.lane_names import signatures
 from tideq.queue_core.engine.polls import Use, parse_use
 from tideq.queue_core.engine.replies import accepted, instant, number, text
 from tideq.queue_core.engine.scripts import Scripts
@@ -45,6 +46,6 @@ class WakeSource:
         if self.known_signature(version, lane) is None:
             with store_errors():
                 names = await self._client.hgetall(self._keys.key("lane_names"))
-            self._lane_names = {text(number): text(name) for number, name in names.items()}
+            self._lane_names = signatures(names)
             self._lanes_version = version
         return self._lane_names.get(lane, "")

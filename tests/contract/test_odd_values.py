@@ -7,7 +7,9 @@ import pytest
 
 from tests.kit import Kit
 from tideq.queue_core.engine.controls import Pause
+from tideq.queue_core.engine.outbox import Outbox
 from tideq.queue_core.engine.tide import Tide
+from tideq.queue_core.engine.wake_source import WakeSource
 from tideq.queue_core.task import Worker
 
 ODD = {
@@ -17,12 +19,36 @@ ODD = {
     "recent": {"completed": "1", "completed:now": "many", "later": "many"},
     "controls": {"pause:*": "tomorrow", "rate:work": "slow", "max:work": "few", "later:work": "many"},
     "buckets": {"client:anonymous": "full", "*": "full"},
+    "lane_names": {"odd": "resize|", "\xff": "resize|", "7": "\xff|", "8": "resize", "9999": "resize|", "9 9": "crop|"},
+    "retired_lanes": {"\xff": "1", "odd": "2", "0 1": "3", "0 soon resize|": "4", "x 1 resize|": "5", "0 1 ": "6"},
 }
+SORTED_SETS = {"retired_lanes"}
 
 
 async def put_odd(kit: Kit, name: str) -> None:
     key, values = kit.keys.key(name), {field.encode("latin-1"): value for field, value in ODD[name].items()}
-    await kit.client.hset(key, mapping=values)
+    await (kit.client.zadd(key, values) if name in SORTED_SETS else kit.client.hset(key, mapping=values))
+
+
+async def take_back(kit: Kit, name: str) -> None:
+    key, fields = kit.keys.key(name), [field.encode("latin-1") for field in ODD[name]]
+    await (kit.client.zrem(key, *fields) if name in SORTED_SETS else kit.client.hdel(key, *fields))
+
+
+@pytest.mark.parametrize("name", ["lane_names", "retired_lanes"])
+async def test_waiting_polls_and_listeners_hear_of_every_lane_beside_an_odd_one(kit: Kit, name: str) -> None:
+    await kit.worker()
+    await put_odd(kit, name)
+    first, second = await kit.submit(), await kit.submit(task_type="crop")
+    outbox, source = Outbox(kit.client, kit.keys), WakeSource(kit.engine.scripts, kit.client, kit.keys)
+
+    page = await outbox.first_page()
+    survey = await source.survey(10)
+
+    assert page is not None
+    assert [(event.task_id, event.task_type) for event in page.events] == [(first, "resize"), (second, "crop")]
+    assert sorted(survey.ready) == [("crop|", 1), ("resize|", 1)]
+    await take_back(kit, name)
 
 
 @pytest.mark.parametrize("name", ODD)

@@ -1,7 +1,8 @@
 -- serving: which lanes a worker's profile covers
 -- Kept per profile with the lanes version it was made for, so workers alike share it and it is made anew only
 -- when a lane opens. Polls may name any capabilities, so all of them are dropped an hour after the first was made, and
--- made anew where they are still asked for. Up to 64 lanes are a list, asked about one by one; more are a map of one character a lane.
+-- made anew where they are still asked for. Up to 64 lanes are a list, asked about one by one; more are a map of one
+-- character a lane. A lane whose number or signature cannot be read is served by nobody, and keeps nobody from others.
 --
 -- @key   serving     hash
 -- @key   lane_names  hash
@@ -20,7 +21,8 @@ local function covered_lanes(profile)
   local names, covered = redis.call('HGETALL', lane_names_key), {}
   for i = 1, #names, 2 do
     local task_type, required = string.match(names[i + 1], '^(.*)|(.*)$')
-    local serves = not wanted or wanted[task_type]
+    local is_lane = task_type and string.match(names[i], '^%d+$') and tonumber(names[i]) < MAX_LANES
+    local serves = is_lane and (not wanted or wanted[task_type])
     for capability in pairs(serves and set_of(required) or {}) do serves = serves and has[capability] end
     if serves then covered[#covered + 1] = names[i] end
   end
