@@ -40,7 +40,8 @@ class Seen:
 @dataclass
 class FaultyProxy:
     target: str
-    faults: list[Fault] = field(default_factory=list[Fault])
+    faults: list[Fault | None] = field(default_factory=list["Fault | None"])
+    """None lets one request pass."""
     seen: list[Seen] = field(default_factory=list[Seen])
     url: str = ""
 

@@ -16,7 +16,17 @@ from tests.client.both import Form, client_of, pull_queue_of
 from tests.client.faulty import LOST_ANSWER, faulty
 from tests.client.workshop import recorded
 from tests.stores import StoreUnderTest
-from tideq.client import AsyncClient, Backoff, Conflict, InvalidRequest, NewTask, NotAllMarked, NotHeld, RetryPolicy
+from tideq.client import (
+    AsyncClient,
+    Backoff,
+    Conflict,
+    InvalidRequest,
+    NewTask,
+    NotAllMarked,
+    NotHeld,
+    RetryPolicy,
+    TideqError,
+)
 from tideq.client.bulk import AsyncPullQueue, PulledTask
 from tideq.queue_core.task_id import TaskIds
 
@@ -398,6 +408,56 @@ class TestTryingAgain:
         assert await status(client, submitted[0]) == ("executing", "started")
         assert [task.task_id for task in await queue.dequeue()] == submitted[2:]
         assert {(await client.get(task_id)).deliveries for task_id in submitted} == {0}
+
+    async def test_it_is_found_behind_more_urgent_tasks_that_were_never_tried(
+        self, client: AsyncClient, queue: AsyncPullQueue, task_type: str
+    ) -> None:
+        """A retry keeps its age, and that is less than what is more urgent is ahead by."""
+        (low,) = await queue.enqueue([NewTask(task_type, priority="low")])
+        await queue.dequeue()
+        await queue.mark_as_retry(low.task_id, "no voice")
+        fresh = [each.task_id for each in await queue.enqueue(NewTask(task_type, priority="high") for _ in range(40))]
+
+        (again,) = await self.again(queue, 2)
+
+        assert again.task_id == low.task_id
+        assert [task.task_id for task in await queue.dequeue(50)] == fresh
+        assert {(await client.get(task_id)).deliveries for task_id in fresh} == {0}
+
+    async def test_no_more_are_given_out_than_were_asked_for(
+        self, client: AsyncClient, queue: AsyncPullQueue, task_type: str
+    ) -> None:
+        low = [each.task_id for each in await queue.enqueue(NewTask(task_type, priority="low") for _ in range(4))]
+        await queue.dequeue(4)
+        await queue.mark_as_retry(low, "no voice")
+        await queue.enqueue(NewTask(task_type, priority="high") for _ in range(10))
+
+        given = [task.task_id for _ in range(2) for task in await self.again(queue, 2)]
+
+        assert 2 <= len(given) <= 4
+        assert {(await status(client, task_id))[0] for task_id in given} == {"executing"}
+        assert {(await status(client, task_id))[0] for task_id in set(low).difference(given)} <= {"queued"}
+
+    async def test_what_was_taken_goes_back_when_a_later_look_is_lost(
+        self, form: Form, client: AsyncClient, url: str, queue: AsyncPullQueue, task_type: str
+    ) -> None:
+        (tried,) = await queue.enqueue([{"n": 1}])
+        await queue.dequeue()
+        await queue.mark_as_retry(tried.task_id, "no voice")
+        fresh = [each.task_id for each in await queue.enqueue({"n": n} for n in range(20))]
+
+        async with (
+            faulty(url) as proxy,
+            client_of(form, proxy.url, retries=RetryPolicy(deadline_seconds=0)) as once,
+            pull_queue_of(once, task_type) as other,
+        ):
+            await self.again(other, 1)
+            proxy.faults = [None, LOST_ANSWER]
+            with pytest.raises(TideqError):
+                await other.retry(3)
+
+            assert {await status(client, task_id) for task_id in fresh[:3]} == {("queued", "released")}
+            assert await status(client, fresh[3]) == ("assigned", "claimed")
 
     async def test_what_is_given_out_is_held_for_the_time_that_was_asked_for(self, queue: AsyncPullQueue) -> None:
         await queue.enqueue([{"n": 1}])

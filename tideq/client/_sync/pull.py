@@ -121,23 +121,25 @@ class PullQueue:
         `max_attempts` times is discarded instead; none is tried more often than its own `max_retries` allow.
 
         `dequeue` gives them out too, with all others: a task that is tried again keeps its age, so it is among the
-        first. This looks from the front for as long as it finds some, and hands back what was never tried.
+        first of its priority. This looks from the front for as long as tasks come, at most 1 000 beyond `size`, and
+        hands back what it does not give out, also where a call fails.
         """
         wanted, most = self._size(size), self.max_attempts if max_attempts is None else max_attempts
-        chosen, spent, fresh = list[PulledTask](), list[PulledTask](), list[PulledTask]()
-        heart, tasks = self._poll(wanted, 0)
-        while tried := [task for task in tasks if task.tries]:
-            chosen += [task for task in tried if most is None or task.tries < most]
-            spent += [task for task in tried if most is not None and task.tries >= most]
-            fresh += [task for task in tasks if not task.tries]
-            tasks = ()
-            if len(chosen) < wanted and len(fresh) < calls.MAX_POLL:
-                heart, tasks = self._poll(wanted - len(chosen), 0)
-        self._hand_back(heart, [*fresh, *tasks])
-        if spent:
-            self._start(heart, spent, None)
-            self.mark_as_discarded([task.task_id for task in spent], f"tried {most} times", code="MAX_ATTEMPTS")
-        return self._start(heart, chosen, visibility_timeout)
+
+        def is_wanted(task: PulledTask) -> bool:
+            return task.tries > 0 and (most is None or task.tries < most)
+
+        heart, taken = self._look(wanted, is_wanted)
+        chosen = list(filter(is_wanted, taken))
+        spent = [task for task in taken if task.tries and not is_wanted(task)]
+        self._hand_back(heart, [*chosen[wanted:], *(task for task in taken if not task.tries)])
+        try:
+            started = [task.task_id for task in self._start(heart, spent, None)]
+            self.mark_as_discarded(started, f"tried {most} times", code="MAX_ATTEMPTS")
+        except TideqError:
+            self._hand_back(heart, [*chosen[:wanted], *spent])
+            raise
+        return self._start(heart, chosen[:wanted], visibility_timeout)
 
     def replay(self, size: int | None = None) -> tuple[Retried, ...]:
         """Put up to `size` tasks that failed for good or were given up back into the queue, the newest first."""
@@ -239,6 +241,19 @@ class PullQueue:
             heart = self._registered()
             polled = self._transport.ask(calls.poll(heart.worker_id, count, wait_seconds))
         return heart, polled.tasks
+
+    def _look(self, wanted: int, is_wanted: Callable[[PulledTask], bool]) -> tuple[Heart, tuple[PulledTask, ...]]:
+        """Tasks from the front until so many are wanted or no more come. Each look is as long as those before it."""
+        heart, taken = self._poll(wanted, 0)
+        tasks, most = taken, wanted + calls.MAX_POLL
+        try:
+            while tasks and (missing := wanted - sum(map(is_wanted, taken))) > 0 and len(taken) < most:
+                heart, tasks = self._poll(min(max(missing, len(taken)), most - len(taken)), 0)
+                taken += tasks
+        except TideqError:
+            self._hand_back(heart, taken)
+            raise
+        return heart, taken
 
     def _registered(self) -> Heart:
         """Registers with the first task wanted, and again when the service has given this worker up."""
