@@ -62,6 +62,8 @@ async def test_statistics_and_sweeps_go_on_beside_an_odd_value(kit: Kit, name: s
     for _ in range(2):
         await kit.queue.sweep()
     await Tide(kit.engine.scripts).tallies(60_000)
+    await Tide(kit.engine.scripts).picture()
+    await kit.insight.snapshot()
 
     assert (stats.ready_count, stats.workers.active) == (1, 1)
     await kit.client.delete(kit.keys.key(name))
