@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
-from tideq.queue_core.engine.feed import FIRST_ID, Feed, entry_order
+from tideq.queue_core.engine.feed import FIRST_ID, Feed, entry_order, written_ms
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.errors import StoreReplaced, Unavailable
 
@@ -79,7 +79,7 @@ class Freshness:
         """How old the oldest transition is that history does not have yet."""
         checkpoint = await self._checkpoints.read()
         entries = await self._feed.read(checkpoint.entry_id if checkpoint else FIRST_ID)
-        return max(now_ms - int(entries[0].fields[b"now_ms"]), 0) if entries else 0
+        return max(now_ms - written_ms(entries[0]), 0) if entries else 0
 
     async def _look(self) -> Checkpoint | None:
         """One look serves everyone in the process who waits. It may have begun too early to see enough: look again."""

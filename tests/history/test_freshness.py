@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from tests.history.situations import execute, replicating, until
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
@@ -48,3 +50,15 @@ async def test_a_store_replaced_meanwhile_has_lost_what_was_waited_for(
 async def _has_looked(waiting: asyncio.Task[bool]) -> bool:
     await asyncio.sleep(0.05)
     return not waiting.done()
+
+
+@pytest.mark.parametrize("now_ms", [None, b"soon", b"9" * 400])
+async def test_the_lag_behind_an_entry_that_does_not_say_its_instant_is_told_by_its_place(
+    kit: Kit, kept: KeptStore, migrated: Database, now_ms: bytes | None
+) -> None:
+    moment = {} if now_ms is None else {"now_ms": now_ms}
+    entry_id = await kit.client.xadd(kit.keys.key("outbox"), {"of": "a later version", **moment})
+    await kit.submit()
+    written_at_ms = int(entry_id.partition(b"-")[0])
+
+    assert await freshness_of(kit, kept, migrated).lag_ms(written_at_ms + 7_000) == 7_000
