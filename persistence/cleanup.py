@@ -14,7 +14,7 @@ from tideq.persistence.reading.filters import TaskFilter
 from tideq.persistence.reading.freshness import Fresh
 from tideq.persistence.reading.listing import Listing
 from tideq.persistence.recount import share_counts
-from tideq.persistence.schema.partitions import TABLES, remove_from
+from tideq.persistence.schema.partitions import DEPENDENTS, remove_from
 from tideq.persistence.tombstones import Tombstone, add_tombstones
 from tideq.queue_core.engine.feed import Feed
 from tideq.queue_core.engine.queue import Queue, Removed
@@ -24,7 +24,6 @@ from tideq.queue_core.transitions import TERMINAL
 
 BATCH_SIZE = 500
 CATCH_UP_SECONDS = 2.0
-DEPENDENTS = [table for table in TABLES if table != "tasks"]
 
 
 class Cleanup:

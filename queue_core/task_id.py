@@ -2,9 +2,10 @@
 
     48 bits milliseconds | version | 12 bits counter | variant | 14 bits counter | 8 bits partition | 40 bits random
 
-An id finds its keys without a look-up, because the partition sits inside it. The milliseconds are this
-process's clock and only make ids sort; no decision about time is taken from them. Randomness is drawn once a
-millisecond: it keeps processes apart, while the counter keeps the ids of one process apart. Ids are no secrets.
+An id finds its keys without a look-up, because the partition sits inside it. The milliseconds make ids sort, and
+history keeps and drops tasks by them: those of a queue are the store's (`StoreTime`), never a process's. Randomness
+is drawn once a millisecond: it keeps processes apart, while the counter keeps the ids of one process apart. Ids are
+no secrets.
 """
 
 import secrets
@@ -18,7 +19,10 @@ MAX_COUNTER = (1 << COUNTER_BITS) - 1
 
 
 class TaskIds:
-    """Makes ids for one partition or several, strictly increasing however the clock behaves."""
+    """Makes ids for one partition or several, strictly increasing however the clock behaves.
+
+    Without a clock they are for submitters, who choose ids by their own.
+    """
 
     def __init__(self, partition: int = 0, clock_ms: Callable[[], int] | None = None) -> None:
         self._partition = partition

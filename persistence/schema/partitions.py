@@ -1,6 +1,7 @@
 """Partitions: ranges of task ids, which are ranges of time. Made ahead, dropped whole when they are old.
 
-A partition that still holds a live task, or a dead letter inside its time, is not dropped.
+A partition that still holds a live task, or a dead letter inside its time, is not dropped. The default one holds what
+lies in no range, and is never dropped: tasks of it go one by one.
 """
 
 import asyncio
@@ -19,13 +20,16 @@ from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.errors import HistoryUnavailable
 from tideq.queue_core.transitions import TERMINAL
 
-TABLES = ("tasks", "task_events", "task_terms", "dead_letter_tasks")
+DEPENDENTS = ("task_events", "task_terms", "dead_letter_tasks")
+TABLES = ("tasks", *DEPENDENTS)
 AHEAD = 2
 LOCK = 7_305_002
 MAX_SECONDS = 60.0
 """For making or dropping one: a database that hangs is given up."""
 LOCKED_SHORTLY = "SET LOCAL lock_timeout = '200ms'; SET LOCAL enable_seqscan = off"
 """Everybody waits behind it, and what is looked for while a lock is held is looked for by an index."""
+PAGE_SIZE = 1_000
+"""Tasks of the default partition that are looked at, and may go, in one transaction."""
 BUSY_WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds from one try to the next, where somebody else has what must be locked."""
 
@@ -106,8 +110,29 @@ class Partitions:
             if await self._locked(partial(_drop, old=each, died_after_ms=died_after_ms)):
                 dropped.append(each)
                 log.info("partition dropped", start_ms=each.start_ms, end_ms=each.end_ms)
+        await self._prune_default(clocks.database_ms - self._settings.retention_ms, died_after_ms)
         await self._forget(max(self._settings.retention_ms, dead_letter_ttl_ms))
         return dropped
+
+    async def _prune_default(self, ended_before_ms: int, died_after_ms: int) -> None:
+        """What lies in it has ids that somebody chose, or made by a wrong clock: no time of theirs is ever over."""
+        wanted = {
+            "ended_before_ms": ended_before_ms,
+            "died_after_ms": died_after_ms,
+            "states": sorted(TERMINAL),
+            "page_size": PAGE_SIZE,
+        }
+        after: uuid.UUID | None = uuid.UUID(int=0)
+        count = 0
+        while after is not None:
+            async with self._session() as connection, connection.transaction():
+                found = await connection.execute(statement("prune_default"), {**wanted, "after": after})
+                ((after, gone),) = await found.fetchall()
+                for table in DEPENDENTS if gone else ():
+                    await connection.execute(remove_from(table), (gone,))
+            count += len(gone)
+        if count:
+            log.info("default partition pruned", task_count=count)
 
     async def _forget(self, pattern_ttl_ms: int) -> None:
         """What lies in no partition and would only grow."""

@@ -4,12 +4,15 @@ No process's own clock takes part in it.
 """
 
 import asyncio
+import time
+from collections.abc import Callable
 from typing import Any
 
 from tideq.queue_core.engine.keys import Keys
 from tideq.queue_core.engine.replies import accepted, number
 from tideq.queue_core.engine.scripts import Scripts
 from tideq.queue_core.engine.store import node_of, store_errors
+from tideq.queue_core.errors import StoreUnavailable
 
 LOOK_SECONDS = 0.5
 BEFORE_ALL_TIME_MS = -(10**14)
@@ -26,6 +29,39 @@ async def settled_time(scripts: Scripts) -> int:
         if not is_doubted:
             return now
         await asyncio.sleep(LOOK_SECONDS)
+
+
+class StoreTime:
+    """The queue's time between two replies of its store: as the last one had it, carried on by the monotonic clock.
+
+    For ids, by which history keeps and drops tasks. Of several partitions whichever answered last counts: their clocks
+    agree, or nothing is dropped.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._ahead_ms: float | None = None
+        """Of the monotonic clock."""
+
+    @property
+    def is_known(self) -> bool:
+        return self._ahead_ms is not None
+
+    def note(self, now_ms: int) -> None:
+        self._ahead_ms = now_ms - self._monotonic() * 1_000
+
+    async def learn(self, scripts: Scripts) -> None:
+        """For what comes before any reply. Raises Unavailable, and then nothing was written."""
+        try:
+            self.note(await settled_time(scripts))
+        except StoreUnavailable as error:
+            error.is_untouched = True
+            raise
+
+    def now_ms(self) -> int:
+        if self._ahead_ms is None:
+            raise RuntimeError("the store's time is not known yet")
+        return int(self._monotonic() * 1_000 + self._ahead_ms)
 
 
 async def server_now_ms(client: Any, keys: Keys) -> int:

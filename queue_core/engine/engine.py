@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tideq.queue_core.engine.attempts import Attempts
+from tideq.queue_core.engine.clock import StoreTime
 from tideq.queue_core.engine.controls import Controls
 from tideq.queue_core.engine.fleet import Fleet
 from tideq.queue_core.engine.insight import Insight
@@ -51,22 +52,24 @@ class Engine:
 
 def assemble_engine(client: Any, settings: QueueSettings, *, sends_flags: bool = True) -> Engine:
     """`sends_flags=False` is for stores whose Lua knows no `#!lua` line (fakeredis)."""
-    ids = TaskIds()
+    time = StoreTime()
+    ids = TaskIds(clock_ms=time.now_ms)
     if settings.partition_count == 1:
-        return _single(client, settings, ids, sends_flags=sends_flags)
-    numbers = range(settings.partition_count)
-    return _joined(
-        tuple(_single(client, settings_of(settings, each), ids, sends_flags=sends_flags) for each in numbers), settings
+        return _single(client, settings, time, ids, sends_flags=sends_flags)
+    members = (
+        _single(client, settings_of(settings, each), time, ids, sends_flags=sends_flags)
+        for each in range(settings.partition_count)
     )
+    return _joined(tuple(members), settings, time, ids)
 
 
-def _single(client: Any, settings: QueueSettings, ids: TaskIds, *, sends_flags: bool) -> Engine:
+def _single(client: Any, settings: QueueSettings, time: StoreTime, ids: TaskIds, *, sends_flags: bool) -> Engine:
     scripts = scripts_for(client, settings, sends_flags=sends_flags)
     return Engine(
         scripts=scripts,
         keys=Keys(settings.queue_name, settings.partition),
         settings=settings,
-        queue=Queue(scripts, settings, ids),
+        queue=Queue(scripts, settings, time, ids),
         attempts=Attempts(scripts, settings),
         fleet=Fleet(scripts),
         controls=Controls(scripts),
@@ -74,7 +77,7 @@ def _single(client: Any, settings: QueueSettings, ids: TaskIds, *, sends_flags: 
     )
 
 
-def _joined(members: tuple[Engine, ...], settings: QueueSettings) -> Engine:
+def _joined(members: tuple[Engine, ...], settings: QueueSettings, time: StoreTime, ids: TaskIds) -> Engine:
     scripts, routing, health = members[0].scripts, Routing(settings.partitions), Health(len(members))
     queues, fleets = [each.queue for each in members], [each.fleet for each in members]
     membership = Membership(fleets, health)
@@ -87,7 +90,7 @@ def _joined(members: tuple[Engine, ...], settings: QueueSettings) -> Engine:
         scripts=scripts,
         keys=members[0].keys,
         settings=settings,
-        queue=PartitionedQueue(queues, routing, health, claiming, controls, ledger, scripts, settings),
+        queue=PartitionedQueue(queues, routing, health, claiming, controls, ledger, scripts, settings, time, ids),
         attempts=PartitionedAttempts([each.attempts for each in members], queues, routing, health, scripts, settings),
         fleet=PartitionedFleet(fleets, health, membership),
         controls=controls,

@@ -12,7 +12,7 @@ import structlog
 
 from tideq.queue_core.circuits import parse_circuits
 from tideq.queue_core.engine.checks import check_batch
-from tideq.queue_core.engine.clock import settled_time
+from tideq.queue_core.engine.clock import StoreTime
 from tideq.queue_core.engine.gathering import Gathering
 from tideq.queue_core.engine.polls import Peek, Poll, Use, make_poll, parse_head, parse_standing, parse_use
 from tideq.queue_core.engine.record import NAMES, without_number
@@ -76,39 +76,43 @@ class Written(NamedTuple):
 
 
 class Queue:
-    def __init__(self, scripts: Scripts, settings: QueueSettings, ids: TaskIds | None = None) -> None:
+    def __init__(self, scripts: Scripts, settings: QueueSettings, time: StoreTime, ids: TaskIds) -> None:
+        """`time` and `ids`, which go by it, are those of the whole process."""
         self._scripts = scripts
         self._settings = settings
+        self._time = time
         self._submissions = Submissions(settings, ids)
         self._gathering = Gathering(self._submit)
 
     async def open(self, epoch: str | None = None) -> str:
         """Work under the store's epoch, founding an empty store with the given one."""
-        await settled_time(self._scripts)
+        await self._time.learn(self._scripts)
         reply = await self._scripts.call("found", new_epoch=epoch or "1")
         self._scripts.epoch = text(accepted(reply)[0])
         return self._scripts.epoch
 
     async def submit(self, task: NewTask) -> Submitted:
         """Together with whatever else the client submits just now; whether it is taken does not depend on that."""
-        (prepared,) = self._submissions.prepare([task])
+        (prepared,) = await self.prepare([task])
         return await self._gathering.submit(task.client_id, prepared)
 
     async def submit_many(self, tasks: Sequence[NewTask], *, wants_position: bool = False) -> list[Submitted]:
         """All or none. The tasks of one call come from one client."""
-        client_id, prepared, is_one = self._checked(tasks)
+        client_id, prepared, is_one = await self._checked(tasks)
         return await self._submit(client_id, prepared, wants_position=wants_position, is_one=is_one)
 
     async def submit_here(
         self, tasks: Sequence[NewTask], *, wants_position: bool = False, admission: Admission = ""
     ) -> Written:
         """The same as one of several partitions."""
-        client_id, prepared, is_one = self._checked(tasks)
+        client_id, prepared, is_one = await self._checked(tasks)
         return await self._write(client_id, prepared, wants_position=wants_position, is_one=is_one, admission=admission)
 
-    def prepare(self, tasks: Sequence[NewTask]) -> list[Prepared]:
-        """Checked, and with ids of this partition."""
-        return self._submissions.prepare(tasks)
+    async def prepare(self, tasks: Sequence[NewTask], *, as_one: bool = False) -> list[Prepared]:
+        """Checked, and with ids of this partition and of the store's time."""
+        if not self._time.is_known:
+            await self._time.learn(self._scripts)
+        return self._submissions.prepare(tasks, as_one=as_one)
 
     async def submit_prepared(
         self,
@@ -148,14 +152,14 @@ class Queue:
         now, queued, taken = accepted(await self._scripts.call("depth"))
         return number(now), number(queued), number(taken)
 
-    def _checked(self, tasks: Sequence[NewTask]) -> tuple[str, list[Prepared], bool]:
+    async def _checked(self, tasks: Sequence[NewTask]) -> tuple[str, list[Prepared], bool]:
         """Whose they are, as the script takes them, and whether one key stands for all of them."""
         check_batch(tasks)
         client_id = tasks[0].client_id
         if any(task.client_id != client_id for task in tasks):
             raise InvalidTask("client_id", "one submission speaks for one client")
         is_one = share_one_key(tasks)
-        return client_id, self._submissions.prepare(tasks, as_one=is_one), is_one
+        return client_id, await self.prepare(tasks, as_one=is_one), is_one
 
     async def _submit(
         self,
@@ -191,8 +195,10 @@ class Queue:
             rows=batch.rows,
         )
         now, held, counted, *told = accepted(reply)
+        now_ms = number(now)
+        self._time.note(now_ms)
         bucket = Bucket(*map(number, held)) if held else None
-        submitted = _submitted(prepared, batch, told, number(now), bucket)
+        submitted = _submitted(prepared, batch, told, now_ms, bucket)
         all_known = is_one and not submitted[-1].is_new
         return Written(_all_of(submitted) if all_known else submitted, instant(counted))
 

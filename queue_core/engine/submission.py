@@ -69,9 +69,9 @@ class Batch(NamedTuple):
 class Submissions:
     """Knows the settings and makes ids; one per queue."""
 
-    def __init__(self, settings: QueueSettings, ids: TaskIds | None = None) -> None:
+    def __init__(self, settings: QueueSettings, ids: TaskIds) -> None:
         self._settings = settings
-        self._ids = ids or TaskIds()
+        self._ids = ids
         self._known: dict[object, Known] = {}
         offsets = {name: level.offset_ms for name, level in settings.priorities.items()}
         self._top_offset = min(offsets.values())

@@ -14,6 +14,7 @@ from tideq.queue_core.engine.submission import Prepared, Submissions
 from tideq.queue_core.errors import IdempotencyConflict, InvalidTask, QueueFull, StoreUnavailable, TooManySubmissions
 from tideq.queue_core.settings import Admission, QueueSettings
 from tideq.queue_core.task import NewTask, Submitted
+from tideq.queue_core.task_id import TaskIds
 
 
 async def submitted(kit: Kit, *tasks: NewTask) -> list[Any]:
@@ -129,7 +130,7 @@ async def test_a_call_whose_end_is_unknown_is_not_repeated() -> None:
         calls.append(len(tasks))
         raise StoreUnavailable("the answer never came")
 
-    gathering, submissions = Gathering(lose), Submissions(QueueSettings())
+    gathering, submissions = Gathering(lose), Submissions(QueueSettings(), TaskIds())
     tasks = submissions.prepare([resize()] * 3)
     answers = await asyncio.gather(*(gathering.submit("shop", task) for task in tasks), return_exceptions=True)
 

@@ -1,11 +1,15 @@
 """submit: new task -> queued."""
 
+import time
+import uuid
 from typing import Any
 
 import pytest
 
 from tests.contract.situations import NEVER_MADE_ID, claimed_ids, events, submit_count
 from tests.kit import Kit
+from tests.stores import StoreUnderTest
+from tideq.queue_core.engine.engine import assemble_engine
 from tideq.queue_core.errors import IdempotencyConflict, InvalidTask, RankOutOfRange
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.states import TaskState
@@ -31,6 +35,29 @@ async def test_submit_answers_with_rank_and_place(kit: Kit) -> None:
     assert second.is_new
     assert (second.rank, second.lane_position) == (second.now_ms + 100_000_000, 1)
     assert second.visible_at_ms is None
+
+
+@pytest.mark.parametrize("days", [-100, 100])
+async def test_ids_are_of_the_stores_time_whatever_the_process_takes_it_for(
+    kit: Kit, store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    """History keeps and drops tasks by their ids."""
+    real_ns = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real_ns() + days * DAY_MS * 1_000_000)
+    begun = assemble_engine(kit.client, kit.settings, sends_flags=store.sends_flags)
+    for part, known in zip(begun.parts, kit.engine.parts, strict=True):
+        part.scripts.epoch = known.scripts.epoch
+
+    first = await begun.queue.submit(NewTask(task_type="resize"))
+    await kit.clock.advance(10 * DAY_MS)
+    moved = [await begun.queue.submit(NewTask(task_type="resize")) for _ in range(2)][1]
+
+    for submitted in (first, moved):
+        assert abs(_instant_of(submitted.task_id) - submitted.now_ms) < 60_000
+
+
+def _instant_of(task_id: str) -> int:
+    return uuid.UUID(task_id).int >> 80
 
 
 @pytest.mark.parametrize(

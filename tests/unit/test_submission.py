@@ -9,10 +9,11 @@ from tideq.queue_core.engine.submission import Submissions, unpack_definition
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.task import Definition, NewTask, TraceContext
+from tideq.queue_core.task_id import TaskIds
 
 
 def packed(task: NewTask) -> Definition:
-    return unpack_definition(Submissions(QueueSettings()).prepare([task])[0].definition)
+    return unpack_definition(Submissions(QueueSettings(), TaskIds()).prepare([task])[0].definition)
 
 
 def test_a_definition_keeps_everything_a_task_was_submitted_with() -> None:
@@ -60,7 +61,7 @@ OWN: tuple[dict[str, Any], ...] = (
 @pytest.mark.parametrize("common", [{}, {"client_id": "shop"}, {"required_capabilities": ("gpu",), "head_start_ms": 7}])
 def test_what_tasks_have_in_common_is_worked_out_once_and_what_is_their_own_is_kept(common: dict[str, Any]) -> None:
     """Each after every other, so that none is given what one like it had."""
-    submissions = Submissions(QueueSettings())
+    submissions = Submissions(QueueSettings(), TaskIds())
     tasks = [NewTask("resize", **{**common, **own}) for first in OWN for own in (first, *OWN)]
 
     for task in tasks:

@@ -3,6 +3,9 @@
 import uuid
 from itertools import chain, repeat
 
+import pytest
+
+from tideq.queue_core.engine.clock import StoreTime
 from tideq.queue_core.task_id import MAX_COUNTER, TaskIds, is_task_id, partition_of
 
 
@@ -68,3 +71,16 @@ def test_ids_made_together_never_pass_the_end_of_the_counter() -> None:
 
     assert [first, *together, after] == sorted({first, *together, after})
     assert all(map(is_task_id, together))
+
+
+def test_ids_go_on_with_the_stores_time_between_its_replies() -> None:
+    seconds = 5.0
+    time = StoreTime(monotonic=lambda: seconds)
+    ids = TaskIds(clock_ms=time.now_ms)
+    with pytest.raises(RuntimeError, match="not known"):
+        ids.new()
+
+    time.note(1_700_000_000_000)
+    seconds += 90
+
+    assert uuid.UUID(ids.new()).int >> 80 == 1_700_000_090_000

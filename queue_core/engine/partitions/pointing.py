@@ -42,7 +42,7 @@ class Pointing:
         admission: Admission,
     ) -> Written:
         """`homes` says by its place in the batch where a task's key belongs."""
-        prepared = self._parts[partition].prepare(tasks)
+        prepared = await self._parts[partition].prepare(tasks)
         by_home: dict[int, list[int]] = {partition: []}
         for number, home in homes.items():
             by_home.setdefault(home, []).append(number)

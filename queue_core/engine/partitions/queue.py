@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tideq.queue_core.engine.checks import check_batch
+from tideq.queue_core.engine.clock import StoreTime
 from tideq.queue_core.engine.partitions.admission import Admissions
 from tideq.queue_core.engine.partitions.attempts import is_missing
 from tideq.queue_core.engine.partitions.claiming import Claiming
@@ -26,6 +27,7 @@ from tideq.queue_core.errors import InvalidTask, TaskNotFound
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.states import Reason
 from tideq.queue_core.task import Claim, NewTask, Submitted, Task
+from tideq.queue_core.task_id import TaskIds
 
 T = TypeVar("T", Submitted, Task)
 
@@ -41,8 +43,10 @@ class PartitionedQueue(Queue):
         ledger: Ledger,
         scripts: Scripts,
         settings: QueueSettings,
+        time: StoreTime,
+        ids: TaskIds,
     ) -> None:
-        super().__init__(scripts, settings)
+        super().__init__(scripts, settings, time, ids)
         self._parts = parts
         self._routing = routing
         self._health = health
