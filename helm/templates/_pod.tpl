@@ -87,12 +87,13 @@ topologySpreadConstraints:
 {{- end }}
 {{- end }}
 
-{{/* Nobody starts before the schema is there. It only looks: the migration itself is the Job's. */}}
+{{/* Nobody starts before the schema is there. It only looks: the migration itself is the Job's. It waits as long as it
+     takes: were it given up, the next try would be minutes away when the database is back. */}}
 {{- define "tideq.waitForSchema" -}}
 - name: wait-for-schema
   image: {{ include "tideq.image" (dict "root" . "image" .Values.image) }}
   imagePullPolicy: {{ .Values.image.pullPolicy }}
-  command: [tideq, migrate, status, --allow-newer, --wait, {{ .Values.migrations.waitSeconds | quote }}]
+  command: [tideq, migrate, status, --allow-newer, --wait, inf]
   env:
     {{- include "tideq.storeUrl" (dict "root" . "store" "postgres" "variable" "DATABASE_URL") | nindent 4 }}
   envFrom:

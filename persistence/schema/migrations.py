@@ -13,7 +13,7 @@ import structlog
 from psycopg import errors, sql
 
 from tideq.persistence.database import MIGRATING, WRITING, Connection, Database, UnsuitableDatabase
-from tideq.queue_core.errors import HistoryUnavailable
+from tideq.queue_core.errors import HistoryRefused, HistoryUnavailable
 from tideq.queue_core.repeats import Repeats
 
 LOCK = 7_305_001
@@ -66,17 +66,23 @@ async def missing_migrations(database: Database, *, allow_newer: bool = False) -
 
 
 async def missing_when_migrated(database: Database, seconds: float, *, allow_newer: bool = False) -> list[Migration]:
-    """Wait for somebody else to migrate; what is still missing when the time is up."""
+    """Wait for somebody else to migrate; what is still missing when the time is up.
+
+    Raises at once what no waiting mends: a login that is refused, a database that will not do.
+    """
     deadline, told = asyncio.get_running_loop().time() + seconds, Repeats(TELL_AGAIN_SECONDS)
     while True:
         try:
             missing = await missing_migrations(database, allow_newer=allow_newer)
             if not missing or asyncio.get_running_loop().time() >= deadline:
                 return missing
+            if told.is_news("migration"):
+                log.warning("waiting for the migration", missing=[f"{each.number:04} {each.name}" for each in missing])
         except UnsuitableDatabase:
             raise
         except HistoryUnavailable as error:
-            if asyncio.get_running_loop().time() >= deadline:
+            is_refused = isinstance(error, HistoryRefused) and error.is_login
+            if is_refused or asyncio.get_running_loop().time() >= deadline:
                 raise
             tell_waiting(error, told)
         await asyncio.sleep(RETRY_SECONDS)

@@ -93,7 +93,7 @@ def test_from_keys_and_schema_to_a_task_that_went_all_the_way_round(
     def smoke(url: str, key: str, *options: str) -> subprocess.CompletedProcess[str]:
         return _try({**settings, "TIDEQ_URL": url, "TIDEQ_API_KEY": key.strip()}, "smoke", *options)
 
-    with _running(settings, "migrate", "status", "--allow-newer", "--wait", "90") as waiting:
+    with _running(settings, "migrate", "status", "--allow-newer", "--wait", "inf") as waiting:
         adopted = _run(settings, "keys", "adopt", str(keys), "--wait", "5")
         assert waiting.poll() is None, "it did not wait for the schema"
         _run(settings, "migrate", "--allow-newer", "--wait", "5")

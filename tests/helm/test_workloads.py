@@ -151,6 +151,14 @@ def test_the_api_and_all_who_keep_its_stores_wait_for_the_schema_and_workers_do_
     assert waiting == {"api", "monitor", "replicator"}
 
 
+def test_an_outage_of_any_length_ends_no_container_that_waits_for_the_schema() -> None:
+    """One that gives up is begun again by the kubelet, minutes later each time, and late when the database is back."""
+    for each in of_kind(rendered("ha", migrations={"waitSeconds": 1}), "Deployment"):
+        for init in each["spec"]["template"]["spec"].get("initContainers", ()):
+            command = init["command"]
+            assert command[command.index("--wait") + 1] == "inf", component(each)
+
+
 @pytest.mark.parametrize(("scenario", "scaled"), [("default", 0), ("ha", 2), ("keda", 2)])
 def test_who_is_scaled_has_no_count_of_its_own(scenario: str, scaled: int) -> None:
     objects = rendered(scenario)

@@ -1,6 +1,8 @@
 """Migrations: applied once, in order, by one process at a time, and never changed afterwards."""
 
+import re
 import subprocess
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.api.running import environ
+from tests.history.scale import PATIENCE_SECONDS
 from tests.history.schema import SCHEMA, described
 from tests.history.servers import command, finished, own_postgres
 from tests.history.situations import execute, rows
@@ -122,6 +125,37 @@ def test_migrate_waits_for_a_database_that_is_still_starting(
 
     assert refused.returncode == 5
     assert refused.stderr.startswith("error: ")
+
+
+def test_who_waits_without_an_end_goes_on_with_the_database_that_comes_back_and_ends_for_a_wrong_password(
+    store: StoreUnderTest, queue_name: str, tmp_path: Path
+) -> None:
+    """As the chart's pods do before they start."""
+    words = ("migrate", "status", "--wait", "inf")
+    with own_postgres(tmp_path / "postgres") as postgres:
+        settings = environ(store.url, queue_name, DATABASE_URL=postgres.database_url)
+        postgres.stop()
+        with command(settings, tmp_path / "status.log", *words) as waiting:
+            _until_logged(tmp_path / "status.log", "waiting for the database")
+            postgres.start()
+            _until_logged(tmp_path / "status.log", "waiting for the migration")
+            assert finished(settings, "migrate").returncode == 0
+            assert waiting.wait(PATIENCE_SECONDS) == 0
+        stranger = re.sub("//[^@/]*@", "//nobody_we_know@", postgres.database_url)
+        refused = finished({**settings, "DATABASE_URL": stranger}, *words)
+
+    said = (tmp_path / "status.log").read_text()
+    assert said.count("waiting for the database") == said.count("waiting for the migration") == 1
+    assert "0001 history" in said
+    assert refused.returncode == 5, refused.stderr
+    assert "nobody_we_know" in refused.stderr
+
+
+def _until_logged(log: Path, words: str) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while words not in log.read_text():
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("wait", [migrate_when_reachable, missing_when_migrated])

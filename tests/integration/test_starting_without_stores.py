@@ -1,6 +1,7 @@
 """Whoever starts while the stores are away waits for them, and begins by itself: no process is started twice."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import httpx
@@ -26,6 +27,10 @@ WAITS_FOR = {
 CLOSED = "closed, waiting for the store"
 
 
+OUTAGE_SECONDS, BACK_SECONDS = 12.0, 10.0
+"""Long enough for every pause to have grown as long as it ever gets: what ten minutes do, `test_back_soon` adds up."""
+
+
 async def test_processes_that_start_without_their_stores_wait_for_them_and_go_on_by_themselves(tmp_path: Path) -> None:
     with own_valkey(tmp_path / "valkey") as valkey, own_postgres(tmp_path / "postgres") as postgres:
         database_url = postgres.database_url
@@ -43,19 +48,26 @@ async def test_processes_that_start_without_their_stores_wait_for_them_and_go_on
                 await asyncio.gather(*(_is_ready(http, each) for each in processes.values()))
                 doubled = await _worked_off(http, processes["serve"], "double", {"number": 21})
                 greeted = await _worked_off(http, processes["up"], "hello", {"name": "tide"})
+                first_outage = {name: each.logged() for name, each in processes.items()}
+                valkey.stop()
+                await asyncio.gather(*(_is_closed(http, processes[name]) for name in ("serve", "monitor")))
+                await asyncio.sleep(OUTAGE_SECONDS)
+                valkey.start()
+                began = time.monotonic()
+                await asyncio.gather(*(_is_ready(http, each) for each in processes.values()))
+                took_seconds = time.monotonic() - began
             await _is_in_history(database_url, QUEUE, doubled["task_id"])
             await _is_in_history(database_url, f"{QUEUE}_up", greeted["task_id"])
 
             assert all(each.running.poll() is None for each in processes.values())
 
+    assert took_seconds < BACK_SECONDS
     assert (doubled["result"], greeted["result"]) == (42, {"greeting": "Hello, tide!"})
-    assert {name: len(each.logged(CLOSED)) for name, each in processes.items()} == {
-        name: int(name != "worker") for name in processes
-    }
-    for each in processes.values():
-        said = [(line["event"], line.get("duty"), line.get("error")) for line in each.logged() if _is_warning(line)]
+    for name, lines in first_outage.items():
+        assert sum(line["event"] == CLOSED for line in lines) == int(name != "worker")
+        said = [(line["event"], line.get("duty"), line.get("error")) for line in lines if _is_warning(line)]
         assert len(said) == len(set(said)), said
-        assert each.log.read_text().count("error connecting") <= 1
+        assert processes[name].log.read_text().count("error connecting") <= 1
 
 
 def _is_warning(line: dict[str, object]) -> bool:
@@ -74,6 +86,14 @@ async def _is_waiting(http: httpx.AsyncClient, process: Process) -> None:
         return all(reason in ready.text for reason in WAITS_FOR[process.name])
 
     await until(is_told)
+
+
+async def _is_closed(http: httpx.AsyncClient, process: Process) -> None:
+    async def is_closed() -> bool:
+        ready = await process.look(http, "/readyz")
+        return ready is not None and ready.status_code == 503
+
+    await until(is_closed)
 
 
 async def _is_ready(http: httpx.AsyncClient, process: Process) -> None:

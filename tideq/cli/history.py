@@ -49,7 +49,8 @@ def migrate(action: Literal["run", "status", "finish"] = "run", *, wait: float =
         `status` only says what is missing, and fails if anything is. `finish` is for after an upgrade, when no process
         of an earlier version runs or shall run again: from then on the store is written in this version's format.
     wait
-        Seconds to wait for a database that is still starting and, with `status`, for somebody else to migrate it.
+        Seconds to wait for a database that is still starting and, with `status`, for somebody else to migrate it;
+        `inf` for as long as it takes.
     allow_newer
         A database that a later version has migrated will do: migrations only ever add, so this version can be gone
         back to without undoing them.
