@@ -177,6 +177,10 @@ class _Streaming:
                 await send(body_part(chunk, more=True))
         except QueueError as error:
             log.warning("event stream ended", error=str(error))
+        except OSError:
+            raise  # of the connection: nobody is there to be told anything
+        except Exception:
+            log.exception("event stream failed")
         await send(body_part(b"", more=False))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
+from structlog.testing import capture_logs
 
 from tests.api.bench import Bench, assert_problem, until
 from tests.api.listening import EVENTS, Listening, Message, listening
@@ -17,6 +18,7 @@ from tests.kit import Kit, make_kit
 from tideq.api.app import create_app
 from tideq.api.server import Server, address_of, listen
 from tideq.api.service import Service
+from tideq.queue_core.engine.outbox import Outbox
 
 ROUNDS = 20
 ROUND_TRANSITIONS = 80
@@ -104,6 +106,31 @@ async def test_a_listener_may_ask_for_certain_tasks(here: Bench, kit: Kit) -> No
         messages = await heard.next(2)
 
     assert [message.data["task_id"] for message in messages] == [ids[1], ids[3]]
+
+
+async def test_a_stream_that_fails_over_something_unforeseen_is_logged_and_ends_in_order(
+    here: Bench, kit: Kit, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its listener goes on from where it was."""
+    async with listening(here.http) as heard:
+        await kit.submit()
+        (first,) = await heard.next(1)
+    await kit.submit()
+
+    with capture_logs() as logs, monkeypatch.context() as patch:
+        patch.setattr(Outbox, "page_after", _fail)
+        async with listening(here.http, "", first.id) as failing:
+            await asyncio.wait_for(failing.is_over.wait(), 20)
+    async with listening(here.http, "", first.id) as again:
+        (second,) = await again.next(1)
+
+    told = [each for each in logs if each["event"] == "event stream failed"]
+    assert [(each["log_level"], each["exc_info"]) for each in told] == [("error", True)]
+    assert second.id != first.id
+
+
+async def _fail(*_: object) -> None:
+    raise KeyError("what nobody thought of")
 
 
 @pytest.mark.parametrize("how", ["header", "query", "both"])
