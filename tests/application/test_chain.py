@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+import httpx
 import msgspec
 import pytest
 
@@ -14,6 +15,9 @@ from tests.application import computing
 from tideq import TaskContext, tq
 from tideq.client import Client, Submitted
 from tideq.client.models.tasks import TaskOptions
+
+
+TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
 def crawl(page: dict[str, object]) -> object:
@@ -160,6 +164,24 @@ class TestWork:
 
         assert tq.process_batch() == 1
         assert client.get(added.task_id).result == "a"
+
+    def test_of_a_batch_has_the_trace_that_the_task_came_with(self, client: Client) -> None:
+        given: list[TaskContext] = []
+
+        def visit(page: dict[str, str], ctx: TaskContext) -> None:
+            given.append(ctx)
+
+        tq("visit").set_worker(visit)
+        tasks = f"{client.transport.connection.url}/api/v1/tasks"
+        came = httpx.post(tasks, json={"task_type": "visit"}, headers={"traceparent": f"00-{TRACE_ID}-{'1' * 16}-01"})
+        own = tq("visit").add({"url": "a"})
+
+        tq.process_batch()
+
+        traced, untraced = sorted(given, key=lambda each: each.task_id)
+        assert (traced.task_id, traced.trace_id) == (came.json()["task_id"], TRACE_ID)
+        assert (traced.traceparent or "").startswith(f"00-{TRACE_ID}-")
+        assert (untraced.traceparent, untraced.trace_id) == (None, own.task_id.replace("-", ""))
 
     def test_called_off_while_its_batch_runs_is_left_alone(self, client: Client) -> None:
         def cancel_itself(payload: dict[str, str], ctx: TaskContext) -> None:

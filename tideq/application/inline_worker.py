@@ -67,7 +67,9 @@ class InlineWorker:
         assert handler is not None
         try:
             self._transport.ask(calls.start(self._heart.worker_id, task))
-            context = TaskContext(task.task_id, task.task_type, task.attempt, task.lease, task.timeout_seconds, self)
+            context = TaskContext(
+                task.task_id, task.task_type, task.attempt, task.lease, task.timeout_seconds, self, task.traceparent
+            )
             self._transport.ask(calls.tell(self._heart.worker_id, _ending(handler, task, context)))
         except (Conflict, NotFound) as error:
             log.warning("task %s is no longer ours: %s", task.task_id, error)
