@@ -162,7 +162,10 @@ class Writer:
         await self._write_or_halve(later, definitions)
 
     async def learn(self, changes: Sequence[Change], definitions: Mapping[bytes, bytes]) -> None:
-        """Tasks as they are, without the events that led there. Those that will not go in are told, and left out."""
+        """Tasks as they are, without the events that led there. Those that will not go in are told, and left out.
+
+        A page that is cancelled is divided: whole it would be cancelled again.
+        """
         if not changes:
             return
         try:
@@ -172,13 +175,20 @@ class Writer:
                 await self._add_terms(rows.known_terms(definitions))
                 if rows.deaths:
                     await self._bury(rows, definitions)
+        except psycopg.errors.QueryCanceled:
+            if len(changes) == 1:
+                raise
+            await self._learn_halves(changes, definitions)
         except REFUSALS as error:
             if len(changes) == 1:
                 log.error("history cannot hold a task", task_id=changes[0].task_name, problem=str(error))
-                return
-            middle = len(changes) // 2
-            await self.learn(changes[:middle], definitions)
-            await self.learn(changes[middle:], definitions)
+            else:
+                await self._learn_halves(changes, definitions)
+
+    async def _learn_halves(self, changes: Sequence[Change], definitions: Mapping[bytes, bytes]) -> None:
+        middle = len(changes) // 2
+        await self.learn(changes[:middle], definitions)
+        await self.learn(changes[middle:], definitions)
 
     async def _add_terms(self, terms: Sequence[tuple[str, str]]) -> None:
         if terms:

@@ -1,5 +1,7 @@
 """What the stream no longer tells, history reads from the store itself."""
 
+from typing import LiteralString
+
 from structlog.testing import capture_logs
 
 from tests.contract.situations import submit_count
@@ -13,6 +15,18 @@ from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.settings import QueueSettings
 
 STATES = "SELECT task_id::text, state, version FROM tasks"
+AT_MOST_THREE: LiteralString = """
+CREATE FUNCTION cancel_what_is_large() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (SELECT count(*) FROM added) > 3 THEN
+        RAISE EXCEPTION 'canceling statement due to statement timeout' USING ERRCODE = 'query_canceled';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER large AFTER INSERT ON tasks REFERENCING NEW TABLE AS added
+FOR EACH STATEMENT EXECUTE FUNCTION cancel_what_is_large()
+"""
+"""What a statement's time limit comes to where three tasks fit into it."""
 GAP = "history lacks events that the store has forgotten"
 
 
@@ -67,6 +81,23 @@ async def test_a_history_set_back_to_a_backup_learns_what_came_after_it(
     assert await rows(migrated, "SELECT task_id::text FROM dead_letter_tasks") == [(known,)]
     assert [each["log_level"] for each in logs if each["event"] == GAP] == ["error"]
     assert await rows(migrated, "SELECT FROM parked_events") == []
+
+
+async def test_a_page_that_is_cancelled_is_learned_in_parts(
+    store: StoreUnderTest, migrated: Database, queue_settings: QueueSettings, history_settings: HistorySettings
+) -> None:
+    async with open_kept_store(store.url, queue_settings, HistorySettings()) as bare:
+        kit = kit_on(bare, queue_settings)
+        known = await submit_count(kit, 10)
+        await _trim(kit)
+        await kit.clock.advance(1)
+        (late,) = await submit_count(kit, 1)
+    await execute(migrated, AT_MOST_THREE)
+
+    async with open_kept_store(store.url, queue_settings, history_settings) as kept:
+        await replicate_all(kept, store.url, kit_on(kept, queue_settings), migrated)
+
+    assert {row[0] for row in await rows(migrated, STATES)} == {*known, late}
 
 
 async def test_a_stream_trimmed_below_the_checkpoint_lacks_nothing(
