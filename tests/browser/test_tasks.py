@@ -114,7 +114,7 @@ async def test_a_type_is_chosen_from_a_list_of_those_there_are(eyes: Eyes, stage
     await expect(eyes.page.locator("tbody tr")).to_have_count(2)
 
 
-async def test_a_row_says_how_many_attempts_there_may_be_and_of_how_many_errors_it_shows_the_last(
+async def test_a_row_says_how_many_attempts_were_made_of_how_many_and_of_how_many_errors_it_shows_the_last(
     eyes: Eyes, stage: Stage
 ) -> None:
     (stage.folder / "mended").unlink(missing_ok=True)
@@ -122,13 +122,20 @@ async def test_a_row_says_how_many_attempts_there_may_be_and_of_how_many_errors_
     stage.wait(lambda: stage.call("GET", f"/api/v1/tasks/{task_id}")["error_count"] == 1, "it failed")
     stage.call("POST", f"/api/v1/tasks/{task_id}/retry", {})
     stage.wait(lambda: stage.call("GET", f"/api/v1/tasks/{task_id}")["error_count"] == 2, "it failed again")
+    (stage.folder / "calm").unlink(missing_ok=True)
+    retried = stage.submit("flaky", {}, max_retries=3, tags={"scene": "again"}, backoff={"base_seconds": 3_600})
+    stage.wait(lambda: stage.call("GET", f"/api/v1/tasks/{retried}")["retry_count"] == 1, "it waits to be tried again")
     waiting = stage.submit("absent", {}, max_retries=3, tags={"scene": "again"})
-    stage.wait(lambda: stage.count(tag="scene:again") == 2, "history has them")
+    stage.wait(lambda: stage.count(tag="scene:again") == 3, "history has them")
 
     await eyes.open("/ui/tasks?q=tag.scene:again")
 
     await expect(eyes.page.locator("tbody tr", has_text="absent")).to_contain_text("0 / 4")
-    await expect(eyes.page.locator("tbody tr", has_text="fragile")).to_contain_text("last of 2: ")
+    revived = eyes.page.locator("tbody tr", has_text="fragile")
+    await expect(revived).to_contain_text("last of 2: ")
+    await expect(revived.get_by_role("cell", name="1 / 1", exact=True)).to_be_visible()
+    await expect(eyes.page.locator("tbody tr", has_text="flaky")).to_contain_text("1 / 4")
+    stage.call("DELETE", f"/api/v1/tasks/{retried}")
     await eyes.open(f"/ui/tasks/{waiting}")
     await eyes.see("0 / 4; 0 of 3 retries used")
 

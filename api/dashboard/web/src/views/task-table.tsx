@@ -32,16 +32,26 @@ export const COLUMNS: Column[] = [
   { name: 'created', title: 'Created', show: (task, now) => <When at={task.created_at} now={now} />, key: (task) => at(task.created_at), class: 'nowrap' },
   { name: 'ended', title: 'Ended', show: (task, now) => <When at={task.completed_at} now={now} />, key: (task) => at(task.completed_at), isExtra: true, class: 'nowrap' },
   { name: 'ran', title: 'Ran', show: (task) => duration(ranSeconds(task)), key: (task) => ranSeconds(task) ?? -1, class: 'nowrap number' },
-  { name: 'attempt', title: 'Attempts', show: attempts, key: (task) => task.attempt, class: 'number' },
+  { name: 'attempt', title: 'Attempts', show: attempts, key: triesOf, class: 'number nowrap' },
   { name: 'worker', title: 'Worker', show: (task) => task.assigned_worker_id ?? '', key: (task) => task.assigned_worker_id ?? '', isExtra: true, class: 'cut' },
   { name: 'tags', title: 'Tags', show: (task) => <Tags task={task} />, key: (task) => JSON.stringify(task.tags) },
   { name: 'error', title: 'Error', show: (task) => <LastError task={task} />, key: errorOf, class: 'grow cut' },
   { name: 'client', title: 'Client', show: (task) => task.client_id, key: (task) => task.client_id, isExtra: true },
 ];
 
-/** Of how many: the first, and as many retries as it may have. */
+/** Of how many: the first, and as many retries as it may have. What a worker lost costs none of them. */
 export function attempts(task: Task): string {
-  return `${task.attempt} / ${task.max_retries + 1}`;
+  return `${triesOf(task)} / ${task.max_retries + 1}${task.losses ? ` + ${task.losses} lost` : ''}`;
+}
+
+/** Of the present life. An execution that failed, or was lost, is counted already where the task waits again. */
+function triesOf(task: Task): number {
+  const isCounted =
+    !task.started_at ||
+    task.status === 'queued' ||
+    task.reason === 'poison' ||
+    (task.status === 'cancelled' && task.error_count > 0);
+  return task.retry_count + (isCounted ? 0 : 1);
 }
 
 /** The message, and of how many it is the last. */
