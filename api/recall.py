@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tideq.api import schemas
 from tideq.api.service import Service
 from tideq.persistence.archive import Archive
+from tideq.queue_core.engine.queue import OnRevived
 from tideq.queue_core.errors import (
     HistoryUnavailable,
     LanesExhausted,
@@ -77,10 +78,18 @@ async def purge(service: Service, task_id: str) -> None:
 
 
 async def revive(
-    service: Service, verb: Callable[..., Awaitable[int]], task_id: str, asked: schemas.RetryIn
+    service: Service,
+    verb: Callable[..., Awaitable[int]],
+    task_id: str,
+    asked: schemas.RetryIn,
+    on_revived: OnRevived | None,
 ) -> schemas.RetryOut:
     """By the queue's `retry` or `replay`."""
-    options = {"keeps_budgets": not asked.reset_retry_count, "priority": asked.new_priority}
+    options = {
+        "keeps_budgets": not asked.reset_retry_count,
+        "priority": asked.new_priority,
+        "on_revived": on_revived,
+    }
     try:
         return schemas.RetryOut(task_id=task_id, version=await verb(task_id, **options))
     except TaskNotFound:

@@ -16,7 +16,7 @@ from tideq.api.meters import Meters
 from tideq.api.pace import Pace
 from tideq.api.settings import ServiceSettings
 from tideq.api.siblings import Siblings
-from tideq.api.tracing import ordering, tell_received
+from tideq.api.tracing import Orders, cancelling, tell_received
 from tideq.persistence.archive import Archive
 from tideq.persistence.reading.standing import watch_of
 from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store, unconnected
@@ -143,11 +143,15 @@ class Service:
         self.wakeups.close()
         self.outbox_reader.close()
 
-    def ordering(
-        self, request: Request[Any, Any, Any], verb: str, task_id: str
-    ) -> contextlib.AbstractAsyncContextManager[None]:
-        """Around a retry, replay or cancellation, so that traces tell who asked for it."""
-        return ordering(self.tracing, request, verb, task_id, self.settings.queue.queue_name, self.engine.queue.read)
+    def cancelling(self, request: Request[Any, Any, Any], task_id: str) -> contextlib.AbstractAsyncContextManager[None]:
+        """Around a cancellation, so that traces tell who asked for it."""
+        return cancelling(self.tracing, request, task_id, self.settings.queue.queue_name, self.engine.queue.read)
+
+    def orders(self, request: Request[Any, Any, Any], verb: str, task_id: str | None = None) -> Orders | None:
+        """For a retry or replay, of one task or of many, so that traces tell who asked for it."""
+        if self.tracing is None:
+            return None
+        return Orders(self.tracing, request, verb, self.settings.queue.queue_name, task_id)
 
     async def poll(
         self,

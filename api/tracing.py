@@ -18,7 +18,7 @@ from tideq.api.meters import Meters, Note
 from tideq.api.problems import TYPE_PREFIX, problem_of
 from tideq.queue_core import telemetry
 from tideq.queue_core.errors import QueueError
-from tideq.queue_core.task import Claim, ClaimedTask, Task, TraceContext
+from tideq.queue_core.task import Claim, ClaimedTask, Definition, Task, TraceContext
 from tideq.queue_core.trace_context import SAMPLED, TraceParent, is_sampled, parse_traceparent, revival_span_id
 from tideq.queue_core.tracing import (
     CLIENT,
@@ -137,51 +137,84 @@ def tell_received(tracing: Tracing, queue: str, worker_id: str, claim: Claim, be
             tracing.record(Span(shape, context, sender.span_id, max(began_ns, least_ns), ended_ns, own))
 
 
+class Orders:
+    """Retries or replays that one request asks for: found from the trace of the request, and from their tasks' own.
+
+    A request for one task names it. Each task's trace gets a span of its own, to which the monitor links the life that
+    begins, and which links to the request; the request links back where it is for one task.
+    """
+
+    def __init__(
+        self, tracing: Tracing, request: Request[Any, Any, Any], verb: str, queue: str, task_id: str | None
+    ) -> None:
+        self._tracing, self._request, self._verb, self._queue = tracing, request, verb, queue
+        self._is_of_one = task_id is not None
+        self._began_ns = time.time_ns()
+        if task_id is not None:
+            note_about(request, {telemetry.MESSAGING_MESSAGE_ID: task_id})
+
+    def __call__(self, task_id: str, definition: Definition, at_ms: int) -> None:
+        """To be called as soon as the new life is there: nothing may come between, or the life links to nothing."""
+        sender = _sampled_sender(definition.trace)
+        if sender is None:
+            return
+        context = sender.child(revival_span_id(task_id, str(at_ms)))
+        _tell_order(self._tracing, self._request, self._verb, self._queue, task_id, sender, context, self._began_ns)
+        if self._is_of_one:
+            self._request.scope[LINKS] = (context,)  # type: ignore[literal-required] - ours
+        else:
+            self._tracing.charge(1)
+            self._began_ns = time.time_ns()
+
+
 @contextlib.asynccontextmanager
-async def ordering(
+async def cancelling(
     tracing: Tracing | None,
     request: Request[Any, Any, Any],
-    verb: str,
     task_id: str,
     queue: str,
     read: Callable[[str], Awaitable[Task]],
 ) -> AsyncGenerator[None]:
-    """Around a retry, replay or cancellation: found from the trace of its request, and from the task's own.
-
-    The request names the task. The task's trace gets a span of its own, linked with the request's both ways; the
-    monitor links the life that a retry begins to it.
-    """
+    """Around a cancellation: the same, but that nothing links to its span except the request."""
     if tracing is None:
         yield
         return
-    own, began_ns = {telemetry.MESSAGING_MESSAGE_ID: task_id}, time.time_ns()
-    note_about(request, own)
+    began_ns = time.time_ns()
+    note_about(request, {telemetry.MESSAGING_MESSAGE_ID: task_id})
     yield
     # What was asked for is done: a store that goes away now costs the span, not the answer.
     with contextlib.suppress(QueueError):
-        task = await read(task_id)
-        if (context := _order_context(tracing, task, verb)) is not None:
-            asking: TraceParent | None = request.scope.get(SPAN)  # type: ignore[assignment] - ours
-            links = (asking,) if asking is not None and asking.flags & SAMPLED else ()
+        sender = _sampled_sender((await read(task_id)).definition.trace)
+        if sender is not None:
+            context = tracing.begin(sender, telemetry.CANCEL)
             request.scope[LINKS] = (context,)  # type: ignore[literal-required] - ours
-            sender_id = task.definition.trace.traceparent[36:52] if task.definition.trace else ""
-            ended_ns = _ended_after(began_ns)
-            tracing.record(Span(_order_shape(verb, queue), context, sender_id, began_ns, ended_ns, own, links=links))
+            _tell_order(tracing, request, telemetry.CANCEL, queue, task_id, sender, context, began_ns)
+
+
+def _sampled_sender(trace: TraceContext | None) -> TraceParent | None:
+    """The span that a task's own trace begins with here."""
+    return parse_traceparent(trace.traceparent) if trace is not None and is_sampled(trace.traceparent) else None
+
+
+def _tell_order(
+    tracing: Tracing,
+    request: Request[Any, Any, Any],
+    verb: str,
+    queue: str,
+    task_id: str,
+    sender: TraceParent,
+    context: TraceParent,
+    began_ns: int,
+) -> None:
+    asking: TraceParent | None = request.scope.get(SPAN)  # type: ignore[assignment] - ours
+    links = (asking,) if asking is not None and asking.flags & SAMPLED else ()
+    own, ended_ns = {telemetry.MESSAGING_MESSAGE_ID: task_id}, _ended_after(began_ns)
+    tracing.record(Span(_order_shape(verb, queue), context, sender.span_id, began_ns, ended_ns, own, links=links))
 
 
 def note_about(request: Request[Any, Any, Any], own: Attributes) -> None:
     """For the request's own span, if there is one."""
     request.scope[ABOUT] = own  # type: ignore[literal-required] - ours
-
-
-def _order_context(tracing: Tracing, task: Task, verb: str) -> TraceParent | None:
-    """In the task's trace, where that is sampled; of a new life with the id that the monitor will link to."""
-    trace = task.definition.trace
-    if trace is None or not is_sampled(trace.traceparent) or (sender := parse_traceparent(trace.traceparent)) is None:
-        return None
-    if verb == telemetry.CANCEL:
-        return tracing.begin(sender, verb)
-    return sender.child(revival_span_id(task.task_id, str(task.eligible_at_ms)))
 
 
 def _ended_after(began_ns: int) -> int:

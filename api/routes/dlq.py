@@ -91,8 +91,8 @@ async def patterns(service: InjectedService) -> Response[bytes]:
 async def replay(request: Http, task_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Send one dead letter back to the queue."""
     asked = decode(await request.body() or b"{}", schemas.RetryIn)
-    async with service.ordering(request, telemetry.REPLAY, task_id):
-        return json_answer(await recall.revive(service, service.engine.queue.replay, task_id, asked))
+    orders = service.orders(request, telemetry.REPLAY, task_id)
+    return json_answer(await recall.revive(service, service.engine.queue.replay, task_id, asked, orders))
 
 
 @post(
@@ -117,7 +117,8 @@ async def replay_all(request: Http, service: InjectedService) -> Response[bytes]
         raise UnknownPriority(asked.new_priority, tuple(priorities))
     wanted = _filter(asked.filter)
     terms = Terms(keeps_budgets=not asked.reset_retry_count, priority=asked.new_priority)
-    work = archive.replays.preview(wanted) if asked.dry_run else archive.replays.run(wanted, terms)
+    orders = service.orders(request, telemetry.REPLAY)
+    work = archive.replays.preview(wanted) if asked.dry_run else archive.replays.run(wanted, terms, on_revived=orders)
     done = await while_present(request, service.gate, work)
     if not asked.dry_run:
         note_about(request, {telemetry.MESSAGING_BATCH_COUNT: done.replayed})

@@ -207,7 +207,7 @@ async def cancel(
         await recall.purge(service, task_id)
         await service.audit.note(request.user.name, "purge", task_id)
         return json_answer(schemas.PurgedOut(task_id=task_id))
-    async with service.ordering(request, telemetry.CANCEL, task_id):
+    async with service.cancelling(request, task_id):
         was, worker = await recall.cancel(service, task_id)
     return json_answer(
         schemas.CancelOut(task_id=task_id, was_executing=was == TaskState.EXECUTING, worker_notified=bool(worker))
@@ -229,8 +229,8 @@ async def cancel(
 async def retry(request: Http, task_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Run a failed, dead or cancelled task again."""
     asked = decode(await request.body() or b"{}", schemas.RetryIn)
-    async with service.ordering(request, telemetry.RETRY, task_id):
-        return json_answer(await recall.revive(service, service.engine.queue.retry, task_id, asked))
+    orders = service.orders(request, telemetry.RETRY, task_id)
+    return json_answer(await recall.revive(service, service.engine.queue.retry, task_id, asked, orders))
 
 
 def _new_task(

@@ -11,7 +11,7 @@ from tideq.persistence.database import Database
 from tideq.persistence.dead_letters.letters import DeadLetterFilter, DeadLetters, Death
 from tideq.persistence.reading.freshness import Fresh
 from tideq.persistence.reading.history import hold
-from tideq.queue_core.engine.queue import KeptTask, Queue
+from tideq.queue_core.engine.queue import KeptTask, OnRevived, Queue
 from tideq.queue_core.engine.record import parse_record
 from tideq.queue_core.errors import HistoryUnavailable, QueueError, Refused, TaskNotFound, UnknownPriority, WrongState
 from tideq.queue_core.task import Task
@@ -54,6 +54,7 @@ class Replays:
         wanted: DeadLetterFilter,
         terms: Terms = AS_BEFORE,
         on_progress: Callable[[int, int], None] = lambda done, matched: None,
+        on_revived: OnRevived | None = None,
     ) -> Replayed:
         """Those that match now, the earliest death first; who dies meanwhile is left for the next time."""
         await self._freshness.catch_up(CATCH_UP_SECONDS)
@@ -64,14 +65,16 @@ class Replays:
             deaths = await self._dead_letters.next_deaths(wanted, death, last_ms, BATCH_SIZE)
             if not deaths:
                 break
-            outcomes = await self._replay_batch([str(each.task_id) for each in deaths], terms)
+            outcomes = await self._replay_batch([str(each.task_id) for each in deaths], terms, on_revived)
             replayed += outcomes.count(None)
             refused += sum(isinstance(outcome, Refused) for outcome in outcomes)
             death, done = deaths[-1], done + len(deaths)
             on_progress(done, max(matched, done))
         return Replayed(matched, replayed, refused)
 
-    async def _replay_batch(self, task_ids: Sequence[str], terms: Terms) -> list[QueueError | None]:
+    async def _replay_batch(
+        self, task_ids: Sequence[str], terms: Terms, on_revived: OnRevived | None
+    ) -> list[QueueError | None]:
         """What each was refused for, if it was. Their rows are held, so that no clean-up takes them away meanwhile.
 
         History must not still show what was purged in the store: reviving that from here would be a resurrection.
@@ -82,16 +85,16 @@ class Replays:
             kept = await hold(connection, task_ids)
             present = dict(zip(task_ids, await self._queue.read_many(task_ids), strict=True))
             # One after the other: they rank as submitted now, and so keep the order they died in.
-            return [await self._replay(each, kept.get(each), present[each], terms) for each in task_ids]
+            return [await self._replay(each, kept.get(each), present[each], terms, on_revived) for each in task_ids]
 
     async def _replay(
-        self, task_id: str, kept: KeptTask | None, present: Task | None, terms: Terms
+        self, task_id: str, kept: KeptTask | None, present: Task | None, terms: Terms, on_revived: OnRevived | None
     ) -> QueueError | None:
         if kept is None:
             return TaskNotFound(task_id)
         if present is not None and present.version != parse_record(kept.record).number("version"):
             return WrongState(task_id, present.state)
-        options = {"keeps_budgets": terms.keeps_budgets, "priority": terms.priority}
+        options = {"keeps_budgets": terms.keeps_budgets, "priority": terms.priority, "on_revived": on_revived}
         try:
             await self._queue.replay(task_id, **options, kept=None if present else kept)
         except UnknownPriority:

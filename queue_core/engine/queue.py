@@ -30,7 +30,7 @@ from tideq.queue_core.engine.views import task_view
 from tideq.queue_core.errors import InvalidTask, TaskNotFound
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.states import Reason, TaskState
-from tideq.queue_core.task import Bucket, Claim, ClaimedTask, NewTask, Stop, Submitted, Task
+from tideq.queue_core.task import Bucket, Claim, ClaimedTask, Definition, NewTask, Stop, Submitted, Task
 from tideq.queue_core.task_id import TaskIds, made_together
 from tideq.queue_core.transitions import transition
 
@@ -58,6 +58,10 @@ class KeptTask(msgspec.Struct, frozen=True):
 
 Admission = Literal["", "known", "counted"]
 """Of one of several partitions: take only what is known, or count what is new because the depth is near a limit."""
+
+
+OnRevived = Callable[[str, Definition, int], None]
+"""Takes a task's id, its definition, and the instant at which its new life began."""
 
 
 class Removed(NamedTuple):
@@ -402,11 +406,12 @@ class Queue:
         priority: str | None = None,
         kept: KeptTask | None = None,
         client_id: str = "operator",
+        on_revived: OnRevived | None = None,
     ) -> int:
         """Returns the new version. A new priority brings its own retries and timeout.
 
         Reading the definition first decides nothing: it never changes. `kept` comes from history, for a task
-        whose record may have left the store.
+        whose record may have left the store. With `on_revived` the task's record says that somebody tells of it.
         """
         definition = unpack_definition(kept.definition) if kept else (await self.read(task_id)).definition
         level = self._submissions.level(priority) if priority else None
@@ -424,9 +429,13 @@ class Queue:
             kept_record=kept.record if kept else "",
             kept_definition=kept.definition if kept else "",
             client_id=client_id,
+            is_told=int(on_revived is not None),
         )
         subject = (task_id,) if reply.word in ("TASK_NOT_FOUND", "WRONG_STATE") else ()
-        return number(accepted(reply, *subject)[1])
+        now_ms, version = map(number, accepted(reply, *subject))
+        if on_revived is not None:
+            on_revived(task_id, definition, now_ms)
+        return version
 
 
 def parse_stops(entries: Sequence[Any]) -> tuple[Stop, ...]:

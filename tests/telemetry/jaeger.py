@@ -1,7 +1,7 @@
 """What Jaeger would complain of: the rules of its own sanitizers and of its clock-skew adjuster, as of version 2.13.
 
-Each complaint is a warning sign on a span in its pages. One rule is ours: within one host Jaeger takes a child that
-begins before its parent without a word.
+Each complaint is a warning sign on a span in its pages. Two rules are ours: within one host Jaeger takes a child that
+begins before its parent without a word, and it shows a link that leads nowhere like any other.
 """
 
 from collections import Counter
@@ -12,8 +12,12 @@ from tests.telemetry.sink import Seen
 SERVER = 2
 
 
-def complaints(spans: Sequence[Seen], outside: Collection[str] = ()) -> list[str]:
-    """`outside` are parents that others tell, as the caller of a request does."""
+def complaints(spans: Sequence[Seen], outside: Collection[str] = (), told: Sequence[Seen] = ()) -> list[str]:
+    """`outside` are parents, and what is linked to, that others tell, as the caller of a request does.
+
+    Of one trace: `told` are all spans there are, to which its own may link.
+    """
+    anywhere = {(span.trace_id, span.span_id) for span in (*spans, *told)}
     found, known = list[str](), {(span.trace_id, span.span_id): span for span in spans}
     for (_, span_id), count in Counter((span.trace_id, span.span_id) for span in spans).items():
         if count > 1:
@@ -23,6 +27,8 @@ def complaints(spans: Sequence[Seen], outside: Collection[str] = ()) -> list[str
             found.append(f"{span.name}: negative duration, or none")
         if not span.host:
             found.append(f"{span.name}: host unknown")
+        nowhere = [link_id for link in span.links if link not in anywhere and (link_id := link[1]) not in outside]
+        found += [f"{span.name}: links to {link_id}, which nobody told" for link_id in nowhere]
         parent = known.get((span.trace_id, span.parent_id))
         if parent is not None:
             found += _against(span, parent)

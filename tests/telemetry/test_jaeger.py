@@ -47,6 +47,11 @@ def test_a_sound_tree_is_taken_without_a_word() -> None:
         (replace(QUEUED, parent_id="f" * 16), "task.queued: invalid parent span id"),
         (replace(QUEUED, trace_id="3" * 32), "task.queued: invalid parent span id"),
         (replace(QUEUED, host=""), "task.queued: host unknown"),
+        (replace(QUEUED, links=[(TRACE, "f" * 16)]), "task.queued: links to ffffffffffffffff, which nobody told"),
+        (
+            replace(QUEUED, links=[("3" * 32, SENT.span_id)]),
+            "task.queued: links to 0000000000000002, which nobody told",
+        ),
         (replace(QUEUED, began_ns=9), "task.queued under send: begins 1 ns before it"),
         (replace(PROCESS, host="there"), "process under send: clock skew"),
         (replace(QUEUED, span_id=SENT.span_id, parent_id=REQUEST.span_id), "duplicate span id"),
@@ -56,6 +61,12 @@ def test_each_fault_is_found(faulty: Seen, words: str) -> None:
     tree = [faulty if each.name == faulty.name else each for each in TREE]
 
     assert any(complaint.startswith(words) for complaint in complaints(tree))
+
+
+def test_a_link_to_what_somebody_told_is_taken_without_a_word() -> None:
+    linked = replace(QUEUED, links=[(TRACE, PROCESS.span_id), ("3" * 32, "f" * 16)])
+
+    assert complaints([REQUEST, SENT, linked, PROCESS], outside={"f" * 16}) == []
 
 
 def test_between_hosts_what_takes_longer_may_end_later() -> None:

@@ -8,9 +8,9 @@ from tests.telemetry.recording import Recording
 from tideq.queue_core.engine.journal import Origin
 from tideq.queue_core.engine.record import NAMES
 from tideq.queue_core.retry_policy import Backoff
-from tideq.queue_core.task import TraceContext
-from tideq.queue_core.trace_context import execution_span_id, revival_span_id
-from tideq.queue_core.tracing import SpanError
+from tideq.queue_core.task import Definition, TraceContext
+from tideq.queue_core.trace_context import execution_span_id, parse_traceparent, revival_span_id
+from tideq.queue_core.tracing import INTERNAL, Shape, Span, SpanError
 from tideq.workers.monitor.journal.spans import LifeSpans
 from tideq.workers.monitor.journal.transition import Transition
 
@@ -143,6 +143,13 @@ async def test_a_life_that_was_asked_for_by_hand_begins_then_and_links_to_it(
 ) -> None:
     """Not the life of a scheduled task, which waits from its submission on; both also where they were retried."""
     made = await follower(kit, LifeSpans(tracing, "default"))
+
+    def tell(task_id: str, definition: Definition, at_ms: int) -> None:
+        sender = parse_traceparent(definition.trace.traceparent) if definition.trace else None
+        assert sender is not None
+        context = sender.child(revival_span_id(task_id, str(at_ms)))
+        tracing.record(Span(Shape("replay", INTERNAL), context, sender.span_id, at_ms * 10**6, at_ms * 10**6 + 1))
+
     for delay_ms in (0, lead_ms):
         worker_id = await kit.worker(f"w{delay_ms}")
         task_id = await kit.submit(trace=trace("01"), delay_ms=delay_ms, max_retries=1, backoff=QUICKLY)
@@ -151,7 +158,7 @@ async def test_a_life_that_was_asked_for_by_hand_begins_then_and_links_to_it(
             await kit.fail(await kit.started(worker_id), worker_id)
             await kit.clock.advance(20)
         await kit.clock.advance(lead_ms)
-        await kit.queue.replay(task_id)
+        await kit.queue.replay(task_id, on_revived=tell)
         eligible_ms = (await kit.read(task_id)).eligible_at_ms
         for _ in range(2):
             await kit.fail(await kit.started(worker_id), worker_id)

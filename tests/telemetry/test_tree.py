@@ -98,7 +98,7 @@ def whole(sink: Sink, trace_id: str, last: str, worked: Sequence[str]) -> list[S
 
     def is_whole(spans: list[Seen]) -> bool:
         own = [span for span in spans if span.trace_id == trace_id]
-        return Counter(short(span.name) for span in own) >= wanted and not complaints(own)
+        return Counter(short(span.name) for span in own) >= wanted and not complaints(own, told=spans)
 
     return [span for span in sink.wait(is_whole) if span.trace_id == trace_id]
 

@@ -16,6 +16,7 @@
 -- @arg   signature      text
 -- @arg   kept_record      text  from history, empty where the store should have it
 -- @arg   kept_definition  text
+-- @arg   is_told          int   whether a span is told of the order
 -- @reply OK TASK_NOT_FOUND WRONG_STATE RANK_OUT_OF_RANGE
 -- @use   band, load_task, lane_for, keep, emit, move, place, count, commit
 local task = load_whole(task_id)
@@ -43,8 +44,9 @@ if keeps_budgets == 0 then task.retries, task.losses, task.deliveries = 0, 0, 0 
 if max_retries ~= '' then task.max_retries = max_retries end
 if timeout_ms ~= '' then task.timeout_ms = timeout_ms end
 task.lane, task.rank, task.age_bucket = lane_of[signature], now + offset, level .. ':' .. math.floor(now / 60000)
--- The zero says that this life began with a retry or replay: one that was scheduled has an instant here, too.
-task.eligible_ms, task.queued_ms = '0' .. now_text, now_text
+-- A zero says that this life began with a retry or replay: one that was scheduled has an instant here, too. Another says
+-- that there is a span of the order, which the life's own may link to.
+task.eligible_ms, task.queued_ms = (is_told == 1 and '00' or '0') .. now_text, now_text
 task.lease, task.worker, task.assigned_ms, task.started_ms, task.ended_ms, task.settled = '', '', '', '', '', ''
 count_end(string.match(signature, '^[^|]*'), task.state, -1)
 place_ready(task_id, task)

@@ -103,8 +103,8 @@ class LifeSpans:
 
 
 def _links(transition: Transition, sender: TraceParent) -> tuple[TraceParent, ...]:
-    """To the retry or replay that began it, which in turn names the request that asked for it."""
-    if not transition.is_revived:
+    """To the retry or replay that began it, which in turn names the request that asked for it, where that was told."""
+    if not transition.is_order_told:
         return ()
     return (sender.child(revival_span_id(transition.task_id, transition.life)),)
 

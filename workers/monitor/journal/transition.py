@@ -228,6 +228,11 @@ class Transition:
         return eligible[:1] == b"0" or (bool(eligible) and self._record[QUEUED] == eligible)
 
     @property
+    def is_order_told(self) -> bool:
+        """Whether a span is told of the retry or replay that began this life: two zeros say so."""
+        return self._record[ELIGIBLE][:2] == b"00"
+
+    @property
     def is_end(self) -> bool:
         return self._record[STATE] in ENDS and self._record[REASON] != b"purged"
 
