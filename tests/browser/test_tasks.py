@@ -114,6 +114,20 @@ async def test_a_type_is_chosen_from_a_list_of_those_there_are(eyes: Eyes, stage
     await expect(eyes.page.locator("tbody tr")).to_have_count(2)
 
 
+async def test_a_type_of_which_all_tasks_have_ended_can_be_chosen(eyes: Eyes, stage: Stage) -> None:
+    """Nothing of it waits, no worker does it, and the page does not show it."""
+    stage.call("DELETE", f"/api/v1/tasks/{stage.submit('bookbinding', {}, tags={'scene': 'ended'})}")
+    stage.wait(lambda: stage.count(tag="scene:ended", status="cancelled") == 1, "history has it")
+    await eyes.open("/ui/tasks?q=tag.scene:no-such-scene")
+    await eyes.see("Nothing matches")
+
+    await eyes.page.get_by_role("combobox", name="Task type").select_option("bookbinding")
+    await eyes.button(re.compile("tag.scene: no-such-scene")).click()
+
+    await expect(eyes.page.locator("tbody tr")).to_have_count(1)
+    await expect(eyes.page.locator("tbody tr")).to_contain_text("bookbinding")
+
+
 async def test_a_row_says_how_many_attempts_were_made_of_how_many_and_of_how_many_errors_it_shows_the_last(
     eyes: Eyes, stage: Stage
 ) -> None:

@@ -57,6 +57,9 @@ export const percent = (share: number): string => `${(share * 100).toFixed(share
 
 export const plain = (word: string): string => word.replaceAll('_', ' ');
 
+/** What the service calls the rest, where there are very many types. */
+export const OTHER_TYPES = 'other';
+
 export const TERMINAL = ['completed', 'failed', 'cancelled', 'dead_letter'];
 export const LIVE = ['queued', 'assigned', 'executing'];
 export const REVIVABLE = ['failed', 'cancelled', 'dead_letter'];

@@ -9,7 +9,7 @@ import { useStore } from '../store';
 import { Bars, StackedBars } from '../ui/bars';
 import { Button, Card, Empty, Problem, shortId, When } from '../ui/basics';
 import { Chart, type Line } from '../ui/chart';
-import { count, duration, LIVE, percent, plain, some, TERMINAL } from '../words';
+import { count, duration, LIVE, OTHER_TYPES, percent, plain, some, TERMINAL } from '../words';
 import { CleanUp } from './cleanup';
 import { HeldBackCard } from './held-back';
 import { TideCard } from './tide';
@@ -203,7 +203,9 @@ function ByType({ counts }: { counts: Record<string, Record<string, number>> | u
         counts={counts}
         parts={[...LIVE, ...TERMINAL]}
         inWords={plain}
-        linkTo={(type, state) => searchLink(state ? `status:${state} type:${type}` : `type:${type}`)}
+        linkTo={(type, state) =>
+          searchLink([state && `status:${state}`, type !== OTHER_TYPES && `type:${type}`].filter(Boolean).join(' '))
+        }
       />
     </Card>
   );

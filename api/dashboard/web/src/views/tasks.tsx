@@ -9,7 +9,7 @@ import { parseSearch, QUALIFIERS, TASK_ID, termOf, toQuery, withTerm, writeSearc
 import { mayProduce, session } from '../session';
 import { useStore } from '../store';
 import { Button, Card, Empty, Problem } from '../ui/basics';
-import { count, LIVE, plain, TERMINAL } from '../words';
+import { count, LIVE, OTHER_TYPES, plain, TERMINAL } from '../words';
 import { BulkDialog, type Scope } from './bulk-dialog';
 import { chosenColumns, COLUMNS, TaskTable } from './task-table';
 
@@ -74,12 +74,13 @@ function scopeOf(isAll: boolean, picked: Set<string>, query: Query, page: TaskPa
   return { query, count: page?.total ?? 0, isExact: page?.total_is_exact ?? false };
 }
 
-/** Types that wait, that workers do, or that the page shows, whichever is chosen among them. */
+/** Types that have tasks or had some, that workers do, or that the page shows, whichever is chosen among them. */
 function useTypes(listed: Task[], chosen: string): string[] {
   const stats = useFresh(() => get<Stats>('/api/v1/queue/stats'), [], { minMs: 5_000, everyMs: 30_000 });
   const fleet = useFresh(() => get<Workers>('/api/v1/workers'), [], { minMs: 5_000, everyMs: 30_000 });
   const known = [
     ...Object.keys(stats.data?.queue.by_type ?? {}),
+    ...Object.keys(stats.data?.queue.by_type_and_state ?? {}).filter((type) => type !== OTHER_TYPES),
     ...(fleet.data?.workers ?? []).flatMap((worker) => worker.task_types ?? []),
     ...listed.map((task) => task.task_type),
   ];
