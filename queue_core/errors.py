@@ -163,13 +163,18 @@ class KeyPending(Overloaded):
         self.name, self.key_task_id, self.partition, self.is_overdue = name, task_id, partition, bool(is_overdue)
 
 
-class NothingNew(Refused):
-    """Of one of several partitions: it was to take nothing new, and something was."""
+class TooManyNew(Refused):
+    """Of one of several partitions: more of a submission is new than the queue takes, which may be nothing.
 
-    code = "nothing-new"
+    Not for callers: it tells what to ask the queue for.
+    """
 
-    def __init__(self) -> None:
-        super().__init__("nothing new is taken")
+    code = "too-many-new"
+
+    def __init__(self, new_count: int, urgency: int) -> None:
+        super().__init__(f"{new_count} tasks are new")
+        self.new_count, self.urgency = new_count, urgency
+        """How many, and how urgent the least urgent of them."""
 
 
 class OutboxFull(Overloaded):

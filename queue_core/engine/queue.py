@@ -5,7 +5,7 @@ What a lease holder may say is in `attempts.py`; workers are in `fleet.py`.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
@@ -56,8 +56,16 @@ class KeptTask(msgspec.Struct, frozen=True):
     definition: bytes
 
 
-Admission = Literal["", "known", "counted"]
-"""Of one of several partitions: take only what is known, or count what is new because the depth is near a limit."""
+class Admission(NamedTuple):
+    """What the queue lets into one of its several partitions."""
+
+    most_new: int | None = None
+    """Tasks that are not known yet; raises TooManyNew for more. `None` is any number."""
+    is_counted: bool = False
+    """Because the depth is near a limit."""
+
+
+ALL = Admission()
 
 
 OnRevived = Callable[[str, Definition, int], None]
@@ -106,7 +114,7 @@ class Queue:
         return await self._submit(client_id, prepared, wants_position=wants_position, is_one=is_one)
 
     async def submit_here(
-        self, tasks: Sequence[NewTask], *, wants_position: bool = False, admission: Admission = ""
+        self, tasks: Sequence[NewTask], *, wants_position: bool = False, admission: Admission = ALL
     ) -> Written:
         """The same as one of several partitions."""
         client_id, prepared, is_one = await self._checked(tasks)
@@ -182,7 +190,7 @@ class Queue:
         *,
         wants_position: bool,
         is_one: bool = False,
-        admission: Admission = "",
+        admission: Admission = ALL,
         not_after: int | None = None,
     ) -> Written:
         batch = in_rows(prepared)
@@ -191,7 +199,8 @@ class Queue:
             client_id=client_id,
             is_listed=int(client_id in self._settings.admission.listed_clients),
             wants_position=int(wants_position),
-            admission=admission,
+            most_new="" if admission.most_new is None else admission.most_new,
+            is_counted=int(admission.is_counted),
             not_after="" if not_after is None else not_after,
             has_own_ids=int(batch.has_own_ids),
             is_one=int(is_one),

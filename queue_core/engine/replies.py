@@ -99,7 +99,7 @@ REFUSALS = {
     "TOO_MANY_SUBMISSIONS": Refusal(errors.TooManySubmissions, (text, number, number, number, number, number)),
     "BATCH_ABOVE_BURST": Refusal(errors.BatchAboveBurst, (number, number)),
     "KEY_PENDING": Refusal(errors.KeyPending, (text, text, number, number)),
-    "NOTHING_NEW": Refusal(errors.NothingNew, ()),
+    "TOO_MANY_NEW": Refusal(errors.TooManyNew, (number, number)),
     "TOO_LATE": Refusal(_too_late, ()),
     "OUTBOX_FULL": Refusal(errors.OutboxFull, (number, number, number)),
     "STORE_FULL": Refusal(errors.StoreFull, (number,)),

@@ -12,7 +12,13 @@ from tests.kit import Kit, make_kit
 from tests.stores import StoreUnderTest
 from tideq.queue_core.engine.partitions import pointing
 from tideq.queue_core.engine.queue import Queue, Removed
-from tideq.queue_core.errors import IdempotencyConflict, KeyPending, QueueFull, StoreUnavailable
+from tideq.queue_core.errors import (
+    IdempotencyConflict,
+    KeyPending,
+    QueueFull,
+    StoreUnavailable,
+    TooManySubmissions,
+)
 from tideq.queue_core.settings import Admission, QueueSettings
 from tideq.queue_core.task import NewTask
 from tideq.queue_core.task_id import partition_of
@@ -262,3 +268,50 @@ class TestNearTheDepthLimit:
 
 async def _cut_off(*_: Any, **__: Any) -> Any:
     raise StoreUnavailable("the process died here")
+
+
+@pytest.mark.parametrize("partitions", [(1,), (8,)], ids=["one-partition", "eight"])
+class TestPartlyKnown:
+    """Only what is new of a batch counts against limits, with one partition and with several."""
+
+    @pytest.fixture
+    def settings(self) -> QueueSettings:
+        limits = {"soft_depth": 100, "high_only_depth": 100, "max_depth": 200}
+        rate = {"client_rate_per_second": 0.001, "client_burst": 110}
+        return QueueSettings(admission=msgspec.structs.replace(Admission(), **limits, **rate))
+
+    async def test_a_batch_is_taken_where_there_is_room_for_what_is_new_of_it(self, kit: Kit) -> None:
+        known = await kit.queue.submit_many(keyed(*range(96)))
+
+        answers = await kit.queue.submit_many(keyed(*range(100)))
+        again = await kit.queue.submit_many(keyed(*range(100)))
+        with pytest.raises(QueueFull):
+            await kit.queue.submit_many(keyed(*range(101)))
+
+        assert [answer.task_id for answer in answers[:96]] == [answer.task_id for answer in known]
+        assert [answer.is_new for answer in answers] == [False] * 96 + [True] * 4
+        assert not any(answer.is_new for answer in again)
+        assert (await depth(kit), await pending_keys(kit)) == (100, [])
+
+    async def test_a_batch_larger_than_the_burst_is_taken_where_what_is_new_of_it_is_not(self, kit: Kit) -> None:
+        await kit.worker(capacity=1_000)
+        await kit.queue.submit_many(keyed(*range(90)))
+        await kit.queue.claim("w1", 90)
+
+        answers = await kit.queue.submit_many(keyed(*range(110)))
+        await kit.queue.claim("w1", 90)
+        with pytest.raises(TooManySubmissions):
+            await kit.queue.submit_many(keyed(*range(111)))
+        await kit.clock.advance(1_000_000)
+        more = await kit.queue.submit_many(keyed(*range(111)))
+
+        assert [sum(answer.is_new for answer in each) for each in (answers, more)] == [20, 1]
+        assert await pending_keys(kit) == []
+
+    async def test_known_tasks_bind_a_batch_to_no_stage_of_their_priority(self, kit: Kit) -> None:
+        await kit.queue.submit_many(keyed(*range(100)))
+        urgent = [NewTask(task_type="resize", idempotency_key=f"u{each}", priority="high") for each in range(5)]
+
+        answers = await kit.queue.submit_many([*keyed(*range(3)), *urgent])
+
+        assert [answer.is_new for answer in answers] == [False] * 3 + [True] * 5

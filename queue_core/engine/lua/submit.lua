@@ -16,8 +16,8 @@
 -- @arg   client_id           text
 -- @arg   is_listed           int     whether the depth limits spare this client
 -- @arg   wants_position      int
--- @arg   admission           text    of one of several partitions: `known` where the queue takes nothing new, `counted` where
---                                    its depth is near a limit; else empty
+-- @arg   most_new            text    of one of several partitions: how many new tasks the queue takes, empty for any number
+-- @arg   is_counted          int     whether the depth of all partitions is near a limit
 -- @arg   not_after           text    empty, or the instant from which on keys taken elsewhere may be somebody else's
 -- @arg   has_own_ids         int     whether any id was chosen by the client, and so may be known already
 -- @arg   is_one              int     whether the last row's key stands for all rows
@@ -30,7 +30,7 @@
 -- @row   about       its kind's number; if there is more to say, behind it the schedule (empty for now, +milliseconds for
 --                    a delay, else an instant) and idempotency (empty, or the key's name and the fingerprint)
 -- @row   definition
--- @reply OK UNREADABLE_KIND IDEMPOTENCY_CONFLICT RANK_OUT_OF_RANGE QUEUE_FULL OUTBOX_FULL STORE_FULL NOTHING_NEW TOO_LATE
+-- @reply OK UNREADABLE_KIND IDEMPOTENCY_CONFLICT RANK_OUT_OF_RANGE QUEUE_FULL OUTBOX_FULL STORE_FULL TOO_MANY_NEW TOO_LATE
 -- @use   lane_for, move, place, position, commit, keys_of_batches, keep_key, client_rate
 local RETRY_AFTER_MS = 5000
 local kinds_by_number, known, planned_keys, planned_ids = {}, {}, {}, {}
@@ -129,7 +129,7 @@ end
 
 if new_count > 0 then
   if not_after ~= '' and now > tonumber(not_after) then return {'TOO_LATE'} end
-  if admission == 'known' then return {'NOTHING_NEW'} end
+  if most_new ~= '' and new_count > tonumber(most_new) then return {'TOO_MANY_NEW', new_count, least_urgent} end
   local refused = pressure_refusal() or depth_refusal() or rate_refusal(new_count) or plan_lanes()
   if refused then return refused end
 end
@@ -197,7 +197,7 @@ if new_count > 0 then
   flush_keys()
   commit()
 end
-local counted = admission == 'counted' and redis.call('HINCRBY', usage_key, 'taken:#queued', new_count) or ''
+local counted = is_counted == 1 and redis.call('HINCRBY', usage_key, 'taken:#queued', new_count) or ''
 
 -- Of tasks that were made alike the first and the last are looked for. If as many lie between as were made, theirs are
 -- known too; if not, others of the same instant have come between, and each is looked for.

@@ -5,7 +5,8 @@ it, or after as many submissions of this process as a 64th of it, or a second. W
 when a partition is away, whichever process asks then. Near a limit each submission reserves its
 place with the ledger, which knows of all others that are under way. So a limit is passed by at most a 64th of it for
 each process whose look was from the second before the queue filled up, and by nothing from then on. What is refused is
-still answered where it is known already, so the script is asked all the same.
+still answered where it is known already, so the script is asked all the same: it tells how much of a batch is new, and
+that much is asked for once more.
 """
 
 import asyncio
@@ -50,22 +51,33 @@ class Look(NamedTuple):
     uses: Uses
 
 
+class Demand(NamedTuple):
+    """What somebody wants to submit."""
+
+    client_id: str
+    task_count: int
+    urgency: int
+    """Of the least urgent of them."""
+    is_exact: bool = False
+    """Whether all are known to be new; else some may stand for tasks that are there already, and cost nothing."""
+
+
 class Entry:
     """One submission on its way in."""
 
-    def __init__(self, count: int, client_id: str) -> None:
-        self.count = count
-        self.client_id = client_id
+    def __init__(self, demand: Demand) -> None:
+        self.demand = demand
+        self.count = demand.task_count
         self.refusal: Refused | None = None
         self.bucket: Bucket | None = None
         self.room: Room | None = None
         self.is_let_in = False
 
     @property
-    def word(self) -> Admission:
+    def admission(self) -> Admission:
         if self.refusal is not None:
-            return "known"
-        return "counted" if self.room else ""
+            return Admission(most_new=0)
+        return Admission(self.count if self.demand.is_exact else None, self.room is not None)
 
 
 class Admissions:
@@ -83,15 +95,18 @@ class Admissions:
         self._urgency_of = urgency_of
         self._depth = Depth(parts, health, ledger)
 
-    async def enter(self, tasks: Sequence[NewTask]) -> Entry:
+    def demand(self, tasks: Sequence[NewTask]) -> Demand:
+        urgency = max(self._urgency_of(priority) for priority in {task.priority for task in tasks})
+        return Demand(tasks[0].client_id, len(tasks), urgency)
+
+    async def enter(self, demand: Demand) -> Entry:
         """To be left again, unless nobody knows what became of it."""
-        limits, client_id = self._limits, tasks[0].client_id
-        entry = Entry(len(tasks), client_id)
+        limits, entry = self._limits, Entry(demand)
         try:
             if limits.client_rate_per_second:
-                entry.bucket = await self._spend(client_id, entry.count)
-            if client_id not in limits.listed_clients:
-                entry.room = await self._depth.reserve(entry.count, self._stages_for(tasks))
+                entry.bucket = await self._spend(demand.client_id, entry.count)
+            if demand.client_id not in limits.listed_clients:
+                entry.room = await self._depth.reserve(entry.count, self._stages_for(demand.urgency))
                 entry.is_let_in = True
         except Refused as refusal:
             entry.refusal = refusal
@@ -111,7 +126,7 @@ class Admissions:
             await self._ledger.redeem(entry.room.grant, entry.room.uses, {QUEUED: new_count}, takes)
         self.abandon(entry)
         if entry.bucket is not None and new_count < entry.count:
-            entry.bucket = await self._spend(entry.client_id, new_count - entry.count)
+            entry.bucket = await self._spend(entry.demand.client_id, new_count - entry.count)
         return entry.bucket
 
     async def _spend(self, client_id: str, count: int) -> Bucket:
@@ -119,9 +134,8 @@ class Admissions:
         limits = self._limits
         return await self._parts[home].spend(client_id, count, limits.client_rate_per_second, limits.client_burst)
 
-    def _stages_for(self, tasks: Sequence[NewTask]) -> list[Stage]:
-        """Those that bind the least urgent of them, in the order in which they are named in a refusal."""
-        urgency = max(self._urgency_of(priority) for priority in {task.priority for task in tasks})
+    def _stages_for(self, urgency: int) -> list[Stage]:
+        """Those that bind such a task, in the order in which they are named in a refusal."""
         limits = self._limits
         stages = ("max", limits.max_depth), ("high_only", limits.high_only_depth), ("soft", limits.soft_depth)
         return [Stage(*stage) for stage in stages[: urgency + 1]]

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from tideq.queue_core.engine.partitions.admission import Admissions, Entry
+from tideq.queue_core.engine.partitions.admission import Admissions, Demand, Entry
 from tideq.queue_core.engine.partitions.health import Health, is_untouched
 from tideq.queue_core.engine.partitions.pointing import Pointing
 from tideq.queue_core.engine.partitions.routing import Routing
-from tideq.queue_core.engine.queue import Admission, Queue, Written
+from tideq.queue_core.engine.queue import ALL, Admission, Queue, Written
 from tideq.queue_core.engine.submission import idempotency_name, share_one_key
-from tideq.queue_core.errors import InvalidTask, NothingNew, Overloaded, QueueError, StoreUnavailable, Unavailable
+from tideq.queue_core.errors import InvalidTask, Overloaded, QueueError, StoreUnavailable, TooManyNew, Unavailable
 from tideq.queue_core.task import NewTask, Submitted
 
 
@@ -46,12 +46,25 @@ class Placing:
         self._turn = random.randrange(routing.count)
 
     async def submit(self, tasks: Sequence[NewTask], *, wants_position: bool) -> list[Submitted]:
-        entry = await self._admissions.enter(tasks)
+        """A batch of which only some are new is let in if there is room for these, as with one partition."""
+        demand = self._admissions.demand(tasks)
+        entry = await self._admissions.enter(demand)
         try:
-            partition, written = await self._place(tasks, entry.word, wants_position=wants_position)
-        except NothingNew:
-            await self._admissions.leave(entry)
-            raise entry.refusal or StoreUnavailable("a partition took nothing new") from None
+            return await self._enter(tasks, entry, wants_position=wants_position)
+        except TooManyNew as found:
+            if (found.new_count, found.urgency) == (demand.task_count, demand.urgency):
+                raise entry.refusal or found from None
+            fewer = Demand(demand.client_id, found.new_count, found.urgency, is_exact=True)
+        entry = await self._admissions.enter(fewer)
+        try:
+            return await self._enter(tasks, entry, wants_position=wants_position)
+        except TooManyNew:
+            changed = StoreUnavailable("tasks that were known are not known any more: try again", is_untouched=True)
+            raise entry.refusal or changed from None
+
+    async def _enter(self, tasks: Sequence[NewTask], entry: Entry, *, wants_position: bool) -> list[Submitted]:
+        try:
+            partition, written = await self._place(tasks, entry.admission, wants_position=wants_position)
         except BaseException as error:
             await self._give_up(entry, error)
             raise
@@ -114,7 +127,7 @@ class Placing:
         part = self._parts[partition]
 
         async def submit() -> Written:
-            if len(tasks) == 1 and wants_position and not admission:
+            if len(tasks) == 1 and wants_position and admission == ALL:
                 return Written([await part.submit(tasks[0])], None)
             return await part.submit_here(tasks, wants_position=wants_position, admission=admission)
 
