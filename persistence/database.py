@@ -77,6 +77,10 @@ class HistoryBusy(HistoryUnavailable):
     """A lock that somebody else has was waited for as long as this session waits."""
 
 
+class TookTooLong(HistoryUnavailable):
+    """More time than this session, or one statement of it, has."""
+
+
 class UnsuitableDatabase(HistoryUnavailable):
     """No waiting makes this database fit for history."""
 
@@ -211,7 +215,7 @@ async def _at_most(seconds: float | None) -> AsyncGenerator[None]:
             yield
     except TimeoutError as error:
         if limit.expired():
-            raise HistoryUnavailable(f"the database took longer than {seconds:g} seconds") from error
+            raise TookTooLong(f"the database took longer than {seconds:g} seconds") from error
         raise
 
 
@@ -236,6 +240,8 @@ def translated(error: psycopg.Error) -> HistoryUnavailable:
         return HistoryRefused(text, is_login=True)
     if isinstance(error, psycopg.errors.LockNotAvailable | psycopg.errors.DeadlockDetected):
         return HistoryBusy(text)
+    if isinstance(error, psycopg.errors.QueryCanceled):
+        return TookTooLong(text)
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return HistoryUnavailable(text)
     return HistoryRefused(text)

@@ -5,16 +5,26 @@ lies in no range, and is never dropped: tasks of it go one by one.
 """
 
 import asyncio
+import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import structlog
 from psycopg import Rollback, sql
 
-from tideq.persistence.database import WRITING, Connection, Database, HistoryBusy, statement
+from tideq.persistence.database import (
+    MENDING,
+    WRITING,
+    Connection,
+    Database,
+    HistoryBusy,
+    TookTooLong,
+    statement,
+)
 from tideq.persistence.schema.clocks import Clocks, StoreInstants, database_now_ms
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.errors import HistoryUnavailable
@@ -24,6 +34,9 @@ DEPENDENTS = ("task_events", "task_terms", "dead_letter_tasks")
 TABLES = ("tasks", *DEPENDENTS)
 AHEAD = 2
 LOCK = 7_305_002
+MOVED_ROWS, MAX_PARTS = 500_000, 64
+"""Rows of the largest table that leave the default partition at once, in seconds; and into how many partitions a range
+is divided at most, because every list opens them all."""
 MAX_SECONDS = 60.0
 """For making or dropping one: a database that hangs is given up."""
 LOCKED_SHORTLY = "SET LOCAL lock_timeout = '200ms'; SET LOCAL enable_seqscan = off"
@@ -65,6 +78,10 @@ class PartitionsBusy(HistoryUnavailable):
     """Somebody reads or writes history for longer than others should wait behind."""
 
 
+class PartitionsSlow(PartitionsBusy):
+    """Everybody waited for longer than they should, and in vain: it was undone."""
+
+
 class Partitions:
     """Made and dropped by PostgreSQL's clock, whatever that of this process says.
 
@@ -79,11 +96,13 @@ class Partitions:
         settings: HistorySettings,
         max_seconds: float = MAX_SECONDS,
         waits: Sequence[float] = BUSY_WAITS,
+        moved_rows: int = MOVED_ROWS,
     ) -> None:
         self._database = database
         self._settings = settings
         self._max_seconds = max_seconds
         self._waits = waits
+        self._moved_rows = moved_rows
 
     async def make_ahead(self, now_ms: int | None = None) -> list[Range]:
         """So that what is written now and for a while has its place; returns what was made.
@@ -94,12 +113,43 @@ class Partitions:
         refused: HistoryUnavailable | None = None
         for wanted in await self._missing(now_ms):
             try:
-                made += [wanted] if await self._locked(partial(_make, wanted=wanted)) else []
+                made += await self._make_in_parts(wanted)
             except HistoryUnavailable as error:
                 refused = error
         if refused:
             raise refused
         return made
+
+    async def _make_in_parts(self, wanted: Range) -> list[Range]:
+        """Between two parts others get as much time as they had to wait."""
+        try:
+            parts = await self._parts(wanted)
+        except HistoryBusy as error:
+            raise PartitionsBusy(f"partitions wait until history is less busy: {error}") from error
+        if len(parts) > 1:
+            log.warning("partition made in parts: the default partition holds too much of it", count=len(parts))
+        made: list[Range] = []
+        for part in parts:
+            began = time.monotonic()
+            made += [part] if await self._locked(partial(_make, wanted=part)) else []
+            if part != parts[-1]:
+                await asyncio.sleep(time.monotonic() - began)
+        return made
+
+    async def _parts(self, wanted: Range) -> list[Range]:
+        """The range, or narrower ones, each with as much of the default partition as moves while others wait.
+
+        Counting takes as long as it takes: nobody waits for it.
+        """
+        async with self._database.session(
+            limits=MENDING._replace(lock_ms=round(self._max_seconds * 1000))
+        ) as connection:
+            counts = {table: await _count_left(connection, table, wanted) for table in TABLES}
+            largest = max(TABLES, key=lambda table: counts[table])
+            if counts[largest] <= self._moved_rows:
+                return [wanted]
+            size = max(self._moved_rows, counts[largest] // MAX_PARTS + 1)
+            return divided(wanted, await _every(connection, largest, wanted, size))
 
     async def prune(self, clocks: Clocks, dead_letter_ttl_ms: int) -> list[Range]:
         """Drop what is older than history lasts; returns the ranges that went. Raises ClocksDiffer first."""
@@ -169,6 +219,8 @@ class Partitions:
                 if wait is None:
                     raise PartitionsBusy(f"partitions wait until history is less busy: {error}") from error
                 await asyncio.sleep(wait)
+            except TookTooLong as error:
+                raise PartitionsSlow(f"a partition was not made or dropped, which took too long: {error}") from error
         raise AssertionError("the last wait is none")
 
     def _session(self) -> AbstractAsyncContextManager[Connection]:
@@ -193,9 +245,35 @@ def missing_ranges(present: list[Range], now_ms: int, width_ms: int) -> list[Ran
     return missing
 
 
+def divided(whole: Range, instants: Iterable[int]) -> list[Range]:
+    """Its parts, which begin at these instants."""
+    inside = {each for each in instants if whole.start_ms < each < whole.end_ms}
+    return [Range(*each) for each in pairwise([whole.start_ms, *sorted(inside), whole.end_ms])]
+
+
 async def existing(connection: Connection) -> list[Range]:
     rows = await (await connection.execute(statement("partitions"))).fetchall()
     return sorted(Range(*map(int, name.removeprefix("tasks_").split("_"))) for (name,) in rows)
+
+
+async def _count_left(connection: Connection, table: str, wanted: Range) -> int:
+    """Rows of the range in the default partition."""
+    query = sql.SQL("SELECT count(*) FROM {} WHERE task_id >= %(start)s AND task_id < %(end)s")
+    found = await connection.execute(query.format(sql.Identifier(f"{table}_default")), _bounds(wanted))
+    ((count,),) = await found.fetchall()
+    return count
+
+
+async def _every(connection: Connection, table: str, wanted: Range, size: int) -> list[int]:
+    """When each task was created that so many rows lie before, or twice as many, and so on."""
+    query = sql.SQL(
+        "SELECT task_id FROM (SELECT task_id, row_number() OVER (ORDER BY task_id) - 1 AS number FROM {} "
+        "WHERE task_id >= %(start)s AND task_id < %(end)s) AS numbered WHERE number > 0 AND number %% %(size)s = 0"
+    )
+    found = await connection.execute(
+        query.format(sql.Identifier(f"{table}_default")), {**_bounds(wanted), "size": size}
+    )
+    return [instant_of(task_id) for (task_id,) in await found.fetchall()]
 
 
 async def _make(connection: Connection, wanted: Range) -> bool:

@@ -4,8 +4,9 @@ import asyncio
 import re
 import time
 import uuid
+from collections import Counter
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -38,6 +39,7 @@ from tideq.persistence.schema.partitions import (
     TABLES,
     Partitions,
     PartitionsBusy,
+    PartitionsSlow,
     Range,
     _make,  # pyright: ignore[reportPrivateUsage]
     existing,
@@ -48,8 +50,8 @@ from tideq.persistence.schema.partitions import (
 from tideq.persistence.settings import DAY_MS, HistorySettings
 from tideq.queue_core.background import running
 from tideq.queue_core.duties import Duties
-from tideq.queue_core.errors import HistoryUnavailable
-from tideq.workers.monitor.pruner import prune_for_ever
+from tideq.queue_core.task import NewTask
+from tideq.workers.monitor.pruner import BUSY_SECONDS, SLOW_SECONDS, prune_for_ever
 
 NOW = 1_900_000_000_000
 WEEK = 7 * DAY_MS
@@ -117,6 +119,55 @@ async def test_what_lies_outside_all_ranges_moves_when_its_range_is_made(
     await kit.queue.cancel(ids[1])
     await replicate_all(kept, store.url, kit, migrated)
     assert len(await _placed(migrated, "task_events")) == len(before["task_events"]) + 1
+
+
+async def test_a_range_of_which_the_default_partition_holds_much_is_made_in_parts(
+    kit: Kit, kept: KeptStore, migrated: Database, store: StoreUnderTest, history_settings: HistorySettings
+) -> None:
+    """Everybody waits while rows move: as few move at once as the database has time for. Others go on in between."""
+    far = NOW + 1_000 * DAY_MS
+    spread = [*range(40), *(DAY_MS + each // 7 for each in range(40))]
+    ids = sorted(str(uuid.UUID(int=id_at(far + after).int | 7 << 76 | 2 << 62 | at)) for at, after in enumerate(spread))
+    await kit.queue.submit_many([NewTask(task_type="resize", task_id=each, tags={"far": "yes"}) for each in ids])
+    await replicate_all(kept, store.url, kit, migrated)
+    before = {table: [task_id for task_id, _ in await _placed(migrated, table)] for table in TABLES}
+    partitions = Partitions(migrated, history_settings, moved_rows=20)
+
+    with capture_logs() as logs:
+        made = await partitions.make_ahead(far)
+
+    after = {table: await _placed(migrated, table) for table in TABLES}
+    places = Counter(place for _, place in after["tasks"])
+    assert {table: [task_id for task_id, _ in placed] for table, placed in after.items()} == before
+    assert max(places.values()) <= 30
+    assert "tasks_default" not in places
+    assert [each["count"] for each in logs if each["event"].startswith("partition made in parts")] == [len(made) - 2]
+    assert made[0].start_ms <= far < made[0].end_ms
+    assert all(earlier.end_ms == later.start_ms for earlier, later in pairwise(made))
+    assert await partitions.make_ahead(far) == []
+
+
+async def test_pruning_that_took_too_long_in_vain_is_tried_again_much_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses, has_paused_twice, sleep = list[float](), asyncio.Event(), asyncio.sleep
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            has_paused_twice.set()
+            await asyncio.Event().wait()
+        await sleep(0)
+
+    class Slow:
+        async def make_ahead(self) -> None:
+            raise PartitionsBusy("a list is long") if pauses else PartitionsSlow("there are many rows")
+
+    monkeypatch.setattr("tideq.workers.monitor.pruner.asyncio.sleep", pause)
+    with capture_logs() as logs:
+        async with running(prune_for_ever(cast("Partitions", Slow()), 0, Duties())):
+            await has_paused_twice.wait()
+
+    assert pauses == [SLOW_SECONDS, BUSY_SECONDS]
+    assert [each["retry_seconds"] for each in logs if each["event"] == "pruning postponed"] == pauses
 
 
 async def _placed(database: Database, table: str) -> list[tuple[str, str]]:
@@ -269,8 +320,8 @@ async def test_a_database_that_does_not_go_on_is_given_up(
     monkeypatch.setattr(partitions_module, "LOCKED_SHORTLY", "SET LOCAL lock_timeout = 0")
     now_ms = time.time_ns() // 1_000_000 + 10 * WEEK
     async with migrated.session() as blocker, blocker.transaction():
-        await blocker.execute("LOCK TABLE tasks")
-        with pytest.raises(HistoryUnavailable, match="took longer"):
+        await blocker.execute("LOCK TABLE ONLY tasks")
+        with pytest.raises(PartitionsSlow, match="took longer"):
             await Partitions(migrated, history_settings, max_seconds=0.2).make_ahead(now_ms)
 
     assert await Partitions(migrated, history_settings).make_ahead(now_ms) != []

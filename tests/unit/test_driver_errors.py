@@ -7,7 +7,7 @@ import psycopg_pool
 import pytest
 from redis import exceptions as redis_errors
 
-from tideq.persistence.database import translated_errors
+from tideq.persistence.database import TookTooLong, translated_errors
 from tideq.queue_core.engine.store_errors import store_errors
 from tideq.queue_core.errors import (
     HistoryRefused,
@@ -100,7 +100,7 @@ def test_what_the_store_says_is_judged_by_its_word_and_not_by_its_text(
         (psycopg.errors.ReadOnlySqlTransaction("cannot execute INSERT in a read-only transaction"), HistoryRefused),
         (psycopg.errors.InsufficientPrivilege("permission denied for table tasks"), HistoryRefused),
         (psycopg.OperationalError('FATAL:  password authentication failed for user "tideq"'), HistoryRefused),
-        (psycopg.errors.QueryCanceled("canceling statement due to statement timeout"), HistoryUnavailable),
+        (psycopg.errors.QueryCanceled("canceling statement due to statement timeout"), TookTooLong),
         (psycopg.errors.AdminShutdown("terminating connection"), HistoryUnavailable),
         (psycopg_pool.PoolTimeout("no connection"), HistoryUnavailable),
     ],

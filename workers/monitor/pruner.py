@@ -11,13 +11,15 @@ from collections.abc import Callable
 import structlog
 
 from tideq.persistence.schema.clocks import Clocks, ClocksDiffer, StoreInstants
-from tideq.persistence.schema.partitions import Partitions, PartitionsBusy
+from tideq.persistence.schema.partitions import Partitions, PartitionsBusy, PartitionsSlow
 from tideq.queue_core.duties import Duties, Duty
 
 INTERVAL_SECONDS = 3_600.0
 RETRY_SECONDS = 10.0
 BUSY_SECONDS = 60.0
 """For what only time or people will mend. Every try behind a long reader has others wait a fifth of a second."""
+SLOW_SECONDS = 600.0
+"""After one that had everybody wait for as long as it may take, and came to nothing."""
 
 log = structlog.get_logger(__name__)
 
@@ -43,7 +45,8 @@ async def prune_for_ever(
                 duty.succeeded()
                 await asyncio.sleep(INTERVAL_SECONDS)
             except (PartitionsBusy, ClocksDiffer) as error:
-                log.warning("pruning postponed", error=str(error))
-                await asyncio.sleep(BUSY_SECONDS)
+                pause = SLOW_SECONDS if isinstance(error, PartitionsSlow) else BUSY_SECONDS
+                log.warning("pruning postponed", error=str(error), retry_seconds=pause)
+                await asyncio.sleep(pause)
 
     await (duties or Duties()).keep("prune", work, INTERVAL_SECONDS, RETRY_SECONDS)
