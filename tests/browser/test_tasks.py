@@ -2,6 +2,7 @@
 
 import colorsys
 import re
+from typing import Literal
 
 import httpx
 import pytest
@@ -10,14 +11,32 @@ from playwright.async_api import expect
 from tests.browser.eyes import Eyes
 from tests.browser.stage import TRACES, Stage
 
-COLOUR_OF = """state => {
-  const badge = document.createElement('span');
-  badge.className = `status ${state}`;
-  document.body.append(badge);
-  const { color } = getComputedStyle(badge);
-  badge.remove();
-  return color;
+COLOUR_OF = """([shape, property]) => {
+  const [space, tag] = shape.startsWith('dot') ? ['http://www.w3.org/2000/svg', 'circle'] : [null, 'span'];
+  const shown = space ? document.createElementNS(space, tag) : document.createElement(tag);
+  shown.setAttribute('class', shape);
+  document.body.append(shown);
+  const colour = getComputedStyle(shown)[property];
+  shown.remove();
+  return colour;
 }"""
+SHAPES = {
+    "queued": ["status queued", "bar-part queued", "span queued", "dot ready", "dot scheduled"],
+    "executing": ["status executing", "bar-part executing", "bar-part assigned", "span executing", "dot executing"],
+    "completed": ["status completed", "bar-part completed"],
+    "failed": ["status failed", "bar-part failed"],
+    "dead_letter": ["status dead_letter", "bar-part dead_letter"],
+    "cancelled": ["status cancelled", "bar-part cancelled"],
+}
+HUES = {
+    "queued": (200, 230),
+    "executing": (35, 60),
+    "completed": (120, 160),
+    "failed": (0, 15),
+    "dead_letter": (300, 335),
+}
+WAITING, LEVELS = {"dot ready": "fill", "bar-fill": "backgroundColor"}, ("high", "medium", "low")
+RINGS = {"queued": "dot backoff", "executing": "dot assigned"}
 BIG = '{"order":12345678901234567890,"price":1.10,"tiny":1e-400,"nested":{"10":"b","9":"a"}}'
 
 
@@ -189,24 +208,39 @@ async def test_a_scheduled_task_says_when_it_will_run_in_words_that_people_read(
     await eyes.see("it is hidden for another 3 years 58 days (submitted)")
 
 
-async def test_each_state_has_a_colour_of_its_own(eyes: Eyes, stage: Stage) -> None:
-    """Waiting blue, running yellow, done green, failed red, dead apart from failed, cancelled grey."""
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_each_state_has_a_colour_of_its_own(eyes: Eyes, theme: Literal["light", "dark"]) -> None:
+    """Waiting blue, running yellow, done green, failed red, dead apart from failed, cancelled grey; wherever shown."""
+    await eyes.page.emulate_media(color_scheme=theme)
     await eyes.open("/ui/tasks")
     await expect(eyes.page.locator("h1")).to_be_visible()
-    colours = dict[str, tuple[int, int, int]]()
-    for state in ("queued", "executing", "completed", "failed", "dead_letter", "cancelled"):
-        found = await eyes.page.evaluate(COLOUR_OF, state)
-        red, green, blue = map(int, re.findall(r"\d+", found)[:3])
-        colours[state] = (red, green, blue)
+    drawn = {"status": "color", "bar-part": "backgroundColor", "span": "backgroundColor", "dot": "fill"}
+    known = [(state, shape, drawn[shape.partition(" ")[0]]) for state, shapes in SHAPES.items() for shape in shapes]
+    known += [("queued", f"{shape} {level}", how) for level in LEVELS for shape, how in WAITING.items()]
+    known += [(state, shape, "stroke") for state, shape in RINGS.items()]
 
-    hues = {state: round(colorsys.rgb_to_hls(*(part / 255 for part in rgb))[0] * 360) for state, rgb in colours.items()}
-    greyness = {state: max(rgb) - min(rgb) for state, rgb in colours.items()}
-    assert greyness.pop("cancelled") < 30 < min(greyness.values())
-    assert 200 <= hues["queued"] <= 230
-    assert 35 <= hues["executing"] <= 60
-    assert 120 <= hues["completed"] <= 160
-    assert hues["failed"] <= 15
-    assert 300 <= hues["dead_letter"] <= 335
+    for state, shape, how in known:
+        found = await eyes.page.evaluate(COLOUR_OF, [shape, how])
+        red, green, blue = map(int, re.findall(r"\d+", found)[:3])
+        hue = round(colorsys.rgb_to_hls(red / 255, green / 255, blue / 255)[0] * 360)
+        is_grey = max(red, green, blue) - min(red, green, blue) < 30
+
+        lowest, highest = HUES.get(state, (0, 360))
+        assert is_grey == (state == "cancelled"), f"{shape}: {found}"
+        assert lowest <= hue <= highest, f"{shape}: {found}"
+
+
+async def test_all_states_of_the_overview_are_drawn_by_that_scheme(eyes: Eyes) -> None:
+    """Its bars, and what the tide's legend explains."""
+    await eyes.open("/")
+    await expect(eyes.page.locator(".tide-legend li").first).to_be_visible()
+
+    kinds = await eyes.page.locator(".tide-legend .dot").evaluate_all("dots => dots.map(dot => dot.className.baseVal)")
+    parts = await eyes.page.locator(".bar-legend .bar-part").evaluate_all("parts => parts.map(part => part.className)")
+
+    known = {shape for shapes in SHAPES.values() for shape in shapes} | set(RINGS.values())
+    assert {kind for kind in kinds if "ready" not in kind} <= known
+    assert set(parts) <= known
 
 
 async def test_numbers_stay_exact_on_screen_and_through_clone_and_edit(eyes: Eyes, stage: Stage) -> None:

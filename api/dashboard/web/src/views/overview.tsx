@@ -152,8 +152,8 @@ function series(trends: Trends) {
   return {
     times: whole.map((step) => Date.parse(step.at) / 1_000),
     throughput: [
-      line('done', '--good', whole.map((step) => step.completed / width), true),
-      line('failed', '--bad', whole.map((step) => step.failed / width)),
+      line('done', '--completed-area', whole.map((step) => step.completed / width), true),
+      line('failed', '--failed-area', whole.map((step) => step.failed / width)),
     ],
     wait: [
       line('p50', '--sea', whole.map((step) => step.wait_p50_seconds)),
@@ -181,8 +181,8 @@ function useDepth(stats: Stats | undefined): { times: number[]; lines: Line[] } 
     return {
       times: all.map((sample) => sample.at),
       lines: [
-        { label: 'waiting', colour: '--sea', values: all.map((sample) => sample.waiting), isFilled: true },
-        { label: 'running', colour: '--good', values: all.map((sample) => sample.running) },
+        { label: 'waiting', colour: '--waiting-area', values: all.map((sample) => sample.waiting), isFilled: true },
+        { label: 'running', colour: '--running-area', values: all.map((sample) => sample.running) },
       ],
     };
   }, [seen]);
