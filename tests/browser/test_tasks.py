@@ -173,6 +173,19 @@ async def test_a_row_says_how_many_attempts_were_made_of_how_many_and_of_how_man
     await eyes.see("0 / 4; 0 of 3 retries used")
 
 
+async def test_the_last_failures_say_of_how_many_errors_they_show_the_last(eyes: Eyes, stage: Stage) -> None:
+    (stage.folder / "mended").unlink(missing_ok=True)
+    task_id = stage.submit("fragile", {"number": 77}, max_retries=0)
+    stage.wait(lambda: stage.call("GET", f"/api/v1/tasks/{task_id}")["error_count"] == 1, "it failed")
+    stage.call("POST", f"/api/v1/tasks/{task_id}/retry", {})
+    stage.wait(lambda: stage.call("GET", f"/api/v1/tasks/{task_id}")["error_count"] == 2, "it failed again")
+
+    await eyes.open("/")
+
+    failures = eyes.page.locator(".card", has_text="Last failures").locator("tbody tr")
+    await expect(failures.filter(has_text="part 77 is broken")).to_contain_text("last of 2: part 77 is broken")
+
+
 async def test_each_row_offers_what_its_state_allows_and_asks_before_it_does_it(eyes: Eyes, stage: Stage) -> None:
     task_id = stage.submit("absent", {}, tags={"scene": "rows"})
     stage.wait(lambda: stage.count(tag="scene:rows") == 1, "history has it")

@@ -213,6 +213,20 @@ class TestDeadLetters:
         assert still == {"dead_letter"}
         assert (done["matched"], done["replayed"]) == (2, 2)
 
+    async def test_lists_say_of_how_many_errors_they_show_the_last(
+        self, run: Run, client: AsyncClient, workers: Bench, dead: list[str], task_type: str
+    ) -> None:
+        await client.retry(dead[0])
+        await fail_one(workers, task_type, "upstream is gone", retriable=True)
+        await recorded(client, dead[0])
+
+        tables = [run(*command, "list", "--type", task_type).stdout for command in (("tasks",), ("dlq",))]
+
+        for again, once in (sorted(table.splitlines()[1:]) for table in tables):
+            assert again.startswith(dead[0])
+            assert again.endswith("last of 2: upstream is gone")
+            assert once.endswith("  upstream 10.0.0.7 timed out")
+
     async def test_those_named_are_sent_back(self, run: Run, client: AsyncClient, dead: list[str]) -> None:
         answered = lines(run("dlq", "replay", *dead, "--priority", "low", "-o", "jsonl"))
 

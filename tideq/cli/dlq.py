@@ -7,19 +7,19 @@ from typing import Annotated
 import cyclopts
 
 from tideq.cli.moments import moment
-from tideq.cli.output import agrees, show, show_one
+from tideq.cli.output import Cell, agrees, show, show_one
 from tideq.cli.session import FAILED, LOCAL, OK, USAGE, Service, Several, Switch, calling, stop
-from tideq.cli.tasks import for_each
+from tideq.cli.tasks import for_each, last_error
 from tideq.client.calls.dlq import DeadLetterFilter
 
-COLUMNS = {
+COLUMNS: dict[str, Cell] = {
     "task": "task_id",
     "type": "task_type",
     "reason": "reason",
     "died": "died_at",
     "attempts": "attempt",
     "pattern": "pattern",
-    "error": "error.message",
+    "error": last_error,
 }
 PATTERNS = {
     "pattern": "pattern",

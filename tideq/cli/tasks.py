@@ -6,13 +6,20 @@ from datetime import UTC, datetime
 from typing import Annotated, cast
 
 from tideq.cli.moments import moment
-from tideq.cli.output import Format, note, say, show, show_one, table
+from tideq.cli.output import Cell, Format, note, say, show, show_one, table
 from tideq.cli.session import FAILED, LOCAL, OK, Ids, Service, Several, Switch, calling, exit_code, pairs, split
 from tideq.client import Cancelled, Client, Conflict, NotFound, Retried, Task, Transition
 from tideq.client.calls.listing import TaskFilter
 from tideq.client.models.tasks import DONE, Status
 
-COLUMNS = {
+
+def last_error(task: Task) -> str:
+    """The message, and of how many it is the last: lists have one."""
+    message = task.error.message if task.error else ""
+    return f"last of {task.error_count}: {message}" if task.error_count > 1 else message
+
+
+COLUMNS: dict[str, Cell] = {
     "task": "task_id",
     "type": "task_type",
     "status": "status",
@@ -21,7 +28,7 @@ COLUMNS = {
     "attempt": "attempt",
     "created": "created_at",
     "worker": "assigned_worker_id",
-    "error": "error.message",
+    "error": last_error,
 }
 FIELDS = [
     "task_id",

@@ -1,7 +1,7 @@
 // The queue at a glance: numbers, the tide, the last minutes, what went wrong.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { get } from '../api/client';
-import type { Ready, Stats, Task, TaskError, Tasks, Trends } from '../api/types';
+import type { Ready, Stats, Task, Tasks, Trends } from '../api/types';
 import { useFresh, useNow } from '../hooks';
 import { Link, searchLink, taskLink } from '../router';
 import { mayAdminister, session } from '../session';
@@ -12,6 +12,7 @@ import { Chart, type Line } from '../ui/chart';
 import { count, duration, LIVE, OTHER_TYPES, percent, plain, some, TERMINAL } from '../words';
 import { CleanUp } from './cleanup';
 import { HeldBackCard } from './held-back';
+import { LastError } from './task-table';
 import { TideCard } from './tide';
 
 const KEPT_SAMPLES = 900;
@@ -272,7 +273,6 @@ function Failures() {
 }
 
 function FailureRow({ task, now }: { task: Task; now: number }) {
-  const error = task.error as TaskError | null;
   return (
     <tr>
       <td>
@@ -281,7 +281,9 @@ function FailureRow({ task, now }: { task: Task; now: number }) {
         </Link>
       </td>
       <td>{task.task_type}</td>
-      <td class="grow cut">{error?.message ?? task.reason}</td>
+      <td class="grow cut">
+        <LastError task={task} otherwise={task.reason} />
+      </td>
       <td class="nowrap">
         <When at={task.completed_at} now={now} />
       </td>
