@@ -328,6 +328,11 @@ class Queue:
         counts = list(map(number, accepted(await self._scripts.call("results", worker_id=worker_id, rows=task_types))))
         return list(zip(counts[::2], counts[1::2], strict=True))
 
+    async def trial_turn(self, worker_id: str, token: str, *, is_over: bool = False) -> bool:
+        """Whether it is this claim's turn to give the worker trials; with `is_over` the claim has ended."""
+        reply = await self._scripts.call("trial_turn", worker_id=worker_id, token=token, is_over=int(is_over))
+        return number(accepted(reply)[0]) == 1
+
     async def decide(self, worker_id: str, decisions: Sequence[tuple[str, str, int]], *, counts: bool) -> None:
         """Open or close circuits of a worker here; `counts` where this partition's statistics tell of it."""
         rows = _flat(decisions)

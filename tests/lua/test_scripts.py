@@ -17,7 +17,7 @@ FREEING = {
     "enter_epoch", "extend", "fail", "follow", "forget",
     "grant", "heartbeat", "judge", "peek", "pressure", "purge", "raise_format",
     "read_clock", "recount", "redeem", "release", "set_aside", "start",
-    "survey", "suspect", "sweep", "wipe", "withdraw",
+    "survey", "suspect", "sweep", "trial_turn", "wipe", "withdraw",
 }  # fmt: skip
 READING = {
     "ahead", "backlog", "belongings", "depth", "describe", "ended", "explain", "fleet", "known", "read",

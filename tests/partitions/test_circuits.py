@@ -1,16 +1,23 @@
 """A worker's circuits count its results wherever in the queue's partitions they fell."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from tests.contract.situations import held
 from tests.kit import Kit, make_kit
+from tests.partitions.test_limits import refuse_calls
 from tests.stores import StoreUnderTest
 from tideq.queue_core.circuits import HeldBack
 from tideq.queue_core.engine.attempts import Verdict
+from tideq.queue_core.engine.engine import Engine
 from tideq.queue_core.engine.fleet import Member
-from tideq.queue_core.task import ClaimedTask, NewTask
+from tideq.queue_core.engine.partitions.claiming import Claiming
+from tideq.queue_core.engine.partitions.sampling import home_of
+from tideq.queue_core.task import Claim, ClaimedTask, NewTask
 from tideq.queue_core.task_id import partition_of
 
 OPEN_MS = 60_000
@@ -144,6 +151,93 @@ async def test_one_bad_trial_opens_it_everywhere_again(shut: Kit) -> None:
 
     assert not await given(shut)
     assert all([(await part.fleet.members()).members[0].circuit == "open" for part in shut.engine.parts])
+
+
+async def test_claims_of_one_worker_at_one_instant_give_it_three_trials_together(
+    shut: Kit, store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One looks while another, of a process of its own, has two of its three trials and is about to get the third."""
+    client = store.client()
+    other = await make_kit(client, shut.settings.queue_name, shut.settings)
+    await shut.clock.advance(OPEN_MS)
+    for partition in range(4):
+        await submit_in(shut, partition)
+        await submit_in(shut, partition, "crawl")
+    has_two, may_end, claimed = asyncio.Event(), asyncio.Event(), list[int]()
+    for number, part in enumerate(shut.engine.parts):
+        stopping = _stopping_before_the_third(number, part, claimed, has_two, may_end)
+        monkeypatch.setattr(part.queue, "claim_for", stopping)
+
+    first = asyncio.create_task(given(shut))
+    await has_two.wait()
+    await shut.engine.parts[3].queue.submit_many([NewTask(task_type="resize", priority="high")])
+    second = await given(other)
+    may_end.set()
+    tasks = [*await first, *second, *await given(other)]
+
+    types = Counter(task.definition.task_type for task in tasks)
+    assert types == {"resize": 3, "crawl": 4}, "and what is healthy waits for no turn"
+    await client.aclose()
+
+
+def _stopping_before_the_third(
+    number: int, part: Engine, claimed: list[int], has_two: asyncio.Event, may_end: asyncio.Event
+) -> Callable[..., Awaitable[Claim]]:
+    claim_for = part.queue.claim_for
+
+    async def claim(*arguments: Any) -> Claim:
+        if number == 2 and not may_end.is_set():
+            while len(claimed) < 2:
+                await asyncio.sleep(0)
+            has_two.set()
+            await may_end.wait()
+        got = await claim_for(*arguments)
+        claimed.append(number)
+        return got
+
+    return claim
+
+
+async def test_a_claim_that_waits_for_its_turn_says_when_to_come_again_and_a_turn_ends_by_itself(shut: Kit) -> None:
+    await shut.clock.advance(OPEN_MS)
+    for partition in range(4):
+        await submit_in(shut, partition)
+    home = shut.engine.parts[home_of("w1", 4)].queue
+    assert await home.trial_turn("w1", "dead")
+
+    waiting = await shut.queue.claim("w1", 9)
+    await shut.clock.advance(15_001)
+
+    assert waiting.tasks == ()
+    assert waiting.retry_at_ms is not None
+    assert 0 < waiting.retry_at_ms - waiting.now_ms <= 250
+    assert len(await given(shut)) == 3
+    assert await home.trial_turn("w1", "next"), "who has given its trials gives its turn back"
+
+
+async def test_a_claim_that_slept_on_its_turn_gives_no_trials(shut: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    await shut.clock.advance(OPEN_MS)
+    for partition in range(4):
+        await submit_in(shut, partition)
+    claim_shares = Claiming._claim_shares  # pyright: ignore[reportPrivateUsage]
+
+    async def sleepy(self: Claiming, *arguments: Any) -> Any:
+        await shut.clock.advance(5_001)
+        return await claim_shares(self, *arguments)
+
+    monkeypatch.setattr(Claiming, "_claim_shares", sleepy)
+
+    assert not await given(shut)
+
+
+async def test_trials_are_given_while_the_workers_home_is_away(shut: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    await shut.clock.advance(OPEN_MS)
+    for partition in range(4):
+        await submit_in(shut, partition)
+        await submit_in(shut, partition)
+    refuse_calls(monkeypatch, shut.engine.parts[home_of("w1", 4)].scripts, lambda _: True)
+
+    assert len(await given(shut)) == 3
 
 
 @pytest.mark.parametrize("partitions", [(12,), (32,)], ids=["12", "32"])

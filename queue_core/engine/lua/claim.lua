@@ -22,7 +22,7 @@
 -- @arg   max_rank              text  empty, or the worst rank to take: another partition has better than that
 -- @arg   answer_number         text  empty, or the number of this answer, which several partitions share
 -- @arg   permits_given         text  one of several partitions: what limits let out, `scope=count scope=count`
--- @arg   not_after             text  empty, or the instant from which on the permits may be somebody else's
+-- @arg   not_after             text  empty, or the instant from which on permits and trials may be somebody else's
 -- @reply OK UNKNOWN_WORKER
 -- @use   recover, set_aside, frontier, status, may_take, given, begin, next_instant, commit, stops
 local RECOVER_LIMIT, POLL_TTL_MS, FIRST_READ = 50, 600000, 16
@@ -151,7 +151,9 @@ local token = poll_id ~= '' and repeat_answer() or lease_token
 if #handed == 0 then
   token = lease_token
   rank_limit = tonumber(max_rank) or math.huge
-  if is_part == 1 then read_permits(now <= (tonumber(not_after) or math.huge) and permits_given or '', 0) end
+  local is_late = now > (tonumber(not_after) or math.huge)
+  if is_late then circuit_shares = string.gsub(circuit_shares, 'share %d+', 'share 0') end
+  if is_part == 1 then read_permits(is_late and '' or permits_given, 0) end
   local allowed
   allowed, again_at = may_take(worker_id, worker, wanted)
   if allowed > 0 then

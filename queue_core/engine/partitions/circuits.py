@@ -1,17 +1,22 @@
 """Circuits of a queue with several partitions: a worker's results count wherever they fell.
 
 Every partition counts its own and tells a claim how its circuits stand; the claim adds up, and writes what it decides
-to all partitions. So a circuit opens with the worker's next claim. Two claims of one worker at the same instant may
-both be given what is left of its trials: see docs/scale.md.
+to all partitions. So a circuit opens with the worker's next claim. Trials are counted where they are held: of claims of
+one worker at the same instant, one has its turn to give trials, and looks again before it does. Whose turn it is, the
+worker's home knows; while that is away two may both give the last one.
 """
 
+import contextlib
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tideq.queue_core.circuits import HeldBack
+from tideq.queue_core.circuits import ALL_TYPES, HeldBack
 from tideq.queue_core.engine.partitions.health import Health
+from tideq.queue_core.engine.partitions.sampling import home_of
 from tideq.queue_core.engine.polls import Peek, Standing
 from tideq.queue_core.engine.queue import Queue
+from tideq.queue_core.errors import Unavailable
 from tideq.queue_core.settings import Circuit
 
 Standings = Mapping[int, Standing]
@@ -22,6 +27,15 @@ class Verdict(NamedTuple):
     left: dict[str, int]
     """How many tasks a worker may be given now, of each type that is held back."""
     held_back: tuple[HeldBack, ...]
+
+    @property
+    def on_trial(self) -> set[str]:
+        """Types of which it may be given some to try."""
+        return {scope for scope, count in self.left.items() if count > 0}
+
+    def without_trials(self) -> "Verdict":
+        """For a claim whose turn it is not."""
+        return self._replace(left=dict.fromkeys(self.left, 0))
 
     def shares(self, counts: Mapping[str, int] | None = None) -> str:
         """As `may_take.lua` takes it: so many of each type, or all that are left."""
@@ -38,11 +52,42 @@ class Decision(NamedTuple):
     until_ms: int = 0
 
 
+class Turn:
+    """Of one claim, to give trials to its worker. Asked for where it finds any to give, which is rare."""
+
+    def __init__(self, home: Queue | None, worker_id: str) -> None:
+        """Without a home, because it is away, nobody waits for anybody."""
+        self._home = home
+        self._worker_id = worker_id
+        self._token = secrets.token_hex(8)
+        self.is_asked = False
+        self.is_mine = False
+
+    async def ask(self) -> bool:
+        self.is_asked = self.is_mine = True
+        if self._home is not None:
+            try:
+                self.is_mine = await self._home.trial_turn(self._worker_id, self._token)
+            except Unavailable:
+                self._home = None
+        return self.is_mine
+
+    async def end(self) -> None:
+        """What cannot be given back now runs out."""
+        if self._home is not None and self.is_mine:
+            with contextlib.suppress(Unavailable):
+                await self._home.trial_turn(self._worker_id, self._token, is_over=True)
+
+
 class Circuits:
     def __init__(self, parts: Sequence[Queue], health: Health, settings: Circuit) -> None:
         self._parts = parts
         self._health = health
         self._settings = settings
+
+    def turn(self, worker_id: str) -> Turn:
+        home = home_of(worker_id, len(self._parts))
+        return Turn(self._parts[home] if self._health.is_well(home) else None, worker_id)
 
     async def verdict(self, worker_id: str, peeks: Mapping[int, Peek]) -> Verdict:
         """Costs nothing where no circuit is open and nothing failed lately."""
@@ -112,6 +157,11 @@ class Circuits:
         await self._health.ask(
             self._health.well, lambda each: self._parts[each].decide(worker_id, decisions, counts=each == first)
         )
+
+
+def gives_trials(verdict: Verdict, task_types: Sequence[str]) -> bool:
+    on_trial = verdict.on_trial
+    return bool(on_trial) and (ALL_TYPES in on_trial or not on_trial.isdisjoint(task_types))
 
 
 def _on_trial(standings: Standings) -> list[Standing]:

@@ -17,14 +17,14 @@ import msgspec
 
 from tideq.queue_core.circuits import HeldBack
 from tideq.queue_core.engine.controls import WHOLE_QUEUE
-from tideq.queue_core.engine.partitions.circuits import CLOSED, Circuits, Verdict
+from tideq.queue_core.engine.partitions.circuits import CLOSED, Circuits, Turn, Verdict, gives_trials
 from tideq.queue_core.engine.partitions.fleet import most_urgent
 from tideq.queue_core.engine.partitions.heads import Found, Share, best_of, depth_for, scopes_of, shares, within
 from tideq.queue_core.engine.partitions.health import Health
 from tideq.queue_core.engine.partitions.ledger import PERMIT_MS, Grant, Ledger, Uses, written
 from tideq.queue_core.engine.partitions.membership import Membership
 from tideq.queue_core.engine.partitions.sampling import Sampling
-from tideq.queue_core.engine.polls import Peek, Poll
+from tideq.queue_core.engine.polls import Head, Peek, Poll
 from tideq.queue_core.engine.queue import MAX_CLAIM_BYTES, Queue
 from tideq.queue_core.errors import Unavailable
 from tideq.queue_core.task import Claim, ClaimedTask, Stop
@@ -32,6 +32,8 @@ from tideq.queue_core.task import Claim, ClaimedTask, Stop
 MAX_ROUNDS = 4
 """Looks of one claim: another worker may be faster, and a partition may have more than it told of."""
 NUMBER_BITS = 32
+NEXT_TURN_MS = 250
+"""How soon a claim looks again that met another which gives the same worker trials."""
 NO_LIMITS = Grant("", {})
 
 
@@ -39,8 +41,8 @@ class Taken(NamedTuple):
     tasks: list[ClaimedTask]
     is_repeat: bool
     now_ms: int
-    refills_in_ms: int | None = None
-    """When a limit may let out more, where it held something back."""
+    again_in_ms: int | None = None
+    """When a limit, or another claim's turn to give trials, may let out more, where it held something back."""
     held_back: tuple[HeldBack, ...] = ()
 
 
@@ -95,13 +97,18 @@ class Claiming:
         return peeks
 
     async def _take(self, poll: Poll, peeks: dict[int, Peek], wanted: int, answer: int) -> Taken:
+        turn = self._circuits.turn(poll.worker_id)
+        try:
+            return await self._take_in_turn(turn, poll, peeks, wanted, answer)
+        finally:
+            await turn.end()
+
+    async def _take_in_turn(self, turn: Turn, poll: Poll, peeks: dict[int, Peek], wanted: int, answer: int) -> Taken:
         tasks: list[ClaimedTask] = []
         is_repeat, now_ms, grant, verdict = False, 0, NO_LIMITS, CLOSED
         depth, room = depth_for(wanted, len(self._parts)), MAX_CLAIM_BYTES
         for _ in range(MAX_ROUNDS):
-            heads = {partition: peek.heads for partition, peek in peeks.items()}
-            found = best_of(heads, wanted - len(tasks), depth)
-            verdict = await self._circuits.verdict(poll.worker_id, peeks)
+            found, verdict = await self._find(turn, poll, peeks, wanted, wanted - len(tasks))
             best = within(found, verdict.left)
             uses = _uses(peeks)
             grant = await self._grant(uses, best, peeks) if uses else NO_LIMITS
@@ -116,15 +123,35 @@ class Claiming:
             is_repeat = any(claim.is_repeat for claim in got)
             now_ms = max((claim.now_ms for claim in got), default=now_ms)
             is_short = len(fresh_tasks) < sum(share.wanted for share in chosen)
-            has_more = any(len(found) >= depth for found in heads.values())
+            has_more = any(len(peek.heads) >= depth for peek in peeks.values())
             is_cut = len(allowed) < len(found)
             if len(tasks) >= wanted or room <= 0 or is_repeat or not (is_short or has_more or is_cut):
                 break
-            looking = msgspec.structs.replace(poll, circuit_shares=verdict.shares())
-            fresh = await self._peek(looking, wanted, list(peeks), grant.left)
-            peeks.clear()
-            peeks.update(fresh)
-        return Taken(tasks, is_repeat, now_ms, grant.refills_in_ms, verdict.held_back)
+            await self._look_again(poll, peeks, wanted, verdict, grant.left)
+        waits = [grant.refills_in_ms, NEXT_TURN_MS if turn.is_asked and not turn.is_mine else None]
+        again_in_ms = min((each for each in waits if each is not None), default=None)
+        return Taken(tasks, is_repeat, now_ms, again_in_ms, verdict.held_back)
+
+    async def _find(
+        self, turn: Turn, poll: Poll, peeks: dict[int, Peek], wanted: int, missing: int
+    ) -> tuple[Found, Verdict]:
+        """The best that is left, and what circuits leave of it. Before it gives trials it looks again in its turn."""
+        depth = depth_for(wanted, len(self._parts))
+        found, verdict = best_of(_heads(peeks), missing, depth), await self._circuits.verdict(poll.worker_id, peeks)
+        if gives_trials(verdict, [head.task_type for head, _ in found]):
+            if not turn.is_asked and await turn.ask():
+                await self._look_again(poll, peeks, wanted, verdict, "")
+                found = best_of(_heads(peeks), missing, depth)
+                verdict = await self._circuits.verdict(poll.worker_id, peeks)
+            if not turn.is_mine:
+                verdict = verdict.without_trials()
+        return found, verdict
+
+    async def _look_again(self, poll: Poll, peeks: dict[int, Peek], wanted: int, verdict: Verdict, left: str) -> None:
+        looking = msgspec.structs.replace(poll, circuit_shares=verdict.shares())
+        fresh = await self._peek(looking, wanted, list(peeks), left)
+        peeks.clear()
+        peeks.update(fresh)
 
     async def _grant(self, uses: Uses, best: Found, peeks: Mapping[int, Peek]) -> Grant:
         """Without a look at partition 0 the ledger is away too."""
@@ -189,6 +216,10 @@ class Claiming:
         return [each for each in answers.values() if isinstance(each, Claim)]
 
 
+def _heads(peeks: Mapping[int, Peek]) -> dict[int, Sequence[Head]]:
+    return {partition: peek.heads for partition, peek in peeks.items()}
+
+
 def _uses(peeks: Mapping[int, Peek]) -> Uses:
     """Of all partitions that answer, where any limit is in force."""
     return (
@@ -215,7 +246,7 @@ def _claim(taken: Taken, peeks: Mapping[int, Peek], answer: int) -> Claim:
     now_ms = max(taken.now_ms, *(peek.now_ms for peek in peeks.values()))
     instants = [peek.retry_at_ms for peek in peeks.values()]
     instants += [each.until_ms for each in taken.held_back]
-    instants.append(None if taken.refills_in_ms is None else now_ms + taken.refills_in_ms)
+    instants.append(None if taken.again_in_ms is None else now_ms + taken.again_in_ms)
     stops: dict[Stop, None] = dict.fromkeys(stop for peek in peeks.values() for stop in peek.stops)
     return Claim(
         tasks=tuple(sorted(taken.tasks, key=lambda task: (task.rank or 0, task.task_id))),
