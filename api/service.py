@@ -20,7 +20,6 @@ from tideq.api.tracing import Orders, cancelling, tell_received
 from tideq.persistence.archive import Archive
 from tideq.persistence.reading.standing import watch_of
 from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store, unconnected
-from tideq.queue_core.background import running
 from tideq.queue_core.duties import Duties, Duty
 from tideq.queue_core.engine.access_keys import AccessKeys
 from tideq.queue_core.engine.attempts import Held
@@ -217,7 +216,8 @@ async def open_service(settings: ServiceSettings, tracing: Tracing | None = None
         with contextlib.suppress(Unavailable):
             await service.check_keys()
         try:
-            async with service.wakeups, service.outbox_reader, running(service.board.post_for_ever(duties)):
+            posting = duties.beside("duty board", service.board.post_for_ever(duties))
+            async with service.wakeups, service.outbox_reader, posting:
                 yield service
         finally:
             await service.pace.close()

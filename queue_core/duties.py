@@ -8,8 +8,8 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Awaitable, Callable, Generator
-from typing import NamedTuple
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -202,7 +202,19 @@ class Duties:
 
     def start(self, name: str, work: Work, longest_pause_seconds: float = LONGEST_PAUSE_SECONDS) -> asyncio.Task[None]:
         """Beside everything else, until it is given to `stop`."""
-        job = asyncio.create_task(self.keep(name, work, longest_pause_seconds=longest_pause_seconds), name=name)
+        return self._start(name, self.keep(name, work, longest_pause_seconds=longest_pause_seconds))
+
+    @contextlib.asynccontextmanager
+    async def beside(self, name: str, keeping: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
+        """For as long as the block lasts: what keeps a duty by itself."""
+        job = self._start(name, keeping)
+        try:
+            yield
+        finally:
+            await self.stop(job)
+
+    def _start(self, name: str, keeping: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        job = asyncio.create_task(keeping, name=name)
         job.add_done_callback(self._note_end)
         return job
 

@@ -16,7 +16,7 @@ from psycopg import errors
 
 from tideq.persistence.belonging import EVERYTHING, Belonging
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
-from tideq.persistence.database import MENDING, Connection, Database, limit
+from tideq.persistence.database import MENDING, READING, Connection, Database, limit
 from tideq.persistence.recovery.ground import Ground
 from tideq.persistence.recovery.rebuild import Plan, Rebuild
 from tideq.persistence.recovery.reconcile import Difference, Reconciliation
@@ -114,22 +114,22 @@ class Custodian:
 
     async def plan(self) -> Plan:
         """What a rebuild would put back."""
-        async with self._database.session() as connection:
+        async with self._database.session(limits=MENDING) as connection:
             return await self._rebuild(connection).plan()
 
     async def is_behind(self) -> bool:
         """Whether the store has something that history lacks."""
-        async with self._database.session() as connection:
+        async with self._database.session(limits=READING) as connection:
             checkpoint = await self._checkpoints.read_with(connection)
         return checkpoint is not None and await is_behind(self._restoration.feed, checkpoint)
 
     async def verdict(self) -> Verdict:
         """What `settle` would find, with nothing changed."""
-        async with self._database.session() as connection:
+        async with self._database.session(limits=READING) as connection:
             return judge(*await self._compared(connection))
 
     async def differences(self) -> AsyncGenerator[Difference]:
-        async with self._database.session() as connection:
+        async with self._database.session(limits=MENDING) as connection:
             async for each in self._reconciliation(connection).differences():
                 yield each
 
@@ -155,7 +155,7 @@ class Custodian:
     async def _alone(self) -> AsyncGenerator[Connection]:
         """One at a time: who comes second finds the work done."""
         name = f"{self._database.schema}:{self._settings.partition}"
-        async with self._database.session() as connection:
+        async with self._database.session(limits=MENDING) as connection:
             await self._lock(connection, name)
             yield connection
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from tideq.persistence.database import Database, check_url, statement
+from tideq.persistence.database import READING, Database, check_url, statement
 from tideq.persistence.recovery.custodians import Custodians, custody_of
 from tideq.persistence.recovery.custody import Custodian
 from tideq.persistence.settings import HistorySettings
@@ -102,7 +102,7 @@ async def _refuse_later_formats(client: Any, engine: Engine, database: Database 
     try:
         check_formats([await read_format(client, part.keys) for part in engine.parts])
         if database is not None:
-            async with database.session() as connection:
+            async with database.session(limits=READING) as connection:
                 rows = await (await connection.execute(statement("recorded_formats"))).fetchall()
             kept = [kept_format(content) for (content,) in rows]
             check_formats(number for number in kept if number is not None)

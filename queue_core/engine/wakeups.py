@@ -15,6 +15,8 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
+import structlog
+
 from tideq.queue_core.background import end
 from tideq.queue_core.duties import Duties, Duty
 from tideq.queue_core.engine.store_errors import store_errors
@@ -29,6 +31,8 @@ MIN_SURVEY_GAP_SECONDS, MAX_SURVEY_GAP_SECONDS = 0.01, 0.2
 GAP_PER_SURVEY = 20
 """Surveys take a twentieth of the time: one of a queue with thousands of lanes takes milliseconds."""
 MAX_TOLD = 10_000
+
+log = structlog.get_logger(__name__)
 
 
 class Wakeups:
@@ -178,6 +182,9 @@ class Wakeups:
             for lane, count in ready:
                 self._room.wake_for(await source.signature(version, lane), count)
         except QueueError:
+            self._should_look.set()
+        except Exception:
+            log.exception("new lane not looked up: the next look finds whom it is for")
             self._should_look.set()
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import importlib
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from structlog.testing import capture_logs
 
+from tests.architecture.maps import ROOT
 from tests.history.situations import rows, until
 from tests.kit import Kit
 from tests.stores import StoreUnderTest, free_port
@@ -31,19 +33,28 @@ from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core import duties
 from tideq.queue_core.background import running
-from tideq.queue_core.duties import CUSTODY, PATIENCE_SECONDS, DutiesEnded
+from tideq.queue_core.duties import CUSTODY, PATIENCE_SECONDS, Duties, DutiesEnded
 from tideq.queue_core.engine import duty_board
 from tideq.queue_core.engine.clock import StoreClock
 from tideq.queue_core.engine.keys import Keys
+from tideq.queue_core.engine.partitions import controls
 from tideq.queue_core.engine.store import connect
 from tideq.queue_core.errors import QueueError, Unavailable
+from tideq.queue_core.readings import Readings
 from tideq.queue_core.settings import Probing, QueueSettings, SettingsError
+from tideq.telemetry.metrics import push_for_ever
 from tideq.workers.monitor import pruner
 from tideq.workers.monitor.alarm import sound_for_ever
 from tideq.workers.monitor.recounter import recount_for_ever
 
 up_command = importlib.import_module("tideq.cli.up")
 OFTEN_SECONDS = 0.2
+COLLECTOR = {
+    "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1",
+    "OTEL_EXPORTER_OTLP_TIMEOUT": "0.2",
+    "OTEL_METRIC_EXPORT_INTERVAL": str(round(OFTEN_SECONDS * 1000)),
+}
+"""Nobody is there to take what is exported: that is no failure of a duty."""
 Change = Callable[[], Awaitable[object]]
 SHORT_PATIENCE_SECONDS = 1.0
 """After so long a failing duty is stale; other duties are late by less, also on a busy machine."""
@@ -85,7 +96,12 @@ async def shaky(
     queue_name: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Shaky]:
-    """Somebody listens to its events, and a poll sleeps; what it does every minute or hour it does all the time."""
+    """With partitions and keys, so that it has every duty that a store or a database may stop.
+
+    Somebody listens to its events, a poll sleeps, and a caller with a key waits; what it does every minute or hour it
+    does all the time.
+    """
+    monkeypatch.setattr(controls, "ALIGN_SECONDS", OFTEN_SECONDS)
     monkeypatch.setattr(duty_board, "BEAT_SECONDS", OFTEN_SECONDS)
     monkeypatch.setattr(pruner, "INTERVAL_SECONDS", OFTEN_SECONDS)
     monkeypatch.setattr(sound_for_ever, "__defaults__", (OFTEN_SECONDS,))
@@ -101,9 +117,9 @@ async def shaky(
         await connection.execute(sql.SQL("CREATE ROLE {role} SUPERUSER LOGIN").format(**names))
     path = urlsplit(store.url).path
     settings = ServiceSettings(
-        auth="off",
+        auth="keys",
         redis_url=f"unix://{user}:any@{path}",
-        queue=msgspec.structs.replace(queue_settings, probing=probing),
+        queue=msgspec.structs.replace(queue_settings, probing=probing, partitions=(2,)),
         history=HistorySettings(database_url=make_conninfo(database_url, user=role)),
     )
     try:
@@ -113,7 +129,9 @@ async def shaky(
                 running(do_everything(service.store, settings, service.duties)),
                 running(_wait_for_work(shaky)),
             ):
-                with service.outbox_reader.subscribe(lambda _: False):
+                key = await service.access_keys.create("ann", "worker", 1)
+                caller = await service.gate.caller({"authorization": f"Bearer {key}"})
+                with service.outbox_reader.subscribe(lambda _: False), service.gate.watching(caller):
                     first = await shaky.kit.submit()
                     await until(lambda: shaky.is_in_history(first))
                     yield shaky
@@ -148,26 +166,28 @@ FAULTS = {
         "live events",
         "duty board",
         "recount",
+        "alignment",
+        "key watch",
     ),
     "a permission for channels": ("wake-up subscription",),
     "a key of another kind": ("sweep", "probe"),
     "a database that may only be read": ("replication", "alarm", "prune"),
 }
 """What goes wrong for a while, and duties that it meets."""
-ELSEWHERE = {CUSTODY}
-"""What is tried with a store of its own: below, and in test_custody.py."""
+ELSEWHERE = {CUSTODY, "key check", "metrics export"}
+"""What is tried by itself: below, in test_custody.py and in tests/api/test_key_limits.py."""
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_duties_go_on_by_themselves_once_a_fault_is_over(shaky: Shaky, fault: str) -> None:
-    workers = shaky.keys.key("workers")
+    workers = [part.keys.key("workers") for part in shaky.kit.engine.parts]
     hits, ends = {
         "a permission for a command": (lambda: shaky.allow("-hkeys", "-hget"), lambda: shaky.allow("+hkeys", "+hget")),
         "a permission for some keys": (lambda: shaky.allow("resetkeys", "~other*"), lambda: shaky.allow("~*")),
         "a permission for channels": (lambda: shaky.allow("resetchannels"), lambda: shaky.allow("&*")),
         "a key of another kind": (
-            lambda: shaky.plain.set(workers, "x"),
-            lambda: shaky.plain.delete(workers),
+            lambda: shaky.plain.mset(dict.fromkeys(workers, "x")),
+            lambda: shaky.plain.delete(*workers),
         ),
         "a database that may only be read": (
             lambda: shaky.tell_role("ALTER ROLE {role} SET default_transaction_read_only = on"),
@@ -196,8 +216,37 @@ async def test_duties_go_on_by_themselves_once_a_fault_is_over(shaky: Shaky, fau
 async def test_every_duty_of_a_service_is_met_by_one_of_these_faults(shaky: Shaky) -> None:
     """A duty that is new has to go on by itself too."""
     kept = {labels[1] for labels in shaky.service.readings()["tideq_duty_stale"]}
+    met = {duty for each in FAULTS.values() for duty in each}
 
-    assert kept - ELSEWHERE == {duty for met in FAULTS.values() for duty in met}
+    assert kept - ELSEWHERE == met
+    assert _named_in_the_sources() == met | ELSEWHERE
+
+
+async def test_metrics_are_exported_again_after_a_look_that_failed() -> None:
+    export, is_broken = Duties(), True
+
+    async def look() -> Readings:
+        if is_broken:
+            raise ZeroDivisionError("no figures")
+        return {}
+
+    async def fails() -> bool:
+        return export.error_of("metrics export") == "no figures"
+
+    async def is_well() -> bool:
+        return export.has_done("metrics export") and not export.error_of("metrics export")
+
+    async with running(push_for_ever(COLLECTOR, "tideq", "q", look, export)):
+        await until(fails)
+        is_broken = False
+        await until(is_well)
+
+
+def _named_in_the_sources() -> set[str]:
+    begun = re.compile(r'(?:keep|keep_every|duties\.start)\(\s*(?:"([^"]+)"|(CUSTODY))')
+    folders = (ROOT / name for name in ("api", "persistence", "queue_core", "tideq/cli", "tideq/telemetry", "workers"))
+    found = (begun.findall(path.read_text()) for folder in folders for path in folder.rglob("*.py"))
+    return {name or CUSTODY for each in found for name, _ in each}
 
 
 async def test_a_service_that_starts_without_its_store_waits_and_opens_when_it_is_back(
@@ -375,3 +424,20 @@ async def test_a_service_whose_duties_end_for_good_ends_too(
     with pytest.raises(DutiesEnded):
         async with asyncio.timeout(PATIENCE_SECONDS):
             await serve(settings, cancel, beside, listen("127.0.0.1", settings.port))
+
+
+@pytest.mark.parametrize("duty", ["custody", "wake-up survey", "wake-up subscription", "live events", "duty board"])
+async def test_a_service_one_of_whose_duties_ends_for_good_ends_too(
+    store: StoreUnderTest, queue_settings: QueueSettings, duty: str
+) -> None:
+    settings = ServiceSettings(auth="off", redis_url=store.url, queue=queue_settings, port=free_port())
+
+    def cancel(_address: str) -> None:
+        (job,) = (each for each in asyncio.all_tasks() if each.get_name() == duty)
+        asyncio.get_running_loop().call_later(0.1, job.cancel)
+
+    with pytest.raises(DutiesEnded), capture_logs() as logs:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await serve(settings, cancel, None, listen("127.0.0.1", settings.port))
+
+    assert [each["duty"] for each in logs if each["event"] == "duty ended for good"] == [duty]

@@ -1,14 +1,21 @@
 """How long sessions with PostgreSQL may take: as this service says, whatever the role, database or server say."""
 
+import asyncio
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from typing import LiteralString
 
 import pytest
+from structlog.testing import capture_logs
 
+from tests.architecture.maps import ROOT
 from tests.history.situations import execute, replicate_all, replicating, rows, until_replicated
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
+from tideq.api.settings import ServiceSettings
+from tideq.cli.checks import history as checks_module
+from tideq.cli.checks.history import check_history
 from tideq.persistence.database import (
     MENDING,
     MIGRATING,
@@ -20,6 +27,7 @@ from tideq.persistence.database import (
     Limits,
 )
 from tideq.persistence.reading.history import hold
+from tideq.persistence.recovery import kept_store as kept_store_module
 from tideq.persistence.recovery.kept_store import KeptStore, open_kept_store
 from tideq.persistence.replication import replicator as replicator_module
 from tideq.persistence.replication.gathering import MAX_EVENTS, Portion
@@ -53,6 +61,10 @@ CREATE TRIGGER large AFTER INSERT ON task_events REFERENCING NEW TABLE AS added
 FOR EACH STATEMENT EXECUTE FUNCTION cancel_what_is_large()
 """
 """What a statement's time limit comes to where three events fit into it, however fast the machine is."""
+
+
+SESSION = re.compile(r"\.session\(([^()]*)")
+SAYS_LIMITS = re.compile(r"\blimits=|\b[A-Z]{7,}\b")
 
 
 @pytest.fixture
@@ -94,6 +106,39 @@ async def test_a_reader_has_limits_of_its_own_and_what_holds_rows_may_be_idle(
     assert [before[name] for name in NAMES] == [*READING, 0, 0]
     assert holding == before | {"idle_in_transaction_session_timeout": 0}
     assert after == before
+
+
+def test_every_session_of_the_service_says_which_limits_it_has() -> None:
+    """The limits that are left are those of who mends: nobody who is waited for should have them unawares."""
+    folders = (ROOT / name for name in ("api", "persistence", "workers", "tideq/cli"))
+    texts = {str(path): path.read_text() for folder in folders for path in folder.rglob("*.py")}
+    sessions = [(path, each) for path, text in texts.items() for each in SESSION.findall(text)]
+
+    assert len(sessions) > 10
+    assert [each for each in sessions if not SAYS_LIMITS.search(each[1])] == []
+
+
+async def test_a_start_and_the_doctor_wait_for_locks_no_longer_than_who_waits_for_an_answer(
+    migrated: Database,
+    store: StoreUnderTest,
+    queue_settings: QueueSettings,
+    history_settings: HistorySettings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    short = READING._replace(lock_ms=200)
+    for module in (kept_store_module, checks_module):
+        monkeypatch.setattr(module, "READING", short)
+    settings = ServiceSettings(queue=queue_settings, history=history_settings)
+
+    with capture_logs() as logs:
+        async with migrated.session() as blocker, blocker.transaction(), asyncio.timeout(READING.lock_ms / 1000):
+            await blocker.execute("LOCK TABLE belongings, parked_events")
+            async with open_kept_store(store.url, queue_settings, history_settings):
+                findings = [each async for each in check_history(settings)]
+
+    assert "format not compared" in [each["event"] for each in logs]
+    assert [each.status for each in findings][-1] == "fail"
+    assert "lock timeout" in findings[-1].found
 
 
 async def test_history_is_written_however_little_time_its_role_gives_a_statement(

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
@@ -14,6 +15,7 @@ from tideq.queue_core.engine.store import connect_listener
 from tideq.queue_core.engine.waiting_room import Waiter, WaitingRoom
 from tideq.queue_core.engine.wake_source import WakeSource
 from tideq.queue_core.engine.wakeups import Wakeups
+from tideq.queue_core.errors import StoreUnavailable
 from tideq.queue_core.lanes import worker_profile
 from tideq.queue_core.settings import Circuit, QueueSettings
 from tideq.queue_core.task import Claim, NewTask
@@ -120,6 +122,33 @@ async def test_a_batch_that_opens_many_lanes_has_their_names_read_once(kit: Kit,
     assert len((await poll).tasks) == 1
     await asyncio.gather(*asyncio.all_tasks() - running)
     assert await _whole_reads(kit) - before < 10
+
+
+@pytest.mark.usefixtures("blind")
+@pytest.mark.parametrize("error", [KeyError("of no kind anybody thought of"), StoreUnavailable("away")], ids=repr)
+async def test_a_new_lane_whose_name_cannot_be_read_is_found_by_a_look(
+    kit: Kit, pollers: Pollers, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """And what nobody foresaw is logged, not left with a job that nobody asks."""
+    await kit.worker(task_types=("resize",))
+    poll = pollers.poll(task_types=("resize",))
+    await pollers.asleep(1)
+    errors, signature = [error], WakeSource.signature
+
+    async def fail_once(source: WakeSource, version: str, lane: str) -> str:
+        if errors:
+            raise errors.pop()
+        return await signature(source, version, lane)
+
+    monkeypatch.setattr(WakeSource, "signature", fail_once)
+    with capture_logs() as logs:
+        task_id = await kit.submit()
+        (task,) = (await poll).tasks
+
+    assert task.task_id == task_id
+    assert [each["log_level"] for each in logs if each["event"].startswith("new lane not looked up")] == (
+        ["error"] if isinstance(error, KeyError) else []
+    )
 
 
 async def _whole_reads(kit: Kit) -> int:

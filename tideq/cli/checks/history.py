@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from tideq.api.settings import ServiceSettings
 from tideq.cli.checks.finding import Finding, fail, ok, warn
 from tideq.persistence.archive import freshness_of
-from tideq.persistence.database import Database, UnsuitableDatabase
+from tideq.persistence.database import READING, Database, UnsuitableDatabase
 from tideq.persistence.recovery.custodians import custody_of
 from tideq.persistence.recovery.custody import Verdict
 from tideq.persistence.schema.clocks import MAX_DIFFERENCE_MS, database_now_ms
@@ -45,7 +45,7 @@ async def check_history(settings: ServiceSettings) -> AsyncIterator[Finding]:
 
 
 async def _check_server(database: Database) -> Finding:
-    async with database.session() as connection:
+    async with database.session(limits=READING) as connection:
         found = await connection.execute(VERSION)
         text, number = await found.fetchone() or ("", "0")
     if int(number) < OLDEST_VERSION:
@@ -54,7 +54,7 @@ async def _check_server(database: Database) -> Finding:
 
 
 async def _check_clock(database: Database) -> Finding:
-    async with database.session() as connection:
+    async with database.session(limits=READING) as connection:
         return check_clock(time.time() - await database_now_ms(connection) / 1000)
 
 
@@ -79,7 +79,7 @@ async def _check_schema(database: Database) -> Finding:
 
 
 async def _check_parked(database: Database) -> Finding:
-    async with database.session() as connection:
+    async with database.session(limits=READING) as connection:
         found = await connection.execute("SELECT count(*), max(problem) FROM parked_events")
         count, problem = await found.fetchone() or (0, None)
     if count:
