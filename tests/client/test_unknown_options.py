@@ -13,7 +13,18 @@ import pytest
 import tideq
 from tideq.application import chain, decorator, in_process
 from tideq.application.worker import Worker
-from tideq.client import AsyncClient, AsyncEventStream, AsyncListing, Client, EventStream, Listing
+from tideq.client import (
+    AsyncClient,
+    AsyncEventStream,
+    AsyncListing,
+    Backoff,
+    Client,
+    EventStream,
+    Listing,
+    NewTask,
+    RetryPolicy,
+    Timeouts,
+)
 from tideq.client.bulk import AsyncPullQueue, PullQueue
 
 PARTS = ("queue", "dlq", "workers")
@@ -26,7 +37,7 @@ def classes() -> list[type]:
     clients = (Client("http://127.0.0.1:1"), AsyncClient("http://127.0.0.1:1"))
     parts: list[type] = [type(getattr(client, part)) for client in clients for part in PARTS]
     others = (Listing, AsyncListing, EventStream, AsyncEventStream, PullQueue, AsyncPullQueue)
-    ours = (chain.Chainable, chain.TaskQueue, decorator.TaskFunction, Worker)
+    ours = (chain.Chainable, chain.TaskQueue, decorator.TaskFunction, Worker, in_process.InProcessWorker)
     return [*map(type, clients), *parts, *others, *ours]
 
 
@@ -40,7 +51,10 @@ CALLS = [
     *(method for kind in classes() for method in methods(kind) if method.__qualname__ not in FREE),
     decorator.task,
     in_process.start,
+    in_process.stop,
     tideq.init,
+    # What calls are given: they are made by name as well.
+    *(NewTask, Backoff, RetryPolicy, Timeouts),
 ]
 
 
@@ -114,6 +128,15 @@ def test_camel_case_is_named_in_snake_case(option: str, meant: str) -> None:
 
     with pytest.raises(TypeError, match=f"did you mean '{meant}'"):
         submit("mail", {}, **{option: 1})
+
+
+def test_a_task_is_not_made_with_other_libraries_options() -> None:
+    make: Callable[..., Any] = NewTask
+
+    with pytest.raises(TypeError, match=r"NewTask\(\) has no option 'maxAttempts'; did you mean 'max_retries'"):
+        make("mail", {}, maxAttempts=3)
+    with pytest.raises(TypeError, match="task_type"):
+        make(parameters={})
 
 
 async def test_what_is_known_still_passes(client: AsyncClient, task_type: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from tideq.application.worker import Worker
-from tideq.client.options import strict_call
+from tideq.client.options import strict, strict_call
 
 
 class Stats(msgspec.Struct, frozen=True):
@@ -19,6 +19,7 @@ class Stats(msgspec.Struct, frozen=True):
     is_paused: bool
 
 
+@strict
 class InProcessWorker:
     """A worker on a loop in a thread of its own. What it says and does is about this process, never about the queue."""
 
@@ -74,6 +75,7 @@ def start(*, concurrency: int = 10, capabilities: tuple[str, ...] = (), drain_se
     return _started
 
 
+@strict_call
 def stop(timeout_seconds: float | None = None) -> None:
     """Drain and end the worker of this process, if there is one."""
     global _started

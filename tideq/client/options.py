@@ -11,6 +11,8 @@ import typing
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
+import msgspec
+
 T = TypeVar("T")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -78,6 +80,19 @@ def strict_call(function: Function) -> Function:
     return typing.cast("Function", call)
 
 
+class StrictStruct(msgspec.StructMeta):
+    """Of structs that users make: as a metaclass, because a struct has no constructor of its own."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        try:
+            return super().__call__(*args, **options)
+        except TypeError:
+            known = self.__struct_fields__
+            if options.keys() <= set(known):
+                raise
+            raise unknown(self, options, known) from None
+
+
 def names_of(function: Callable[..., Any]) -> tuple[str, ...] | None:
     """What may be given by name, `self` left out; None where that is anything."""
     code: types.CodeType = function.__code__
@@ -94,7 +109,7 @@ def _keywords_at(code: types.CodeType) -> int:
     return code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
 
 
-def unknown(function: Callable[..., Any], given: Collection[str], known: Collection[str]) -> TypeError:
+def unknown(function: Callable[..., Any] | type, given: Collection[str], known: Collection[str]) -> TypeError:
     first = next(name for name in given if name not in known)
     return TypeError(f"{function.__qualname__.removesuffix('.__init__')}() has no option {first!r}{hint(first, known)}")
 

@@ -13,13 +13,14 @@ import msgspec
 
 from tideq.client.calls.base import Call
 from tideq.client.errors import Refusal, TideqError
+from tideq.client.options import StrictStruct
 
 T = TypeVar("T")
 
 MAX_DOUBLINGS = 32
 
 
-class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, metaclass=StrictStruct):
     """Waits `base · multiplier^n`, at most `cap`, of which chance takes up to half, until `deadline_seconds` are over.
 
     Where the service names a time itself (`Retry-After`), that is waited for, and a little more, so that not everyone

@@ -2,8 +2,10 @@
 
 import msgspec
 
+from tideq.client.options import StrictStruct
 
-class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
+
+class Timeouts(msgspec.Struct, frozen=True, kw_only=True, metaclass=StrictStruct):
     """Seconds. `read` is for one silence in an answer; calls that wait on purpose add their own time to it."""
 
     connect: float = 5.0

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypedDict, TypeVar
 import msgspec
 
 from tideq.client.encoding import decode, decode_as
+from tideq.client.options import StrictStruct
 
 Durability = Literal["store", "replica", "disk", "history"]
 Status = Literal["queued", "assigned", "executing", "completed", "failed", "cancelled", "dead_letter"]
@@ -17,7 +18,7 @@ NULL = msgspec.Raw(b"null")
 T = TypeVar("T")
 
 
-class Backoff(msgspec.Struct, frozen=True, kw_only=True):
+class Backoff(msgspec.Struct, frozen=True, kw_only=True, metaclass=StrictStruct):
     """How long a failed task waits: `min(base · multiplier^n, cap)`, give or take a fifth."""
 
     base_seconds: float = 10
@@ -43,7 +44,7 @@ class TaskOptions(TypedDict, total=False):
     durability: Durability
 
 
-class NewTask(msgspec.Struct, frozen=True, omit_defaults=True):
+class NewTask(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=StrictStruct):
     """A task to be submitted. What is left out takes the priority's or the service's default."""
 
     task_type: str
