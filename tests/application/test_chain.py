@@ -1,7 +1,11 @@
 """The chainable form goes on after every call, and `tq` itself means the queue."""
 
+import asyncio
 import importlib
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -16,8 +20,28 @@ from tideq import TaskContext, tq
 from tideq.client import Client, Submitted
 from tideq.client.models.tasks import TaskOptions
 
-
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+LEAVES_AT_ONCE = """
+import asyncio, threading, time
+from tideq import tq
+
+begun = threading.Event()
+
+def visit(page):
+    begun.set()
+    time.sleep(0.5)
+    return page["url"]
+
+async def main():
+    tq("visit").set_worker(visit)
+    tq.start()
+    await asyncio.to_thread(begun.wait, 30)
+    tq.stop()
+
+asyncio.run(main())
+"""
 
 
 def crawl(page: dict[str, object]) -> object:
@@ -192,6 +216,66 @@ class TestWork:
 
         assert tq.process_batch() == 1
         assert client.get(added.task_id).status == "cancelled"
+
+
+class TestStop:
+    """It is awaited in the documents: `await tq.stop()`."""
+
+    async def test_is_awaited_without_keeping_the_loop_from_anything_else(self, client: Client) -> None:
+        begun, may_end, finished = threading.Event(), threading.Event(), list[bool]()
+
+        def visit(page: dict[str, str]) -> str:
+            begun.set()
+            may_end.wait(60)
+            return page["url"]
+
+        tq("visit").set_worker(visit)
+        added = tq("visit").add({"url": "a"})
+        tq.start()
+        await asyncio.to_thread(begun.wait, 60)
+
+        async def stop() -> None:
+            await tq.stop()
+            finished.append(True)
+
+        stopping = asyncio.create_task(stop())
+        await asyncio.sleep(0)
+        assert (stopping.done(), finished) == (False, [])
+        may_end.set()
+        await stopping
+
+        assert client.get(added.task_id).result == "a"
+        assert not tq.is_running()
+        assert not list(client.workers.list("active"))
+
+    def test_has_ended_by_the_time_a_plain_call_returns_and_can_be_awaited_all_the_same(self, client: Client) -> None:
+        tq("crawl").set_worker(crawl)
+        handle = tq.start()
+
+        stopped = tq.stop()
+
+        assert not handle.is_running()
+        assert not list(client.workers.list("active"))
+        for each in (stopped, tq.stop(), handle.stop()):
+            with pytest.raises(StopIteration):
+                next(iter(each.__await__()))
+
+    def test_that_nobody_waits_for_is_waited_for_by_the_process(self, client: Client) -> None:
+        """A plain call at the end of an asynchronous program: what runs is finished, and its result delivered."""
+        added = tq("visit").add({"url": "a"})
+        settings = {**os.environ, "TIDEQ_URL": client.transport.connection.url}
+
+        done = subprocess.run(
+            [sys.executable, "-c", LEAVES_AT_ONCE],
+            env=settings,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+        assert done.returncode == 0, done.stderr
+        assert client.get(added.task_id).result == "a"
 
 
 @pytest.mark.parametrize(

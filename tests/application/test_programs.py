@@ -112,6 +112,18 @@ def test_crawl_and_mail(client: Client, settings: dict[str, str], web: Web) -> N
     assert client.queue.stats().queue.total_depth == 0
 
 
+def test_email_handler(client: Client, settings: dict[str, str]) -> None:
+    with running("email_handler", settings) as program:
+        said = program.said(1)
+        status, rest = program.end()
+
+    (task,) = client.list(task_type="email")
+    assert said == ["Mailing ann@example.com Hello: high tide"]
+    assert (status, rest) == (0, ["Stopped"])
+    assert client.get(task.task_id).result == {"message_id": "abc123"}
+    assert not list(client.workers.list("active"))
+
+
 def test_typed_payloads(client: Client, settings: dict[str, str]) -> None:
     with running("typed_payloads", settings) as program:
         said = program.said(3)

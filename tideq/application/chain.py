@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, Unpack, cast,
 
 from tideq.application import connection, in_process
 from tideq.application.connection import default_client
-from tideq.application.in_process import InProcessWorker
+from tideq.application.in_process import InProcessWorker, Stopped
 from tideq.application.inline_worker import MAX_BATCH, InlineWorker
 from tideq.application.reminder import remind_to_begin
 from tideq.client import Client
@@ -171,9 +171,9 @@ class TaskQueue:
         """Run every handler this process knows, in the background; returns what pauses, watches and stops that."""
         return in_process.start(concurrency=concurrency, capabilities=capabilities, drain_seconds=drain_seconds)
 
-    def stop(self, timeout_seconds: float | None = None) -> None:
-        """Drain and end the worker of this process, if there is one."""
-        in_process.stop(timeout_seconds)
+    def stop(self, timeout_seconds: float | None = None) -> Stopped:
+        """Drain and end this process's worker, if there is one. In a running loop `await tq.stop()` waits for it."""
+        return in_process.stop(timeout_seconds)
 
     def is_running(self) -> bool:
         """Whether `start` has begun and nothing has ended it."""

@@ -1,9 +1,11 @@
 """A worker inside the application's own process, beside what the application does."""
 
 import asyncio
+import atexit
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import Any
 
 import msgspec
 
@@ -17,6 +19,18 @@ class Stats(msgspec.Struct, frozen=True):
     running: int
     unsent_reports: int
     is_paused: bool
+
+
+class Stopped:
+    """What `stop` returns: it may be awaited, and outside of a loop the worker has ended by then."""
+
+    def __init__(self, thread: threading.Thread | None = None, timeout_seconds: float | None = None) -> None:
+        self._thread = thread
+        self._timeout_seconds = timeout_seconds
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        if self._thread is not None and self._thread.is_alive():
+            yield from asyncio.to_thread(self._thread.join, self._timeout_seconds).__await__()
 
 
 @strict
@@ -46,10 +60,18 @@ class InProcessWorker:
         """Of this process; the queue's are `tq.stats()`."""
         return Stats(self._worker.running_count, self._worker.unsent_count, self._worker.is_paused)
 
-    def stop(self, timeout_seconds: float | None = None) -> None:
-        """Finish what runs, hand the rest back, deliver every result."""
+    def stop(self, timeout_seconds: float | None = None) -> Stopped:
+        """Finish what runs, hand the rest back, deliver every result.
+
+        Returns when that is done. A running loop is not blocked by it: there `await handle.stop()` waits, and where
+        nobody does the process waits at its end.
+        """
         self._tell(self._worker.stop)
-        self._thread.join(timeout_seconds)
+        if _is_in_a_loop():
+            atexit.register(self._thread.join, timeout_seconds)
+        else:
+            self._thread.join(timeout_seconds)
+        return Stopped(self._thread, timeout_seconds)
 
     def _tell(self, verb: Callable[[], None]) -> None:
         # A loop that is closed has nobody left to be told.
@@ -76,13 +98,21 @@ def start(*, concurrency: int = 10, capabilities: tuple[str, ...] = (), drain_se
 
 
 @strict_call
-def stop(timeout_seconds: float | None = None) -> None:
-    """Drain and end the worker of this process, if there is one."""
+def stop(timeout_seconds: float | None = None) -> Stopped:
+    """Drain and end this process's worker, if there is one. In a running loop `await tideq.stop()` waits for it."""
     global _started
-    if _started is not None:
-        _started.stop(timeout_seconds)
-        _started = None
+    started, _started = _started, None
+    return Stopped() if started is None else started.stop(timeout_seconds)
 
 
 def is_running() -> bool:
     return _started is not None and _started.is_running()
+
+
+def _is_in_a_loop() -> bool:
+    """Whether this thread runs a loop just now, which nothing may block."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
