@@ -27,6 +27,7 @@ def _outcomes(failed: str, completed: str) -> Series:
     return {DONE.format("failed"): failed, DONE.format("completed"): completed}
 
 
+DIED = 'tideq_task_dead_letters_total{{process="7", reason="{}", priority="{}"}}'
 READY = "tideq_queue_ready_tasks"
 DONE = 'tideq_last_minute_executions{{outcome="{}"}}'
 QUEUED = 'tideq_queue_tasks{state="queued"}'
@@ -53,6 +54,10 @@ CASES: dict[str, Case] = {
     "TideQFailureRateRaised": Case(_outcomes("11x60", "89x60"), _outcomes("10x60", "90x60")),
     "TideQDeadLettersGrowing": _one("tideq_tasks_dead_lettered_total", "0+11x60", "0+9x60"),
     "TideQDeadLettersPiledUp": _one("tideq_dead_letters", "101x60", "100x60"),
+    "TideQDeadLettersOfOneReason": Case(
+        {DIED.format("poison", "high"): "0x10 26x50", DIED.format("poison", "low"): "0x10 26x50"},
+        {DIED.format("poison", "high"): "0x10 48x50", DIED.format("discarded", "high"): "0x10 48x50"},
+    ),
     "TideQNewWayToDie": _one('tideq_dead_letter_alarms_total{kind="new"}', "0x20 1x40", "5x60"),
     "TideQThroughputHalved": Case(
         {DONE.format("completed"): "100x120 40x40", READY: "1x160"},

@@ -1,10 +1,13 @@
 """What the flow meter makes of tasks' lives: times as the store's clock has them, counted once over all monitors."""
 
+import re
+
 import pytest
 
 from tests.contract.situations import submit_count
 from tests.kit import Kit
 from tideq.queue_core.engine.journal import JournalStore
+from tideq.queue_core.engine.scripts import LUA
 from tideq.queue_core.readings import Counters, Distribution, Labels, Reading
 from tideq.workers.monitor.flow import MAX_TASK_TYPES, FlowMeter
 from tideq.workers.monitor.journal.follower import Follower
@@ -89,6 +92,19 @@ async def test_backoff_is_no_time_in_the_queue(kit: Kit, monitor: Monitor) -> No
     failures = {("error", "medium"): 1, ("retries_exhausted", "medium"): 1}
     assert monitor.rows("tideq_task_failures_total") == failures
     assert monitor.rows("tideq_task_dead_letters_total") == {("retries_exhausted", "medium"): 1}
+
+
+def test_every_reason_to_give_a_task_up_is_told_from_the_beginning() -> None:
+    """What first appears as fifty never rose: no alert would tell of it."""
+    scripts = [path.read_text() for folder in (LUA, LUA / "include") for path in folder.iterdir() if path.is_file()]
+    reasons = {reason for text in scripts for reason in re.findall(r"bury\(task_id, task, '(\w+)'", text)}
+    counters = Counters()
+
+    FlowMeter(counters, ["high", "low"])
+
+    told = counters.readings(PROCESS)["tideq_task_dead_letters_total"]
+    assert told == {(PROCESS, reason, level): 0 for reason in reasons for level in ("high", "low")}
+    assert len(reasons) == 4
 
 
 async def test_transitions_are_counted_by_where_from_where_to_and_why(kit: Kit, monitor: Monitor) -> None:

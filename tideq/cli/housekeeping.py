@@ -71,7 +71,7 @@ async def _follow(store: KeptStore, settings: ServiceSettings, duties: Duties, t
     counters = duties.counters
     counters.watch("tideq_spans_dropped_total", lambda: tracing.lost_count if tracing else 0)
     with telling(settings.queue, tracing) as listeners:
-        meters = [FlowMeter(counters), *listeners]
+        meters = [FlowMeter(counters, settings.queue.priorities), *listeners]
         followers = [
             Follower(JournalStore(store.client, part.scripts, part.keys), meters) for part in store.engine.parts
         ]

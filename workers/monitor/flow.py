@@ -3,7 +3,8 @@
 Counted where they are heard: over several monitors the numbers add up. What a journal missed is missing here too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import product
 
 from tideq.queue_core.metrics import LONG_SECONDS
 from tideq.queue_core.readings import Counters, Distribution, Labels, TypeNames
@@ -21,6 +22,7 @@ FAILURES = {
     Reason.POISON,
     Reason.DISCARDED,
 }
+DEATHS = (Reason.RETRIES_EXHAUSTED, Reason.POISON, Reason.NEVER_STARTED, Reason.DISCARDED)
 RETRIES = {Reason.ERROR, Reason.TIMED_OUT, Reason.WORKER_LOST}
 MAX_ATTEMPT = 10
 MAX_TASK_TYPES = 50
@@ -32,8 +34,10 @@ NEW = "new"
 class FlowMeter:
     wants_origins = False
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(self, counters: Counters, priorities: Iterable[str] = ()) -> None:
         self._counters = counters
+        # The first fifty deaths of a kind, between two scrapes, would never have risen to anybody.
+        counters.declare("tideq_task_dead_letters_total", *product(DEATHS, priorities))
         self._types = TypeNames(MAX_TASK_TYPES)
         self._known: dict[Labels, Distribution] = {}
 
