@@ -37,6 +37,7 @@ def _mistake(test: str, *edits: tuple[str, str, str]) -> Mistake:
 
 ZONES, TRIALS = "tests/history/test_ties_and_zones.py", "tests/partitions/test_circuits.py"
 BROKEN, BACK_SOON = "tests/workers/test_broken_types.py", "tests/unit/test_back_soon.py"
+DUTIES = "tests/history/test_duties.py"
 SIGNALS, CREW = "tests/integration/test_signals_at_start.py", "tests/workers/test_crew.py"
 BY_UTC = 'UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")'
 BY_LOCAL_TIME = 'None).isoformat(timespec="milliseconds") + "Z"'
@@ -168,6 +169,18 @@ MISTAKES = {
     ),
     "duties pause for a minute": _mistake(
         BACK_SOON, ("queue_core/duties.py", "LONGEST_PAUSE_SECONDS = 3.0", "LONGEST_PAUSE_SECONDS = 60.0")
+    ),
+    "a service serves on without a duty that ended for good": _mistake(
+        f"{DUTIES}::test_a_service_one_of_whose_duties_ends_for_good_ends_too",
+        ("api/server.py", "[service.check_keys_late(), service.duties.one_ended()]", "[service.check_keys_late()]"),
+    ),
+    "nobody notices that the word on the duty board ended": _mistake(
+        f"{DUTIES}::test_a_service_one_of_whose_duties_ends_for_good_ends_too",
+        (
+            "api/service.py",
+            'duties.beside("duty board", service.board.post_for_ever(duties))',
+            "contextlib.AsyncExitStack()\n            asyncio.create_task(service.board.post_for_ever(duties))",
+        ),
     ),
     "a worker pauses for minutes": _mistake(
         BACK_SOON, ("workers/runtime/patience.py", "MAX_DELAY_SECONDS = 5.0", "MAX_DELAY_SECONDS = 300.0")

@@ -430,7 +430,11 @@ async def test_a_service_whose_duties_end_for_good_ends_too(
 async def test_a_service_one_of_whose_duties_ends_for_good_ends_too(
     store: StoreUnderTest, queue_settings: QueueSettings, duty: str
 ) -> None:
+    """Whatever it does beside answering goes on."""
     settings = ServiceSettings(auth="off", redis_url=store.url, queue=queue_settings, port=free_port())
+
+    async def beside(_service: Service) -> None:
+        await asyncio.Event().wait()
 
     def cancel(_address: str) -> None:
         (job,) = (each for each in asyncio.all_tasks() if each.get_name() == duty)
@@ -438,6 +442,6 @@ async def test_a_service_one_of_whose_duties_ends_for_good_ends_too(
 
     with pytest.raises(DutiesEnded), capture_logs() as logs:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            await serve(settings, cancel, None, listen("127.0.0.1", settings.port))
+            await serve(settings, cancel, beside, listen("127.0.0.1", settings.port))
 
     assert [each["duty"] for each in logs if each["event"] == "duty ended for good"] == [duty]
