@@ -1,5 +1,6 @@
 """How an exception becomes an error document, whatever the exception is like."""
 
+import dataclasses
 from typing import Any, NoReturn
 
 import msgspec
@@ -65,6 +66,26 @@ def test_details_of_ones_own_are_kept_beside_the_traceback() -> None:
 
     assert document["details"]["details"] == {"host": "10.0.0.7"}
     assert "Fail: no" in document["details"]["traceback"]
+
+
+@dataclasses.dataclass
+class Reading:
+    mean: float
+
+
+@pytest.mark.parametrize(
+    ("details", "printed"),
+    [
+        ({"mean": float("nan")}, "{'mean': nan}"),
+        ([1.0, float("inf"), None], "[1.0, inf, None]"),
+        (Reading(float("-inf")), "Reading(mean=-inf)"),
+        ({"host": object, "mean": float("nan")}, "{'host': <class 'object'>, 'mean': nan}"),
+    ],
+)
+def test_details_with_a_number_that_json_has_not_are_printed_and_not_told_as_nothing(
+    details: Any, printed: str
+) -> None:
+    assert document_of(caught(Fail("no", details=details)))["details"]["details"] == printed
 
 
 def _endless() -> Any:

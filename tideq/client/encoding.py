@@ -6,6 +6,7 @@ written, else a `Decimal`; a `Decimal` is written as a number.
 
 import functools
 import math
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, TypeVar
 
@@ -13,14 +14,15 @@ import msgspec
 
 T = TypeVar("T")
 
+MARKS = (b"null", b"NaN", b"Infinity")
+
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def encode(value: Any) -> bytes:
     """Also takes dataclasses, msgspec structs, datetimes, UUIDs. Raises TypeError or ValueError for what JSON lacks."""
     body = _encode(value)
-    # msgspec writes NaN and infinities as null. To look for them costs time, and most bodies hold no null.
-    if b"null" in body and is_lossy(value):
+    if is_lossy(value, body):
         raise ValueError("JSON has no number for NaN or infinity")
     return body
 
@@ -43,12 +45,20 @@ def _number(digits: str) -> float | Decimal:
     return number if Decimal(repr(number)) == exact else exact
 
 
-def is_lossy(value: Any) -> bool:
-    """Whether it holds a number that JSON has not."""
-    if isinstance(value, (float, Decimal)):
-        return not math.isfinite(value)
-    if isinstance(value, dict):
-        return any(map(is_lossy, value.values()))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return any(map(is_lossy, value))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return isinstance(value, msgspec.Struct) and any(map(is_lossy, msgspec.structs.astuple(value)))
+def is_lossy(value: Any, body: bytes, enc_hook: Callable[[Any], Any] | None = None) -> bool:
+    """Whether it holds a number that JSON has not; `body` and `enc_hook` are what it was written as, and with.
+
+    msgspec writes NaN and infinities as null, and those of decimals as words. To look for them costs time, and most
+    bodies hold neither.
+    """
+    if not any(mark in body for mark in MARKS):
+        return False
+    return _holds_no_number(msgspec.to_builtins(value, builtin_types=(Decimal,), enc_hook=enc_hook, str_keys=True))
+
+
+def _holds_no_number(plain: Any) -> bool:
+    if isinstance(plain, dict):
+        return any(map(_holds_no_number, plain.values()))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(plain, (list, tuple)):
+        return any(map(_holds_no_number, plain))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return isinstance(plain, (float, Decimal)) and not math.isfinite(plain)

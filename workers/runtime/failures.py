@@ -7,6 +7,8 @@ from typing import Any, cast
 
 import msgspec
 
+from tideq.client.encoding import is_lossy
+
 MAX_TRACEBACK_BYTES = 16_000
 MAX_MESSAGE_BYTES = 4_000
 MAX_DETAILS_BYTES = 16_000
@@ -116,10 +118,11 @@ def _size(text: str) -> int:
 
 
 def _tellable(details: Any) -> Any:
-    """As JSON if it can be, else what Python would print of it."""
+    """As JSON if it can be without a loss, else what Python would print of it."""
     with contextlib.suppress(Exception):
         document = msgspec.json.encode(details, enc_hook=repr)
-        is_fit = len(document) <= MAX_DETAILS_BYTES and b"\\u0000" not in document
+        is_whole = not is_lossy(details, document, repr)
+        is_fit = is_whole and len(document) <= MAX_DETAILS_BYTES and b"\\u0000" not in document
         if is_fit and _is_flat(msgspec.json.decode(document), MAX_DETAILS_NESTING):
             return msgspec.Raw(document)
     return _first(_printed(details), MAX_DETAILS_BYTES)

@@ -7,16 +7,13 @@ import msgspec
 from tideq.client.encoding import is_lossy
 from tideq.workers.runtime.failures import Fail
 
-MAYBE_LOST = b"null"
-"""What the encoder writes for NaN and infinities, for which JSON has no number."""
-
 _encode = msgspec.json.Encoder().encode
 
 
 def encode_result(value: Any) -> bytes:
     try:
         body = _encode(value)
-        if MAYBE_LOST in body and is_lossy(value):
+        if is_lossy(value, body):
             raise ValueError("JSON has no number for NaN or infinity")
         return body
     except Exception as error:
