@@ -70,6 +70,25 @@ async def test_a_line_says_who_did_what_and_why(kit: Kit) -> None:
     assert "4111" not in "".join(written)
 
 
+async def test_a_line_for_people_says_the_same_but_for_span_and_priority(kit: Kit) -> None:
+    written = list[str]()
+    made = await follower(kit, TransitionLines(written.append, for_people=True))
+    await kit.worker()
+    task_id = await kit.submit("resize", trace=TRACE, client_id="shop")
+    await kit.clock.advance(45_000)
+    await kit.fail(await kit.started())
+
+    await follow(made)
+
+    first, *_, last = [line.split() for line in "".join(written).splitlines()]
+    assert first[1:5] == [task_id, "·", "→", "queued"]
+    assert "worker=-" in first
+    assert last[1:7] == [task_id, "executing", "→", "queued", "error", "resize"]
+    told = dict(word.split("=") for word in last[7:])
+    assert 45 <= float(told.pop("age").removesuffix("s")) < 105
+    assert told == {"attempt": "1", "retries": "1", "client": "shop", "worker": "w1", "trace": TRACE_ID}
+
+
 @pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize("for_people", [True, False])
 def test_a_line_gives_its_instant_in_utc_wherever_the_process_lives(for_people: bool) -> None:

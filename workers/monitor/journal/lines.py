@@ -48,8 +48,8 @@ def _shared(looks: Looks, attempt: int, source: str, client_id: str) -> str:
 def _words(each: Transition) -> str:
     return (
         f"{_instant(each.at_ms)} {each.task_id} {each.source or '·':>11} → {each.state:<11} {each.reason:<17} "
-        f"{_shown(each.task_type)} attempt={each.attempt} worker={_shown(each.worker_id) or '-'} "
-        f"trace={each.trace_id}\n"
+        f"{_shown(each.task_type)} attempt={each.attempt} retries={each.retry_count} age={each.age_ms / 1000:.1f}s "
+        f"client={_shown(each.origin.client_id) or '-'} worker={_shown(each.worker_id) or '-'} trace={each.trace_id}\n"
     )
 
 
