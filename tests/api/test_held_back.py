@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.api.bench import Bench, Json
 from tests.kit import Kit
+from tests.observability.scrape import scrape
 from tideq.api.schemas.held_back import ON_TRIAL, OPEN
 
 FAILURES = 5
@@ -113,6 +115,25 @@ async def test_the_statistics_count_open_circuits_by_type(bench: Bench, shut: st
     workers = (await bench.call("GET", "/api/v1/queue/stats"))["workers"]
 
     assert (workers["open_circuits"], workers["open_circuits_by_type"]) == (1, {"crawl": 1})
+
+
+async def test_the_metrics_count_open_circuits_and_by_type(
+    http: httpx.AsyncClient, bench: Bench, kit: Kit, shut: str
+) -> None:
+    """A worker on trial counts until its trials end well."""
+    opened = await scrape(http)
+    await kit.clock.advance(kit.settings.circuit.open_ms)
+    on_trial = await scrape(http)
+    for _ in range(3):
+        await bench.submit("crawl")
+        await bench.tell(shut, "result", await bench.started(shut), status="completed", result=1)
+    closed = await scrape(http)
+
+    told = [
+        (each.value("tideq_open_circuits"), each.values("tideq_type_open_circuits", "task_type"))
+        for each in (opened, on_trial, closed)
+    ]
+    assert told == [(1, {"crawl": 1}), (1, {"crawl": 1}), (0, {})]
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def _mistake(test: str, *edits: tuple[str, str, str]) -> Mistake:
 
 ZONES, TRIALS = "tests/history/test_ties_and_zones.py", "tests/partitions/test_circuits.py"
 BROKEN, BACK_SOON = "tests/workers/test_broken_types.py", "tests/unit/test_back_soon.py"
-DUTIES = "tests/history/test_duties.py"
+DUTIES, CONTROLS = "tests/history/test_duties.py", "tests/contract/test_controls.py"
 SIGNALS, CREW = "tests/integration/test_signals_at_start.py", "tests/workers/test_crew.py"
 BY_UTC = 'UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")'
 BY_LOCAL_TIME = 'None).isoformat(timespec="milliseconds") + "Z"'
@@ -195,6 +195,94 @@ MISTAKES = {
     "a reader of an answer may trickle": _mistake(
         "tests/api/test_slow_readers.py::test_a_reader_who_trickles_is_as_bad_as_a_body_that_does",
         ("api/http/bounds.py", "MIN_TAKEN_BYTES = MIN_BODY_BYTES", "MIN_TAKEN_BYTES = 1_024"),
+    ),
+    "the outbox is capped at a thousand entries": _mistake(
+        "tests/contract/test_outbox.py::test_the_outbox_keeps_every_entry_until_history_has_it",
+        ("queue_core/engine/lua/include/emit.lua", "outbox_key, '*'", "outbox_key, 'MAXLEN', '1000', '*'"),
+    ),
+    "a limit is not counted over lanes with capabilities": _mistake(
+        f"{CONTROLS}::test_most_at_once_counts_what_runs_in_other_lanes_of_the_type",
+        (
+            "queue_core/engine/lua/include/limits.lua",
+            "string.match(names[i + 1], '^[^|]*') == scope",
+            "names[i + 1] == scope .. '|'",
+        ),
+    ),
+    "a limit of partitions is not counted over lanes with capabilities": _mistake(
+        f"{CONTROLS}::test_most_at_once_counts_what_runs_in_other_lanes_of_the_type[four_partitions]",
+        (
+            "queue_core/engine/lua/include/usage.lua",
+            "string.match(names[i + 1], '^[^|]*')",
+            "string.match(names[i + 1], '^([^|]*)|$') or ''",
+        ),
+    ),
+    "a revival keeps its deliveries": _mistake(
+        "tests/contract/test_retry_and_replay.py::test_a_revival_forgets_deliveries_that_lapsed",
+        (
+            "queue_core/engine/lua/revive.lua",
+            "task.retries, task.losses, task.deliveries = 0, 0, 0",
+            "task.retries, task.losses = 0, 0",
+        ),
+    ),
+    "workers that share a host name are asked for one at a time": _mistake(
+        "tests/monitor/test_prober.py::"
+        "test_probes_of_workers_that_share_a_host_name_share_one_question_to_the_resolver",
+        ("workers/monitor/addresses.py", "        return _resolving[host]\n", '        raise OSError("not yet")\n'),
+    ),
+    "a process without threads has no heartbeats": _mistake(
+        f"{CREW}::test_heartbeats_go_on_where_the_process_gets_no_more_threads",
+        ("workers/runtime/pulse.py", "except RuntimeError as error:", "except ZeroDivisionError as error:"),
+    ),
+    "ids are of the process's clock": _mistake(
+        "tests/contract/test_submit.py::test_ids_are_of_the_stores_time_whatever_the_process_takes_it_for",
+        ("queue_core/engine/engine.py", "TaskIds(clock_ms=time.now_ms)", "TaskIds()"),
+    ),
+    "the default partition keeps everything": _mistake(
+        "tests/history/test_process_clocks.py::test_tasks_that_lie_in_no_range_go_once_they_ended_too_long_ago",
+        (
+            "persistence/schema/partitions.py",
+            "        await self._prune_default(clocks.database_ms - self._settings.retention_ms, died_after_ms)\n",
+            "",
+        ),
+    ),
+    "of two orders what most partitions heard holds": _mistake(
+        "tests/partitions/test_controls_away.py::test_what_was_said_last_holds_however_few_partitions_heard_it",
+        (
+            "queue_core/engine/partitions/controls.py",
+            "    instant = max(each.instants.get(field, 0) for each in standings)\n",
+            "    instant = 0\n",
+        ),
+        ("queue_core/engine/partitions/controls.py", "each.instants.get(field, 0) == instant and (", "("),
+    ),
+    "claims of one worker do not wait for each other's trials": _mistake(
+        f"{TRIALS}::test_claims_of_one_worker_at_one_instant_give_it_three_trials_together",
+        (
+            "queue_core/engine/partitions/claiming.py",
+            "            if not turn.is_asked and await turn.ask():\n",
+            "            turn.is_mine = True\n            if False:\n",
+        ),
+    ),
+    "of a batch also what is known counts": _mistake(
+        "tests/partitions/test_batches.py::TestPartlyKnown",
+        (
+            "queue_core/engine/partitions/placing.py",
+            "Demand(demand.client_id, found.new_count,",
+            "Demand(demand.client_id, demand.task_count,",
+        ),
+    ),
+    "a bulk replay tells no orders": _mistake(
+        "tests/telemetry/test_orders.py::"
+        "test_lives_that_a_bulk_replay_begins_link_to_an_order_each_and_that_to_the_request",
+        ("api/routes/dlq.py", ", on_revived=orders)", ", on_revived=orders and (lambda *_: None))"),
+    ),
+    "open circuits of a type are not in the metrics": _mistake(
+        "tests/api/test_held_back.py::test_the_metrics_count_open_circuits_and_by_type",
+        ("api/queue_readings.py", "workers.open_circuits_by_type.items()", "{}.items()"),
+    ),
+    "what JSON cannot say of a failure is nothing": _mistake(
+        "tests/workers/test_failures.py::"
+        "test_details_with_a_number_that_json_has_not_are_printed_and_not_told_as_nothing",
+        ("workers/runtime/failures.py", "is_fit = is_whole and ", "is_fit = "),
     ),
 }
 CHEAPEST = (
