@@ -87,7 +87,9 @@ class Site:
     def history_settings(self) -> Generator[Callable[[str], None]]:
         """Runs statements as the superuser, past every proxy and whatever was altered before; each at once in force."""
         url = self.postgres.database_url
-        with psycopg.connect(url, autocommit=True, options="-c default_transaction_read_only=off") as connection:
+        own = "default_transaction_read_only=off statement_timeout=0 lock_timeout=0 idle_in_transaction_session_timeout=0"
+        options = " ".join(f"-c {each}" for each in own.split())
+        with psycopg.connect(url, autocommit=True, options=options) as connection:
 
             def alter(statement: str) -> None:
                 connection.execute(sql.SQL(cast("LiteralString", statement)))
