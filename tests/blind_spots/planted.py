@@ -209,7 +209,7 @@ MISTAKES = {
         ),
     ),
     "a limit of partitions is not counted over lanes with capabilities": _mistake(
-        f"{CONTROLS}::test_most_at_once_counts_what_runs_in_other_lanes_of_the_type[four_partitions]",
+        f"{CONTROLS}::test_most_at_once_counts_what_runs_in_other_lanes_of_the_type",
         (
             "queue_core/engine/lua/include/usage.lua",
             "string.match(names[i + 1], '^[^|]*')",
