@@ -160,8 +160,9 @@ class Circuits:
 
 
 def gives_trials(verdict: Verdict, task_types: Sequence[str]) -> bool:
+    """To a claim that found tasks of these types."""
     on_trial = verdict.on_trial
-    return bool(on_trial) and (ALL_TYPES in on_trial or not on_trial.isdisjoint(task_types))
+    return bool(task_types) and (ALL_TYPES in on_trial or not on_trial.isdisjoint(task_types))
 
 
 def _on_trial(standings: Standings) -> list[Standing]:
