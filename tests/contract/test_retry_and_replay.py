@@ -20,6 +20,7 @@ from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.transitions import transition
 
 HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 
 
 async def kept_by_history(kit: Kit, task_id: str) -> KeptTask:
@@ -283,6 +284,8 @@ class TestNewLanes:
         return QueueSettings(admission=Admission(max_new_lanes_per_day=1))
 
     async def test_replay_from_history_that_may_open_no_lane_changes_nothing(self, kit: Kit) -> None:
+        """All of it on one day, whatever the time is."""
+        await kit.clock.advance(DAY_MS - (await kit.insight.stats()).now_ms % DAY_MS)
         await kit.worker()
         dead = await task_in(kit, TaskState.DEAD_LETTER)
         kept = await kept_by_history(kit, dead.task_id)
