@@ -124,16 +124,21 @@ class QueueFull(Overloaded):
 
     code = "queue-full"
 
+    SETTINGS: ClassVar[dict[str, str]] = {
+        "soft": "TIDEQ_DEPTH_REFUSE_LOW",
+        "high_only": "TIDEQ_DEPTH_REFUSE_MEDIUM",
+        "max": "TIDEQ_DEPTH_REFUSE_ALL",
+    }
     TAKEN: ClassVar[dict[str, str]] = {
         "soft": "only tasks of the default priority or a more urgent one are accepted",
         "high_only": "only tasks of the most urgent priority are accepted",
-        "max": "only tasks of the clients in TIDEQ_LISTED_CLIENTS are accepted",
+        "max": "only tasks of the clients in TIDEQ_DEPTH_EXEMPT_CLIENTS are accepted",
     }
     """The submissions that each stage still accepts, the strictest stage last."""
 
     def __init__(self, stage: str, depth: int, limit: int, retry_after_ms: int) -> None:
-        setting = f"TIDEQ_{stage.upper()}_DEPTH"
-        super().__init__(f"{depth} tasks wait; beyond {limit} ({setting}) {self.TAKEN[stage]}", retry_after_ms)
+        taken = f"beyond {limit} ({self.SETTINGS[stage]}) {self.TAKEN[stage]}"
+        super().__init__(f"{depth} tasks wait; {taken}", retry_after_ms)
         self.stage, self.depth, self.limit = stage, depth, limit
 
 

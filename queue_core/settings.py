@@ -236,10 +236,10 @@ QUEUE_SETTINGS: dict[str, Setting] = {
     "TIDEQ_MAX_EXECUTION_SECONDS": Setting("leases", "max_execution_ms", _seconds),
     "TIDEQ_MAX_DELIVERIES": Setting("leases", "max_deliveries", _count),
     "TIDEQ_MAX_LOSSES": Setting("leases", "max_losses", _count),
-    "TIDEQ_SOFT_DEPTH": Setting("admission", "soft_depth", _count),
-    "TIDEQ_HIGH_ONLY_DEPTH": Setting("admission", "high_only_depth", _count),
-    "TIDEQ_MAX_DEPTH": Setting("admission", "max_depth", _count),
-    "TIDEQ_LISTED_CLIENTS": Setting("admission", "listed_clients", _clients),
+    "TIDEQ_DEPTH_REFUSE_LOW": Setting("admission", "soft_depth", _count),
+    "TIDEQ_DEPTH_REFUSE_MEDIUM": Setting("admission", "high_only_depth", _count),
+    "TIDEQ_DEPTH_REFUSE_ALL": Setting("admission", "max_depth", _count),
+    "TIDEQ_DEPTH_EXEMPT_CLIENTS": Setting("admission", "listed_clients", _clients),
     "TIDEQ_CLIENT_RATE_PER_SECOND": Setting("admission", "client_rate_per_second", _rate),
     "TIDEQ_CLIENT_BURST": Setting("admission", "client_burst", _count),
     "TIDEQ_MAX_OUTBOX_ENTRIES": Setting("admission", "max_outbox_entries", _count),
@@ -264,13 +264,24 @@ QUEUE_SETTINGS: dict[str, Setting] = {
     "TIDEQ_RETRY_CAP_SECONDS": Setting("backoff", "cap_ms", _seconds),
 }
 
+FORMER_NAMES = {
+    "TIDEQ_SOFT_DEPTH": "TIDEQ_DEPTH_REFUSE_LOW",
+    "TIDEQ_HIGH_ONLY_DEPTH": "TIDEQ_DEPTH_REFUSE_MEDIUM",
+    "TIDEQ_MAX_DEPTH": "TIDEQ_DEPTH_REFUSE_ALL",
+    "TIDEQ_LISTED_CLIENTS": "TIDEQ_DEPTH_EXEMPT_CLIENTS",
+}
+"""Accepted as well, so that one environment serves a version and the one before it."""
+
 
 def read_settings(environ: Mapping[str, str], other_settings: Collection[str] = ()) -> QueueSettings:
     """Returns the settings; raises SettingsError. `other_settings` are names that other parts of the service read."""
     chosen: dict[str, dict[str, Any]] = {}
     for name, text in environ.items():
         if name.startswith("TIDEQ_") and name not in other_settings:
-            setting = _setting_named(name, other_settings)
+            present = FORMER_NAMES.get(name, name)
+            if present != name and present in environ:
+                raise SettingsError(f"{name} is the former name of {present}: set one of them")
+            setting = _setting_named(present, other_settings)
             chosen.setdefault(setting.section, {})[setting.field] = parse_setting(name, setting, text)
     return _checked(_assemble(chosen))
 
@@ -300,7 +311,9 @@ def _assemble(chosen: dict[str, dict[str, Any]]) -> QueueSettings:
 def _checked(settings: QueueSettings) -> QueueSettings:
     depths = settings.admission
     if not depths.soft_depth <= depths.high_only_depth <= depths.max_depth:
-        raise SettingsError("TIDEQ_SOFT_DEPTH, TIDEQ_HIGH_ONLY_DEPTH and TIDEQ_MAX_DEPTH must rise in this order")
+        raise SettingsError(
+            "TIDEQ_DEPTH_REFUSE_LOW, TIDEQ_DEPTH_REFUSE_MEDIUM and TIDEQ_DEPTH_REFUSE_ALL must rise in this order"
+        )
     if settings.default_priority not in settings.priorities:
         raise SettingsError(f"TIDEQ_DEFAULT_PRIORITY={settings.default_priority!r} is not a priority level")
     return msgspec.structs.replace(settings, priorities=_within_execution(settings))

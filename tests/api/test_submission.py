@@ -380,10 +380,20 @@ class TestEachStageOfBackpressure:
                 2,
                 "medium",
                 "low",
-                "2 tasks wait; beyond 2 (TIDEQ_SOFT_DEPTH) only tasks of the default priority or a more",
+                "2 tasks wait; beyond 2 (TIDEQ_DEPTH_REFUSE_LOW) only tasks of the default priority or a more",
             ),
-            (3, "high", "medium", "3 tasks wait; beyond 3 (TIDEQ_HIGH_ONLY_DEPTH) only tasks of the most urgent prio"),
-            (4, None, "high", "4 tasks wait; beyond 4 (TIDEQ_MAX_DEPTH) only tasks of the clients in TIDEQ_LISTED_CL"),
+            (
+                3,
+                "high",
+                "medium",
+                "3 tasks wait; beyond 3 (TIDEQ_DEPTH_REFUSE_MEDIUM) only tasks of the most urgent prio",
+            ),
+            (
+                4,
+                None,
+                "high",
+                "4 tasks wait; beyond 4 (TIDEQ_DEPTH_REFUSE_ALL) only tasks of the clients in TIDEQ_DEPTH_EXEMPT_CL",
+            ),
         ],
     )
     async def test_says_which_it_is_and_what_is_still_taken(

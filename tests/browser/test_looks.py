@@ -91,7 +91,7 @@ def test_it_is_small_and_loads_nothing_from_elsewhere(stage: Stage) -> None:
 class TestManyTasks:
     @pytest.fixture
     def deep(self, store: StoreUnderTest, tmp_path: Path) -> Iterator[Running]:
-        depth = {f"TIDEQ_{name}_DEPTH": str(10 * MANY) for name in ("SOFT", "HIGH_ONLY", "MAX")}
+        depth = {f"TIDEQ_DEPTH_REFUSE_{name}": str(10 * MANY) for name in ("LOW", "MEDIUM", "ALL")}
         with serving(environ(store.url, "deep", **depth), tmp_path) as running:
             batch = json.dumps({"tasks": [{"task_type": f"kind{number % 20}"} for number in range(1_000)]})
             with httpx.Client(base_url=running.url, timeout=60) as http:

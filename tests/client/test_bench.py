@@ -36,7 +36,7 @@ FIGURES = [
 @pytest.fixture(scope="module")
 def limited(running_stores: Callable[[str], StoreUnderTest], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A service with a queue that takes little."""
-    limits = {"TIDEQ_SOFT_DEPTH": "60", "TIDEQ_HIGH_ONLY_DEPTH": "60", "TIDEQ_MAX_PAYLOAD_BYTES": "1024"}
+    limits = {"TIDEQ_DEPTH_REFUSE_LOW": "60", "TIDEQ_DEPTH_REFUSE_MEDIUM": "60", "TIDEQ_MAX_PAYLOAD_BYTES": "1024"}
     settings = environ(running_stores("valkey").url, uuid.uuid4().hex[:12], **limits)
     with serving(settings, tmp_path_factory.mktemp("limited")) as running:
         yield running.url
@@ -205,7 +205,7 @@ class TestLimits:
         run = read_run(tmp_path / "run.json")
         assert [figure.x for figure in run.figures] == [40, 40, 100, 100]
         assert (run.submitted, run.left) == (run.processed, 0)
-        assert "beyond 60 (TIDEQ_HIGH_ONLY_DEPTH)" in done.stdout
+        assert "beyond 60 (TIDEQ_DEPTH_REFUSE_MEDIUM)" in done.stdout
         assert "no payloads of 2,000 bytes" in done.stdout
 
     def test_a_refusal_ends_anything_else_and_is_cleaned_up_after(self, quiet: str) -> None:

@@ -12,9 +12,9 @@ from tideq.queue_core.task import NewTask
 EXPRESS = Priority(offset_ms=50_000_000, max_retries=1, timeout_ms=1_000)
 """Above the default level and below the most urgent one."""
 SAID = {
-    2: "(TIDEQ_SOFT_DEPTH) only tasks of the default priority or a more urgent one",
-    4: "(TIDEQ_HIGH_ONLY_DEPTH) only tasks of the most urgent priority",
-    6: "(TIDEQ_MAX_DEPTH) only tasks of the clients in TIDEQ_LISTED_CLIENTS",
+    2: "(TIDEQ_DEPTH_REFUSE_LOW) only tasks of the default priority or a more urgent one",
+    4: "(TIDEQ_DEPTH_REFUSE_MEDIUM) only tasks of the most urgent priority",
+    6: "(TIDEQ_DEPTH_REFUSE_ALL) only tasks of the clients in TIDEQ_DEPTH_EXEMPT_CLIENTS",
 }
 """By the depths below."""
 

@@ -234,7 +234,7 @@ def test_a_change_of_settings_or_stores_rolls_the_pods() -> None:
         annotations = one(rendered("default", **values), "Deployment", "-api")["spec"]["template"]["metadata"]
         return annotations["annotations"]["checksum/settings"], annotations["annotations"]["checksum/stores"]
 
-    seen = [checksums(), checksums(settings={"TIDEQ_SOFT_DEPTH": 7}), checksums(auth={"revision": "2"})]
+    seen = [checksums(), checksums(settings={"TIDEQ_DEPTH_REFUSE_LOW": 7}), checksums(auth={"revision": "2"})]
 
     assert checksums() == seen[0]
     assert all(one != other for one, other in itertools.combinations(seen, 2))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tideq.queue_core.settings import QUEUE_SETTINGS, QueueSettings, SettingsError, read_settings
+from tideq.queue_core.settings import FORMER_NAMES, QUEUE_SETTINGS, QueueSettings, SettingsError, read_settings
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:
@@ -27,9 +27,9 @@ def test_a_priority_level_can_be_added() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("TIDEQ_SOFT_DEPHT", "5", "did you mean TIDEQ_SOFT_DEPTH"),
-        ("TIDEQ_SOFT_DEPTH", "many", "TIDEQ_SOFT_DEPTH='many'"),
-        ("TIDEQ_SOFT_DEPTH", "-1", "zero or a positive"),
+        ("TIDEQ_DEPTH_REFUSE_LOV", "5", "did you mean TIDEQ_DEPTH_REFUSE_LOW"),
+        ("TIDEQ_DEPTH_REFUSE_LOW", "many", "TIDEQ_DEPTH_REFUSE_LOW='many'"),
+        ("TIDEQ_DEPTH_REFUSE_LOW", "-1", "zero or a positive"),
         ("TIDEQ_ASSIGNMENT_TIMEOUT_SECONDS", "0", "positive number of seconds"),
         ("TIDEQ_ASSIGNMENT_TIMEOUT_SECONDS", "nan", "positive number of seconds"),
         ("TIDEQ_MAX_MEMORY_RATIO", "1.5", "between 0 and 1"),
@@ -44,17 +44,26 @@ def test_a_priority_level_can_be_added() -> None:
         ("TIDEQ_PRIORITIES", "urgent=0:1001:60", "1001 retries"),
         ("TIDEQ_PRIORITIES", "urgent=0:3:1e9", "positive number of seconds"),
         ("TIDEQ_PRIORITIES", "urgent=0:3:90000", "longer than TIDEQ_MAX_EXECUTION_SECONDS"),
-        ("TIDEQ_LISTED_CLIENTS", "billing,two words", "'two words' is not a name"),
+        ("TIDEQ_DEPTH_EXEMPT_CLIENTS", "billing,two words", "'two words' is not a name"),
         ("TIDEQ_QUEUE", "q?", "TIDEQ_QUEUE='q\\?'"),
         ("TIDEQ_QUEUE", "", "at most 50"),
         ("TIDEQ_QUEUE", "a" * 51, "at most 50"),
         ("TIDEQ_QUEUE", "queue\n", "at most 50"),
-        ("TIDEQ_MAX_DEPTH", "10", "must rise"),
+        ("TIDEQ_DEPTH_REFUSE_ALL", "10", "must rise"),
     ],
 )
 def test_a_wrong_setting_is_named(name: str, value: str, words: str) -> None:
     with pytest.raises(SettingsError, match=words):
         read_settings({name: value})
+
+
+@pytest.mark.parametrize("name", FORMER_NAMES)
+def test_a_former_name_of_a_setting_is_read_and_refused_beside_the_present_one(name: str) -> None:
+    value = "ann" if name == "TIDEQ_LISTED_CLIENTS" else "500000"
+
+    assert read_settings({name: value}) == read_settings({FORMER_NAMES[name]: value})
+    with pytest.raises(SettingsError, match="set one of them"):
+        read_settings({name: value, FORMER_NAMES[name]: value})
 
 
 def test_the_default_timeouts_are_no_longer_than_the_longest_execution() -> None:
