@@ -81,9 +81,9 @@ class Service:
         self.history = (
             History(store.database, store.engine, client, queue, settings.history) if store.database else None
         )
-        freshness = self.history.lag if self.history else None
+        lag = self.history.lag if self.history else None
         assurance = replica_wait_of(client, [part.keys for part in parts], queue.partitions)
-        self.durability = DurabilityWaiter(assurance, freshness, settings.durability_timeout_ms)
+        self.durability = DurabilityWaiter(assurance, lag, settings.durability_timeout_ms)
         self.status_reader = status_reader_of(store.database, client, self.engine) if store.database else None
         self.wait_estimator = WaitEstimator(self.engine.insight)
         self.metrics = ProcessMetrics(self.duties.counters)
