@@ -6,7 +6,7 @@ The methods are found by walking over the classes, so one that is added is tried
 import inspect
 import types
 from collections.abc import Callable, Iterator
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import pytest
 
@@ -131,7 +131,7 @@ def test_camel_case_is_named_in_snake_case(option: str, meant: str) -> None:
 
 
 def test_a_task_is_not_made_with_other_libraries_options() -> None:
-    make: Callable[..., Any] = NewTask
+    make = cast("Callable[..., Any]", NewTask)
 
     with pytest.raises(TypeError, match="maxAttempts"):
         make("mail", {}, maxAttempts=3)
