@@ -42,6 +42,16 @@ def order(evidence: Evidence, time: StoreTime, losses: Losses) -> Iterator[str]:
         yield from wrong
 
 
+def instants(evidence: Evidence, time: StoreTime, losses: Losses) -> Iterator[str]:
+    """Nothing was done later, by the store's time, than it was told to be done."""
+    for note in evidence.of("acknowledged"):
+        latest = time.latest(note["t1"])
+        for task_id in note["ids"]:
+            story = evidence.events.get(task_id)
+            if story and story[0].at > latest:
+                yield f"{task_id} was handed in at {story[0].at}, and its producer heard of it by {latest}"
+
+
 def _claims(evidence: Evidence, kind: str) -> Iterator[str]:
     """A text a claim, empty where it took the best. At one instant all that is taken leaves before anyone is judged."""
     stands: list[tuple[int, int, str, int]] = []

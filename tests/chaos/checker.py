@@ -1,4 +1,4 @@
-"""C1 to C18: what must be true of a run, whatever went wrong in it. Independent of all it judges.
+"""C1 to C19: what must be true of a run, whatever went wrong in it. Independent of all it judges.
 
 Every check is a function from the evidence to problems; a run is good when there are none.
 """
@@ -30,6 +30,7 @@ CHECKS: dict[str, Check] = {
     "C16 nobody idles while work waits": about_service.idleness,
     "C17 everything comes back to where it was": about_service.leaks,
     "C18 nobody ends by himself": about_service.survival,
+    "C19 the store's time is its clock's": about_service.instants,
     "the run itself shows something": about_service.worth,
 }
 SHOWN = 8

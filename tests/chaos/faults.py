@@ -173,8 +173,9 @@ async def killed_while_slow(site: Site, target: str, seconds: float) -> None:
 
 async def valkey_wiped(site: Site, target: str, seconds: float) -> None:
     async with site.store_lock:
+        epoch = await _epoch(site)
         await asyncio.to_thread(site.valkey.kill)
-        site.notebook.note("wiped")
+        site.notebook.note("wiped", epoch=epoch)
         await asyncio.to_thread(site.valkey.empty)
         await asyncio.to_thread(site.valkey.start)
         await _until_rebuilt(site)
@@ -192,8 +193,9 @@ async def failed_over(site: Site, target: str, seconds: float) -> None:
                 await asyncio.sleep(0.05)
             await client.replicaof("NO", "ONE")
         await asyncio.sleep(min(seconds, MAX_UNHEARD_SECONDS))
+        epoch = await _epoch(site)
         await asyncio.to_thread(site.valkey.kill)
-        site.notebook.note("failed_over")
+        site.notebook.note("failed_over", epoch=epoch)
         site.valkey = replica
         for name in site.proxies:
             if name.endswith(">valkey"):
@@ -306,6 +308,13 @@ async def _until_rebuilt(site: Site) -> None:
     """The next trouble waits: a second wipe in the middle of a rebuild is `kill` of whoever rebuilds."""
     with contextlib.suppress(TimeoutError):
         await site.until_ready()
+
+
+async def _epoch(site: Site) -> int:
+    """0 while the store is being filled."""
+    async with store_client(site) as client:
+        epoch = await client.hget(f"{PREFIX}meta", "epoch") or b""
+    return int(epoch) if epoch.isdigit() else 0
 
 
 def store_client(site: Site) -> contextlib.AbstractAsyncContextManager[Any]:

@@ -4,7 +4,7 @@ to be in history.
 A store that is killed may lose nothing.
 """
 
-import bisect
+from itertools import accumulate
 
 from tests.chaos.evidence import Evidence, StoreTime
 from tests.chaos.notes import Note
@@ -13,15 +13,20 @@ MARGIN_MS = 50
 
 
 class Losses:
-    """History is a beginning of what happened. Whatever was told before the last instant it has must be in it."""
+    """History is a beginning of what happened in each epoch. What was told before the last instant it has of the epochs
+    up to a wipe must be in it."""
 
     def __init__(self, evidence: Evidence, time: StoreTime) -> None:
-        instants = sorted(event.at for event in evidence.all_events())
+        ends: dict[int, int] = {}
+        for event in evidence.all_events():
+            ends[event.epoch] = max(ends.get(event.epoch, 0), event.at)
         self._time = time
-        self._wipes: list[tuple[int, int]] = []
-        for note in evidence.of("wiped", "failed_over"):
-            place = bisect.bisect_right(instants, time.latest(note["t1"]))
-            self._wipes.append((note["t1"], instants[place - 1] if place else 0))
+        wipes = evidence.of("wiped", "failed_over")
+        epochs = accumulate((note["epoch"] for note in wipes), max)
+        self._wipes = [
+            (note["t1"], max((at for each, at in ends.items() if each <= epoch), default=0))
+            for note, epoch in zip(wipes, epochs, strict=True)
+        ]
 
     def may_lose(self, note: Note) -> bool:
         """Whether what this note tells of may be undone since."""

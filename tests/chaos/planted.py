@@ -174,6 +174,12 @@ MISTAKES = {
     "what was set aside is never put back": Mistake(
         f"{LUA}/sweep.lua", "if is_live then place_live(task_id, task, 0) end", "", UNREADABLE
     ),
+    "a clock that is put right moves time by a minute": Mistake(
+        f"{INCLUDE}/clock.lua",
+        "elseif passed <= MAX_SILENCE_MS or reading < last_now then",
+        "else\n    passed = math.min(passed, 60000) MAX_SILENCE_MS = 60000",
+        {"clock_set_back": 1},
+    ),
     "a clock that is wrong for a second is believed": Mistake(
         f"{INCLUDE}/clock.lua", "if reading - last_now > MAX_JUMP_MS and not meta[3] then", "if false then", GLITCHES
     ),

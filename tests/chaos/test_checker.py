@@ -56,9 +56,9 @@ def good() -> Evidence:
     visible_at = "2023-11-14T22:13:22.020+00:00"
     notes = [
         note("submit", marks=["a"], delays={}, key="a", type="ok", status=201),
-        note("acknowledged", marks=["a"], ids=["A"], durability="store"),
+        note("acknowledged", BEGAN + 20, marks=["a"], ids=["A"], durability="store"),
         note("submit", marks=["b"], delays={"b": 5}, type="ok", status=201),
-        note("acknowledged", marks=["b"], ids=["B"], durability="history"),
+        note("acknowledged", BEGAN + 20, marks=["b"], ids=["B"], durability="history"),
         note("submit", marks=["c"], delays={}, type="fail", status=503, retry_after="1"),
         note("poll", BEGAN + 10, worker="h", type="ok", status=200, tasks=[{**lease, "visible_at": visible_at}]),
         note("start", BEGAN + 25, said={}, **lease),
@@ -254,6 +254,11 @@ def end_by_itself(evidence: Evidence) -> None:
     evidence.notes = [*evidence.notes, {"f": "ended", "t1": BEGAN, "name": "api-1", "pid": 8, "code": 5}]
 
 
+def be_ahead_of_time(evidence: Evidence) -> None:
+    for note in evidence.of("acknowledged"):
+        note["t1"] -= 100
+
+
 def know_nothing(evidence: Evidence) -> None:
     evidence.notes = [*evidence.notes, *(note("read", task_id="A", type="info", status=0) for _ in range(20))]
 
@@ -277,6 +282,7 @@ BROKEN: dict[str, tuple[Callable[[Evidence], None], ...]] = {
     "C16": (idle_beside_work,),
     "C17": (leak_connections, never_catch_up),
     "C18": (end_by_itself,),
+    "C19": (be_ahead_of_time,),
     "the": (know_nothing,),
 }
 CASES = [(check, each) for check, several in BROKEN.items() for each in several]
@@ -298,8 +304,8 @@ def test_every_check_has_a_history_that_it_must_find() -> None:
 def test_a_wipe_excuses_only_what_history_had_not_heard_of() -> None:
     evidence = good()
     lose_a_task(evidence)
-    evidence.notes = [*evidence.notes, {"f": "wiped", "t1": BEGAN + 30}]
-    told_early, told_late = BEGAN - 1_000, BEGAN + 25
+    evidence.notes = [*evidence.notes, {"f": "wiped", "epoch": 1, "t1": BEGAN + 90}]
+    told_early, told_late = BEGAN - 1_000, BEGAN + 75
 
     find(evidence, "acknowledged", ids=["A"]).update(t0=told_early, t1=told_early)
     assert "C1" in {name.split()[0] for name in problems_of(evidence)}
@@ -307,6 +313,17 @@ def test_a_wipe_excuses_only_what_history_had_not_heard_of() -> None:
     assert "C1" not in {name.split()[0] for name in problems_of(evidence)}
     find(evidence, "acknowledged", ids=["A"])["durability"] = "history"
     assert "C1" in {name.split()[0] for name in problems_of(evidence)}
+
+
+def test_what_the_next_epoch_did_excuses_no_more_and_no_less() -> None:
+    """Events of the epoch after a wipe are later, whatever their instants are beside the wipe's."""
+    evidence = good()
+    lose_a_task(evidence)
+    evidence.notes = [*evidence.notes, {"f": "wiped", "epoch": 1, "t1": BEGAN + 90}]
+    find(evidence, "acknowledged", ids=["A"]).update(t0=BEGAN + 10, t1=BEGAN + 15)
+    evidence.events["B"] = [each._replace(epoch=2) for each in evidence.events["B"]]
+
+    assert "C1" not in {name.split()[0] for name in problems_of(evidence)}
 
 
 def test_a_kill_of_the_store_excuses_no_loss() -> None:

@@ -45,11 +45,12 @@ async def step_back(kit: Kit, milliseconds: int) -> int:
 @pytest.mark.parametrize("step_ms", [5, SECOND_MS, HOUR_MS, YEAR_MS])
 async def test_time_after_a_step_back_goes_on_at_nine_tenths_of_the_clock(kit: Kit, step_ms: int) -> None:
     before = await step_back(kit, step_ms)
-    at_first = await write(kit)
+    at_first = after = await write(kit)
     read_before = await kept(kit)
 
-    await kit.clock.advance(20 * SECOND_MS)
-    after = await write(kit)
+    for _ in range(5):
+        await kit.clock.advance(4 * SECOND_MS)
+        after = await write(kit)
 
     assert before <= at_first <= after - 18 * SECOND_MS
     read_after = await kept(kit)
@@ -98,14 +99,47 @@ async def test_time_is_carried_over_one_step_after_the_other(kit: Kit) -> None:
         reached = now
 
 
-async def test_time_that_is_ahead_stays_where_it_is_when_the_clock_is_set_right_again(kit: Kit) -> None:
+@pytest.mark.parametrize("step_ms", [MINUTE_MS, HOUR_MS, YEAR_MS])
+async def test_time_that_is_ahead_is_the_clocks_when_the_clock_is_put_right(kit: Kit, step_ms: int) -> None:
+    await write(kit)
+    await kit.clock.advance(-step_ms)
+    before = await write(kit)
+
+    await kit.clock.advance(step_ms)
+
+    assert 0 <= await write(kit) - before < 2 * SECOND_MS
+    assert await kept(kit) is None
+
+
+async def test_a_clock_that_is_put_right_in_part_moves_time_by_seconds(kit: Kit) -> None:
     await write(kit)
     await kit.clock.advance(-HOUR_MS)
     before = await write(kit)
 
+    await kit.clock.advance(HOUR_MS // 2)
+
+    assert 0 <= await write(kit) - before < 6 * SECOND_MS
+
+
+async def test_no_lease_ends_because_the_clock_was_corrected(kit: Kit) -> None:
+    await kit.worker()
+    await kit.submit("t")
+    await kit.queue.claim("w1", assignment_ms=30 * SECOND_MS)
+    await kit.clock.advance(-HOUR_MS)
+    await write(kit)
+
     await kit.clock.advance(HOUR_MS)
 
-    assert 0 <= await write(kit) - before < 2 * MINUTE_MS
+    assert await kit.queue.sweep() == 0
+
+
+async def test_time_goes_on_in_a_long_silence(kit: Kit) -> None:
+    await step_back(kit, HOUR_MS)
+    before = await write(kit)
+
+    await kit.clock.advance(MINUTE_MS)
+
+    assert await write(kit) - before >= 4 * SECOND_MS
 
 
 async def test_stats_tell_how_far_time_is_ahead_of_the_clock(kit: Kit) -> None:
@@ -169,12 +203,15 @@ async def test_what_began_before_a_step_back_ends_no_sooner(kit: Kit) -> None:
     await kit.queue.claim("w1", assignment_ms=30 * SECOND_MS)
     await kit.clock.advance(-HOUR_MS)
     assert await kit.queue.sweep() == 0
-    await kit.clock.advance(20 * SECOND_MS)
 
-    assert await kit.queue.sweep() == 0
+    for _ in range(6):
+        await kit.clock.advance(4 * SECOND_MS)
+        assert await kit.queue.sweep() == 0
 
-    await kit.clock.advance(20 * SECOND_MS)
-    assert await kit.queue.sweep() == 1
+    for _ in range(4):
+        await kit.clock.advance(4 * SECOND_MS)
+        await kit.queue.sweep()
+    assert (await kit.queue.claim("w1")).tasks
 
 
 # Jumps
@@ -269,8 +306,8 @@ async def test_an_epoch_that_begins_ahead_of_the_clock_goes_on_from_there(kit: K
     await enter(kit, least_ms, 0)
 
     assert await write(kit) >= least_ms
-    await kit.clock.advance(10 * SECOND_MS)
-    assert await write(kit) - least_ms >= 9 * SECOND_MS
+    await kit.clock.advance(4 * SECOND_MS)
+    assert await write(kit) - least_ms >= 3.6 * SECOND_MS
 
 
 async def test_workers_have_time_from_the_instant_an_epoch_begins_at(kit: Kit) -> None:

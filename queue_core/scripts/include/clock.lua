@@ -7,7 +7,7 @@
 -- for tests: then every jump is accepted, and a reading before 1970 stops time.
 --
 -- @key  meta  hash
-local MAX_JUMP_MS, CONFIRM_MS, MAX_SILENCE_MS = 3600000, 2000, 60000
+local MAX_JUMP_MS, CONFIRM_MS, MAX_SILENCE_MS = 3600000, 2000, 5000
 local meta = redis.call('HMGET', meta_key, 'epoch', 'now_ms', 'clock_offset_ms', 'lanes_version', 'pressure',
   'waited_ms', 'clock', 'format')
 local clock = redis.call('TIME')
@@ -25,8 +25,9 @@ if meta[7] or now > reading or reading - last_now > MAX_JUMP_MS then
     elseif reading - since < CONFIRM_MS then
       now, unconfirmed = math.max(last_now, reading + ahead), since
     end
-  else
-    -- Of a longer silence only its beginning counts: it looks the same as a clock that was corrected.
+  elseif passed <= MAX_SILENCE_MS or reading < last_now then
+    -- A longer silence looks the same as a clock that was put right: only its beginning counts, and nothing of it once
+    -- the clock has caught up, so that no lease ends because the clock was corrected.
     now = math.max(now, last + ahead + 0.9 * math.min(passed, MAX_SILENCE_MS))
   end
   clock_ahead = now - reading
