@@ -21,7 +21,7 @@ def explanation_out(found: Explanation) -> schemas.ExplanationOut:
         visible_at=schemas.maybe_rfc3339(found.visible_at_ms),
         serving_workers=found.serving_worker_count,
         can_start_at=schemas.maybe_rfc3339(_can_start_at(found)),
-        held_back_by=list(_obstacles(found)),
+        blocked_by=list(_obstacles(found)),
     )
 
 
@@ -37,7 +37,7 @@ def expired_out(task: Task) -> schemas.ExplanationOut:
         visible_at=None,
         serving_workers=0,
         can_start_at=None,
-        held_back_by=[],
+        blocked_by=[],
     )
 
 

@@ -69,7 +69,7 @@ class Service:
         self.pictures = pictures_of([part.scripts for part in parts])
         self.authenticator = Authenticator(
             self.access_keys,
-            is_open=settings.auth == "off",
+            auth_disabled=settings.auth == "off",
             allowed_hosts=settings.allowed_hosts,
             duties=self.duties,
         )

@@ -104,17 +104,17 @@ async def requeue(
 async def submit(service: Service, task: NewTask) -> Submitted:
     """The result for a new task, or for the task that its chosen id or idempotency key already refers to."""
     if task.task_id is not None:
-        (answer,) = await submit_many(service, [task], wants_position=True)
+        (answer,) = await submit_many(service, [task], include_position=True)
         return answer
     answer = await service.engine.queue.submit(task)
     service.metrics.submitted_count += answer.is_new
     return answer
 
 
-async def submit_many(service: Service, tasks: Sequence[NewTask], *, wants_position: bool = False) -> list[Submitted]:
+async def submit_many(service: Service, tasks: Sequence[NewTask], *, include_position: bool = False) -> list[Submitted]:
     existing = await _existing_by_id(service, [task for task in tasks if task.task_id])
     new = [task for task in tasks if task.task_id not in existing]
-    made = await service.engine.queue.submit_many(new, wants_position=wants_position) if new else []
+    made = await service.engine.queue.submit_many(new, include_position=include_position) if new else []
     service.metrics.submitted_count += sum(answer.is_new for answer in made)
     answers = iter(made)
     return [

@@ -1,8 +1,8 @@
 """Recount: corrects the store's counts of ended tasks from history.
 
-The store counts tasks as they end. A lost store loses its counts, and an earlier version of the service does not count.
-So history is counted from time to time, together with the entries of the outbox that history lacks, and the difference
-is added. The cause of the difference does not matter, and tasks may end during the recount.
+The store counts tasks as they end, and a lost store loses its counts. So history is counted from time to time, together
+with the entries of the outbox that history lacks, and the difference is added. The cause of the difference does not
+matter, and tasks may end during the recount.
 """
 
 import asyncio

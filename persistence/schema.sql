@@ -1,13 +1,6 @@
 -- What the migrations add up to, written by `make schema`: to be read, not run. A test keeps it true.
 -- Partitions for spans of time are made beside these by `tideq migrate`, `tideq prune` and the monitor.
 
-CREATE TABLE belongings (
-    partition smallint NOT NULL,
-    name text NOT NULL,
-    content bytea NOT NULL,
-    copied_at timestamp with time zone DEFAULT now() NOT NULL
-);
-
 CREATE TABLE checkpoints (
     partition smallint NOT NULL,
     epoch integer NOT NULL,
@@ -25,7 +18,7 @@ CREATE TABLE dead_letter_patterns (
     first_seen timestamp with time zone NOT NULL,
     last_seen timestamp with time zone NOT NULL,
     death_count bigint NOT NULL,
-    told_count bigint DEFAULT 0 NOT NULL
+    alerted_count bigint DEFAULT 0 NOT NULL
 );
 
 CREATE TABLE dead_letter_tasks (
@@ -86,6 +79,13 @@ ALTER TABLE parked_events ALTER COLUMN parked_id ADD GENERATED ALWAYS AS IDENTIT
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
+);
+
+CREATE TABLE side_data (
+    partition smallint NOT NULL,
+    name text NOT NULL,
+    content bytea NOT NULL,
+    copied_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
 CREATE TABLE task_events (
@@ -181,9 +181,6 @@ ALTER TABLE ONLY task_terms ATTACH PARTITION task_terms_default DEFAULT;
 
 ALTER TABLE ONLY tasks ATTACH PARTITION tasks_default DEFAULT;
 
-ALTER TABLE ONLY belongings
-    ADD CONSTRAINT belongings_pkey PRIMARY KEY (partition, name);
-
 ALTER TABLE ONLY checkpoints
     ADD CONSTRAINT checkpoints_pkey PRIMARY KEY (partition);
 
@@ -204,6 +201,9 @@ ALTER TABLE ONLY migrations
 
 ALTER TABLE ONLY parked_events
     ADD CONSTRAINT parked_events_pkey PRIMARY KEY (parked_id);
+
+ALTER TABLE ONLY side_data
+    ADD CONSTRAINT side_data_pkey PRIMARY KEY (partition, name);
 
 ALTER TABLE ONLY task_events
     ADD CONSTRAINT task_events_pkey PRIMARY KEY (task_id, epoch, version);

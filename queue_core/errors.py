@@ -12,7 +12,7 @@
     │   ├── TaskNotFound · WrongState · StaleLease
     │   └── UnknownWorker · WorkerExists
     └── Unavailable              try again later; some need an operator first
-        ├── StoreReplaced · StoreTooNew
+        ├── StoreReplaced · StoreFormatUnknown
         ├── StoreUnavailable     StoreRefused: the server answers and refuses the command
         ├── HistoryUnavailable   HistoryRefused: the database answers and refuses the statement
         ├── TaskUnreadable       a later version may read it
@@ -253,14 +253,11 @@ class StoreReplaced(Unavailable):
         self.found = found
 
 
-class StoreTooNew(Unavailable):
-    code = "store-too-new"
+class StoreFormatUnknown(Unavailable):
+    code = "store-format-unknown"
 
-    def __init__(self, found: str) -> None:
-        super().__init__(
-            f"the store is written in format {found}, which this version of tideq cannot read: "
-            "run the version that raised the format, or a later one"
-        )
+    def __init__(self, found: str, advice: str) -> None:
+        super().__init__(f"the store is written in format {found}, which this version of tideq cannot read: {advice}")
         self.found = found
 
 

@@ -20,6 +20,7 @@ from tideq.queue_core.scripts.task_view import task_view
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.store.clock import StoreTime
+from tideq.queue_core.store.formats import FIRST_FORMAT
 from tideq.queue_core.submission import (
     Prepared,
     Submissions,
@@ -99,7 +100,7 @@ class Queue:
     async def open(self, epoch: str | None = None) -> str:
         """Adopt and return the store's epoch; an empty store is initialised with the given one."""
         await self._time.read(self._scripts)
-        reply = await self._scripts.call("init_store", new_epoch=epoch or "1")
+        reply = await self._scripts.call("init_store", new_epoch=epoch or "1", first_format=FIRST_FORMAT)
         self._scripts.epoch = text(accepted(reply)[0])
         return self._scripts.epoch
 
@@ -108,17 +109,19 @@ class Queue:
         (prepared,) = await self.prepare([task])
         return await self._batcher.submit(task.client_id, prepared)
 
-    async def submit_many(self, tasks: Sequence[NewTask], *, wants_position: bool = False) -> list[Submitted]:
+    async def submit_many(self, tasks: Sequence[NewTask], *, include_position: bool = False) -> list[Submitted]:
         """Submit all tasks or none. All tasks of one call belong to one client."""
         client_id, prepared, is_one = await self._checked(tasks)
-        return await self._submit(client_id, prepared, wants_position=wants_position, is_one=is_one)
+        return await self._submit(client_id, prepared, include_position=include_position, is_one=is_one)
 
     async def submit_in_partition(
-        self, tasks: Sequence[NewTask], *, wants_position: bool = False, admission: AdmissionTerms = ALL
+        self, tasks: Sequence[NewTask], *, include_position: bool = False, admission: AdmissionTerms = ALL
     ) -> Written:
         """Submit to this one of several partitions."""
         client_id, prepared, is_one = await self._checked(tasks)
-        return await self._write(client_id, prepared, wants_position=wants_position, is_one=is_one, admission=admission)
+        return await self._write(
+            client_id, prepared, include_position=include_position, is_one=is_one, admission=admission
+        )
 
     async def prepare(self, tasks: Sequence[NewTask], *, as_one: bool = False) -> list[Prepared]:
         """Returns the tasks checked, with ids of this partition and of the store's time."""
@@ -131,13 +134,13 @@ class Queue:
         client_id: str,
         prepared: Sequence[Prepared],
         *,
-        wants_position: bool,
+        include_position: bool,
         admission: AdmissionTerms,
         not_after: int,
     ) -> Written:
         """Submit tasks whose idempotency keys are reserved in other partitions until `not_after`."""
         return await self._write(
-            client_id, prepared, wants_position=wants_position, admission=admission, not_after=not_after
+            client_id, prepared, include_position=include_position, admission=admission, not_after=not_after
         )
 
     async def reserve_keys(self, partition: int, rows: Sequence[tuple[str, str]]) -> tuple[int, list[str]]:
@@ -179,17 +182,17 @@ class Queue:
         client_id: str,
         prepared: Sequence[Prepared],
         *,
-        wants_position: bool = True,
+        include_position: bool = True,
         is_one: bool = False,
     ) -> list[Submitted]:
-        return (await self._write(client_id, prepared, wants_position=wants_position, is_one=is_one)).submitted
+        return (await self._write(client_id, prepared, include_position=include_position, is_one=is_one)).submitted
 
     async def _write(
         self,
         client_id: str,
         prepared: Sequence[Prepared],
         *,
-        wants_position: bool,
+        include_position: bool,
         is_one: bool = False,
         admission: AdmissionTerms = ALL,
         not_after: int | None = None,
@@ -199,7 +202,7 @@ class Queue:
             "submit",
             client_id=client_id,
             is_listed=int(client_id in self._settings.admission.listed_clients),
-            wants_position=int(wants_position),
+            include_position=int(include_position),
             most_new="" if admission.most_new is None else admission.most_new,
             is_counted=int(admission.is_counted),
             not_after="" if not_after is None else not_after,

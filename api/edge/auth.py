@@ -48,11 +48,16 @@ ANONYMOUS = Caller("anonymous", "admin", client_ids=(ANY_CLIENT,))
 
 class Authenticator:
     def __init__(
-        self, keys: AccessKeys, *, is_open: bool, allowed_hosts: tuple[str, ...] = (), duties: Duties | None = None
+        self,
+        keys: AccessKeys,
+        *,
+        auth_disabled: bool,
+        allowed_hosts: tuple[str, ...] = (),
+        duties: Duties | None = None,
     ) -> None:
         self._keys = keys
         self._duties = duties or Duties()
-        self._is_open = is_open
+        self._auth_disabled = auth_disabled
         self._allowed_hosts = allowed_hosts
         self._keys_by_id: dict[str, AccessKey] = {}
         self._read_at = float("-inf")
@@ -63,7 +68,7 @@ class Authenticator:
         self._key_poll: asyncio.Task[None] | None = None
 
     async def caller(self, headers: Mapping[str, str]) -> Caller:
-        if self._is_open:
+        if self._auth_disabled:
             check_host_and_origin(headers.get("host", ""), headers.get("origin", ""), self._allowed_hosts)
             return ANONYMOUS
         scheme, _, key_text = headers.get("authorization", "").partition(" ")

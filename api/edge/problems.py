@@ -135,7 +135,7 @@ STATUSES: dict[type[errors.QueueError], tuple[int, str]] = {
     errors.UnknownWorker: (404, "There is no such worker"),
     errors.WorkerExists: (409, "The worker exists already"),
     errors.StoreReplaced: (503, "The store is being replaced"),
-    errors.StoreTooNew: (503, "The store's format is newer than this version"),
+    errors.StoreFormatUnknown: (503, "This version cannot read the store's format"),
     errors.TaskUnreadable: (503, "This version cannot read the task"),
     errors.StoreUnavailable: (503, "The store cannot be reached"),
     errors.StoreRefused: (503, "The store refused the command"),

@@ -55,8 +55,8 @@ async def queue_samples(service: Service) -> Samples:
         found = await _store_samples(service)
     except QueueError as error:
         is_replaced = isinstance(error, StoreReplaced)
-        return {**about, **_one(tideq_store_up=0, tideq_store_in_doubt=int(is_replaced or _is_unverified(service)))}
-    return {**about, **_one(tideq_store_up=1, tideq_store_in_doubt=int(_is_unverified(service))), **found}
+        return {**about, **_one(tideq_store_up=0, tideq_store_unverified=int(is_replaced or _is_unverified(service)))}
+    return {**about, **_one(tideq_store_up=1, tideq_store_unverified=int(_is_unverified(service))), **found}
 
 
 async def _store_samples(service: Service) -> Samples:

@@ -57,7 +57,7 @@ class ProcessMetrics:
             "tideq_claim_duration_seconds": self.claims,
             "tideq_tasks_submitted_total": self.submitted_count,
             "tideq_tasks_claimed_total": self.claimed_count,
-            "tideq_undelivered_answers_total": self.undelivered_count,
+            "tideq_undelivered_claims_total": self.undelivered_count,
             "tideq_event_listeners_cut_off_total": self.cut_off_count,
             "tideq_event_listeners": self.listener_count,
             "tideq_waiting_polls": waiting_poll_count,

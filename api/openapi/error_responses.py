@@ -13,6 +13,7 @@ from litestar.exceptions import ClientException, ValidationException
 from tideq.api.edge import problems
 from tideq.api.openapi.components import Components
 from tideq.queue_core import errors
+from tideq.queue_core.store.formats import unknown_format
 
 Refusal = type[Exception]
 TASK_ID = "0195546e-3c7a-7d21-9f04-00a1b2c3d4e5"
@@ -50,7 +51,7 @@ SHOWN: tuple[Exception, ...] = (
     errors.UnknownWorker("resizer-3f9c51d2a7b8"),
     errors.WorkerExists("resizer-3f9c51d2a7b8"),
     errors.StoreReplaced("7"),
-    errors.StoreTooNew("3"),
+    unknown_format("4"),
     errors.TaskUnreadable(TASK_ID),
     errors.StoreUnavailable("the store does not answer"),
     errors.StoreRefused("this user has no permissions to access one of the keys"),

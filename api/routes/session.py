@@ -23,7 +23,7 @@ async def whoami(request: Http, service: InjectedService) -> Response[bytes]:
         schemas.WhoamiOut(
             name=request.user.name,
             role=request.user.role,
-            is_open=settings.auth == "off",
+            auth_disabled=settings.auth == "off",
             has_history=service.history is not None,
             version=version("tideq"),
             queue=queue.queue_name,

@@ -117,7 +117,7 @@ async def submit_batch(request: Http, service: InjectedService) -> Response[byte
     levels = {task.durability for task in batch.tasks}
     await service.durability.check(levels)
     with send_span:
-        answers = await task_lookup.submit_many(service, tasks, wants_position=batch.wants_positions)
+        answers = await task_lookup.submit_many(service, tasks, include_position=batch.include_positions)
         send_span.sent([answer.task_id for answer in answers])
     existing = await task_lookup.existing_tasks(service, answers)
     await service.durability.wait(levels, *existing.still_in_store(answers))
@@ -125,7 +125,7 @@ async def submit_batch(request: Http, service: InjectedService) -> Response[byte
         schemas.submitted_out(answer, existing.get(answer.task_id), None, task.durability)
         for task, answer in zip(batch.tasks, answers, strict=True)
     ]
-    if batch.wants_positions:
+    if batch.include_positions:
         estimates = await service.wait_estimator.estimates([row.queue_position for row in rows])
         for row, seconds in zip(rows, estimates, strict=True):
             row.estimated_wait_seconds = seconds

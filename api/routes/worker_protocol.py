@@ -201,7 +201,7 @@ async def heartbeat(request: Http, worker_id: FromPath[str], service: InjectedSe
         schemas.HeartbeatOut(
             should_drain=beat.should_drain,
             cancel=_task_ids(beat.stops),
-            held_back=schemas.held_back_if_any(beat.circuits),
+            blocked_types=schemas.blocked_types_if_any(beat.circuits),
         )
     )
 
@@ -234,7 +234,7 @@ async def sync(request: Http, worker_id: FromPath[str], service: InjectedService
             tasks=out.tasks,
             cancel=out.cancel,
             should_drain=out.should_drain,
-            held_back=out.held_back,
+            blocked_types=out.blocked_types,
         )
         return _hand_over(service, worker_id, body, claim, answer)
     if report.is_starts_alone:
@@ -244,10 +244,10 @@ async def sync(request: Http, worker_id: FromPath[str], service: InjectedService
     beating = service.engine.fleet.heartbeat(worker_id)
     outcomes, beat = await asyncio.gather(_apply(service, worker_id, report), beating)
     outcomes_out, cancel = _outcomes_out(service, outcomes), _task_ids(beat.stops)
-    held_back = schemas.held_back_if_any(beat.circuits)
+    blocked_types = schemas.blocked_types_if_any(beat.circuits)
     return json_response(
         schemas.SyncOut(
-            outcomes=outcomes_out, tasks=[], cancel=cancel, should_drain=beat.should_drain, held_back=held_back
+            outcomes=outcomes_out, tasks=[], cancel=cancel, should_drain=beat.should_drain, blocked_types=blocked_types
         )
     )
 
@@ -306,7 +306,7 @@ def _hand_over(
 class _ErrorDetails(msgspec.Struct, frozen=True):
     """The part of an error's details that the service reads."""
 
-    asked_for: bool = False
+    retry_requested: bool = False
 
 
 class WorkerReport(NamedTuple):
@@ -383,10 +383,10 @@ def _failure(result: schemas.ResultIn) -> Failure:
 
 
 def _is_deliberate_retry(details: bytes) -> bool:
-    if b'"asked_for"' not in details:
+    if b'"retry_requested"' not in details:
         return False
     try:
-        return msgspec.json.decode(details, type=_ErrorDetails).asked_for
+        return msgspec.json.decode(details, type=_ErrorDetails).retry_requested
     except msgspec.ValidationError:
         return False
 
@@ -426,7 +426,7 @@ def _poll_out(service: Service, claim: Claim) -> schemas.PollOut:
         tasks=tasks,
         cancel=_task_ids(claim.stops),
         should_drain=claim.should_drain,
-        held_back=schemas.held_back_if_any(claim.circuits),
+        blocked_types=schemas.blocked_types_if_any(claim.circuits),
     )
 
 

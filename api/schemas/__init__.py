@@ -37,9 +37,9 @@ from tideq.api.schemas.base import (
     WorkerId,
     about,
 )
+from tideq.api.schemas.blocked_types import BlockedTypeOut, blocked_types_if_any
 from tideq.api.schemas.events import EventOut, GapOut
 from tideq.api.schemas.fleet import DrainOut, WorkerOut, WorkersOut, WorkerStatus, worker_out
-from tideq.api.schemas.held_back import HeldBackOut, held_back_if_any
 from tideq.api.schemas.history import (
     DeadLetterOut,
     DeadLettersOut,
@@ -124,6 +124,7 @@ __all__ = [
     "BackoffOut",
     "BatchIn",
     "BatchOut",
+    "BlockedTypeOut",
     "CancelOut",
     "CheckedName",
     "ClaimedOut",
@@ -142,7 +143,6 @@ __all__ = [
     "HealthOut",
     "HeartbeatIn",
     "HeartbeatOut",
-    "HeldBackOut",
     "HeldIn",
     "Instant",
     "InstantIn",
@@ -209,9 +209,9 @@ __all__ = [
     "ZoneOut",
     "about",
     "backoff_out",
+    "blocked_types_if_any",
     "claimed_out",
     "dead_letter_out",
-    "held_back_if_any",
     "in_words",
     "instant_ms",
     "maybe_rfc3339",

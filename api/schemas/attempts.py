@@ -6,7 +6,7 @@ import msgspec
 
 from tideq.api.edge.problems import Problem
 from tideq.api.schemas.base import NULL, AnyJson, Instant, Lease, RequestSchema, ResponseSchema, about
-from tideq.api.schemas.held_back import HeldBackIfAny
+from tideq.api.schemas.blocked_types import BlockedTypesIfAny
 from tideq.api.schemas.workers import (
     STARTING_NEEDS_AN_ID,
     CancelledIds,
@@ -59,7 +59,7 @@ class TaskErrorIn(RequestSchema, kw_only=True):
     details: Annotated[
         AnyJson,
         about(
-            "Any other data. With `asked_for: true` the failure does not count for the worker's circuit.",
+            "Any other data. With `retry_requested: true` the failure does not count for the worker's circuit.",
             {"host": "10.0.0.7"},
             default=None,
         ),
@@ -137,4 +137,4 @@ class SyncOut(ResponseSchema, kw_only=True):
     tasks: list[ClaimedOut]
     cancel: CancelledIds
     should_drain: ShouldDrain
-    held_back: HeldBackIfAny = msgspec.UNSET
+    blocked_types: BlockedTypesIfAny = msgspec.UNSET

@@ -3,7 +3,7 @@
 from typing import Annotated, Literal
 
 from tideq.api.schemas.base import Count, Instant, Raw, ResponseSchema, WorkerId, about
-from tideq.api.schemas.held_back import WorkerHeldBack, held_back_out
+from tideq.api.schemas.blocked_types import WorkerBlockedTypes, blocked_types_out
 from tideq.api.schemas.times import maybe_rfc3339, rfc3339
 from tideq.queue_core.fleet import LISTED_TASKS, Member
 
@@ -48,10 +48,12 @@ class WorkerOut(ResponseSchema, kw_only=True):
     died_at: Annotated[Instant | None, about("When the worker was declared dead.", None)]
     circuit: Annotated[
         str,
-        about("`open`: no tasks of the types in `held_back`; `trial`: the results of trial tasks decide.", "closed"),
+        about(
+            "`open`: no tasks of the types in `blocked_types`; `trial`: the results of trial tasks decide.", "closed"
+        ),
     ]
     circuit_open_until: Annotated[Instant | None, about("When the trial of its first circuit begins.", None)]
-    held_back: WorkerHeldBack
+    blocked_types: WorkerBlockedTypes
     health: Annotated[
         Raw,
         about(
@@ -100,6 +102,6 @@ def worker_out(member: Member, heartbeat_timeout_ms: int) -> WorkerOut:
         died_at=maybe_rfc3339(member.died_at_ms),
         circuit=member.circuit,
         circuit_open_until=maybe_rfc3339(member.circuit_open_until_ms),
-        held_back=held_back_out(member.circuits),
+        blocked_types=blocked_types_out(member.circuits),
         health=Raw(member.health or b"{}"),
     )

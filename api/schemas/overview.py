@@ -88,7 +88,7 @@ class WhoamiOut(ResponseSchema, kw_only=True):
 
     name: Annotated[str, about("Name of the key.", "ops")]
     role: Annotated[str, about("Role of the key.", "viewer")]
-    is_open: Annotated[bool, about("Whether authentication is off.", False)]
+    auth_disabled: Annotated[bool, about("Whether authentication is off.", False)]
     has_history: Annotated[bool, about("Whether tasks can be listed and searched.", True)]
     version: Annotated[str, about("Version of the service.", "0.1.0")]
     queue: Annotated[str, about("Name of the queue.", "default")]

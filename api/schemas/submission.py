@@ -127,7 +127,7 @@ class BatchIn(RequestSchema, kw_only=True):
     """Tasks of one client, all accepted or none."""
 
     tasks: Annotated[list[SubmitIn], msgspec.Meta(min_length=1, max_length=1000), about("In the order of their rank.")]
-    wants_positions: Annotated[
+    include_positions: Annotated[
         bool, about("Return each task's position and estimated wait, as for a single submission.", True)
     ] = False
 

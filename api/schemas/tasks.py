@@ -140,7 +140,7 @@ class ExplanationOut(ResponseSchema, kw_only=True):
     visible_at: Annotated[Instant | None, about("End of the hidden time, if the task is hidden.", None)]
     serving_workers: Annotated[Count, about("Active workers that could claim it.", 2)]
     can_start_at: Annotated[Instant | None, about("Earliest start; null if an operator or a worker must act first.")]
-    held_back_by: Annotated[
+    blocked_by: Annotated[
         list[str], about("Reasons in words, the most important first.", ["12 ready tasks rank before it"])
     ]
 

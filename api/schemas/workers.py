@@ -21,7 +21,7 @@ from tideq.api.schemas.base import (
     WorkerId,
     about,
 )
-from tideq.api.schemas.held_back import HeldBackIfAny
+from tideq.api.schemas.blocked_types import BlockedTypesIfAny
 from tideq.api.schemas.times import rfc3339
 from tideq.queue_core.fleet import ReportedState
 from tideq.queue_core.task import ClaimedTask
@@ -135,7 +135,7 @@ class PollOut(ResponseSchema, kw_only=True):
     tasks: list[ClaimedOut]
     cancel: CancelledIds
     should_drain: ShouldDrain
-    held_back: HeldBackIfAny = msgspec.UNSET
+    blocked_types: BlockedTypesIfAny = msgspec.UNSET
 
 
 class HeartbeatIn(RequestSchema, kw_only=True):
@@ -167,7 +167,7 @@ class HeartbeatOut(ResponseSchema, kw_only=True):
     acknowledged: Annotated[bool, about("The heartbeat was accepted.", True)] = True
     should_drain: ShouldDrain
     cancel: CancelledIds
-    held_back: HeldBackIfAny = msgspec.UNSET
+    blocked_types: BlockedTypesIfAny = msgspec.UNSET
 
 
 class DeregisteredOut(ResponseSchema, kw_only=True):

@@ -5,7 +5,8 @@
 -- only clients that choose their own ids can make.
 
 -- The latest state of every task. `record` is what the store keeps of it, with unit separators (U+001F) for its zero
--- bytes; `idempotency` is the name of its key and a fingerprint of what was asked for; `attributes` is the part of its definition that most tasks do not have, as JSON.
+-- bytes; `idempotency` is the name of its key and a fingerprint of the submission;
+-- `attributes` is the part of its definition that most tasks do not have, as JSON.
 CREATE TABLE tasks (
     task_id     uuid        NOT NULL PRIMARY KEY,
     epoch       integer     NOT NULL,
@@ -74,7 +75,8 @@ CREATE INDEX dead_letters_by_type ON dead_letter_tasks (task_type, died_at, task
 CREATE INDEX dead_letters_by_reason ON dead_letter_tasks (reason, died_at, task_id);
 CREATE INDEX dead_letters_by_pattern ON dead_letter_tasks (pattern, died_at, task_id);
 
--- Every way tasks of a type have died, kept when the dead letters are gone: what is new must be told from what is back.
+-- Every pattern of deaths of a task type, kept when its dead letters are gone: a pattern that returns is not new.
+-- `alerted_count` is the number of deaths at the last alert, so that of many monitors one sends it.
 CREATE TABLE dead_letter_patterns (
     pattern      text        NOT NULL PRIMARY KEY,
     task_type    text        NOT NULL,
@@ -82,7 +84,8 @@ CREATE TABLE dead_letter_patterns (
     message      text        NOT NULL,
     first_seen   timestamptz NOT NULL,
     last_seen    timestamptz NOT NULL,
-    death_count  bigint      NOT NULL
+    death_count  bigint      NOT NULL,
+    alerted_count bigint     NOT NULL DEFAULT 0
 );
 
 -- How far history has come, for each partition of the queue; moved in the transaction that writes the rows.
@@ -95,7 +98,8 @@ CREATE TABLE checkpoints (
     moved_at     timestamptz NOT NULL DEFAULT now()
 );
 
--- Events that could not be written, and those of the same task that came after. Nothing is lost, somebody must look.
+-- Events that could not be written, and later ones of the same task, for an operator. `now_ms` is when an event happened,
+-- by the store's clock: a retry writes it as if it had never been parked.
 CREATE TABLE parked_events (
     parked_id   bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     partition   smallint    NOT NULL,
@@ -107,18 +111,39 @@ CREATE TABLE parked_events (
     body        bytea,
     definition  bytea,
     problem     text        NOT NULL,
-    parked_at   timestamptz NOT NULL DEFAULT now()
+    parked_at   timestamptz NOT NULL DEFAULT now(),
+    now_ms      bigint
 );
 
 CREATE INDEX parked_by_task ON parked_events (task_id, parked_id);
 
--- What the store holds besides tasks (access keys, pauses and limits, the fleet), for the day it is lost.
-CREATE TABLE belongings (
+-- A copy of the store's data besides tasks (access keys, pauses and limits, workers, the format), in case it is lost.
+CREATE TABLE side_data (
     partition  smallint    NOT NULL,
     name       text        NOT NULL,
     content    bytea       NOT NULL,
     copied_at  timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (partition, name)
+);
+
+-- Purged tasks, for a day: no fail-over, rebuild or reconciliation restores them. A later task of the same id has another
+-- `created_ms`, by the store's clock.
+CREATE TABLE tombstones (
+    task_id     uuid        NOT NULL PRIMARY KEY,
+    epoch       integer     NOT NULL,
+    version     integer     NOT NULL,
+    created_ms  bigint      NOT NULL,
+    purged_at   timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE INDEX tombstones_by_purge ON tombstones (purged_at);
+
+-- How many tasks of each type ended in each state in dropped partitions, for the totals.
+CREATE TABLE dropped_totals (
+    task_type   text    NOT NULL,
+    state       text    NOT NULL,
+    task_count  bigint  NOT NULL,
+    PRIMARY KEY (task_type, state)
 );
 
 CREATE TABLE tasks_default PARTITION OF tasks DEFAULT;

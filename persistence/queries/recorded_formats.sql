@@ -1,2 +1,2 @@
 -- The formats in which the stores of all partitions were last written, packed.
-SELECT content FROM belongings WHERE name = 'format';
+SELECT content FROM side_data WHERE name = 'format';

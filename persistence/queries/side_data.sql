@@ -1,4 +1,4 @@
 -- The side data of one partition of the store.
 SELECT name, content
-FROM belongings
+FROM side_data
 WHERE partition = %s;

@@ -17,10 +17,11 @@ import structlog
 from tideq.persistence.database import READING, Database, check_url, statement
 from tideq.persistence.recovery.store_guard import StoreGuard
 from tideq.persistence.recovery.store_guards import StoreGuards, store_guards_of
+from tideq.persistence.schema.migrations import MigrationError, missing_migrations
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.duties import STORE_CHECK, Duties, Duty
 from tideq.queue_core.engine import Engine, assemble_engine
-from tideq.queue_core.errors import HistoryRefused, HistoryUnavailable, StoreRefused, StoreTooNew, Unavailable
+from tideq.queue_core.errors import HistoryRefused, HistoryUnavailable, StoreFormatUnknown, StoreRefused, Unavailable
 from tideq.queue_core.settings import QueueSettings, SettingsError
 from tideq.queue_core.store.connect import connect
 from tideq.queue_core.store.formats import check_formats
@@ -84,7 +85,7 @@ async def _open_with_history(
         contextlib.aclosing(plain),
         Database(history.database_url, queue.queue_name) as database,
     ):
-        await _refuse_later_formats(plain, engine, database)
+        await _refuse_unknown_formats(plain, engine, database)
         guard = store_guards_of(database, plain, queue, engine, identity, on_progress)
         await _verify_or_stay_closed(guard, identity)
         await _align(engine)
@@ -96,16 +97,17 @@ async def _open_with_history(
             await duties.stop(watching)
 
 
-async def _refuse_later_formats(client: Any, engine: Engine, database: Database | None = None) -> None:
+async def _refuse_unknown_formats(client: Any, engine: Engine, database: Database | None = None) -> None:
     """Raises SettingsError. Skips what is unavailable: the scripts check the format at every call."""
     try:
         check_formats([await read_format(client, part.keys) for part in engine.parts])
         if database is not None:
+            await missing_migrations(database, allow_newer=True)
             async with database.session(limits=READING) as connection:
                 rows = await (await connection.execute(statement("recorded_formats"))).fetchall()
             recorded = [stored_format(content) for (content,) in rows]
             check_formats(number for number in recorded if number is not None)
-    except StoreTooNew as error:
+    except (StoreFormatUnknown, MigrationError) as error:
         raise SettingsError(str(error)) from error
     except Unavailable as error:
         log.info("format not checked", error=str(error))
@@ -160,7 +162,7 @@ async def _open_without(redis_url: str, queue: QueueSettings, duties: Duties) ->
     for part in engine.parts:
         part.scripts.on_replaced = replaced.set
     async with contextlib.aclosing(client):
-        await _refuse_later_formats(client, engine)
+        await _refuse_unknown_formats(client, engine)
         try:
             await _open(engine)
         except Unavailable as error:

@@ -128,7 +128,10 @@ def _missing(applied: dict[int, str], *, allow_newer: bool) -> list[Migration]:
     shipped = shipped_migrations()
     for migration in shipped:
         if applied.get(migration.number, migration.digest) != migration.digest:
-            raise MigrationError(f"migration {migration.number:04} {migration.name} was changed after it was applied")
+            raise MigrationError(
+                f"the database's migration {migration.number:04} {migration.name} is not this version's: run the "
+                "version that applied it, or begin with an empty database or data folder"
+            )
     newer = applied.keys() - {migration.number for migration in shipped}
     if newer and not allow_newer:
         raise MigrationError(

@@ -46,7 +46,7 @@ class OutboxConsumer:
         self._client = client
         self._listener = listener
         self._stream = keys.key("outbox")
-        self._flush_key = keys.key("haste")
+        self._flush_key = keys.key("flush_request")
         self._last_flush = FIRST_ID
         self._definitions = keys.key("definitions")
         self._records = keys.key("records")

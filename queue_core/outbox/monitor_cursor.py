@@ -72,7 +72,7 @@ class MonitorCursor:
     def __init__(self, client: Any, scripts: Scripts, keys: Keys) -> None:
         self._client = client
         self._scripts = scripts
-        self._journal = keys.key("journal")
+        self._journal = keys.key("monitor_cursor")
         self._stream = keys.key("outbox")
         self._definitions = keys.key("definitions")
         self._lanes = LaneNames(client, keys)

@@ -39,7 +39,7 @@ class KeyReservation:
         tasks: Sequence[NewTask],
         homes: Mapping[int, int],
         *,
-        wants_position: bool,
+        include_position: bool,
         admission: AdmissionTerms,
     ) -> Written:
         """`homes` maps the index of a task to the partition that its key belongs to."""
@@ -57,7 +57,7 @@ class KeyReservation:
                 partition,
                 [prepared[number] for number in fresh],
                 tasks[0].client_id,
-                wants_position,
+                include_position,
                 admission,
                 not_after,
             )
@@ -114,14 +114,14 @@ class KeyReservation:
         partition: int,
         fresh: Sequence[Prepared],
         client_id: str,
-        wants_position: bool,
+        include_position: bool,
         admission: AdmissionTerms,
         not_after: int,
     ) -> Written:
         if not fresh:
             return Written([], None)
         return await self._parts[partition].submit_prepared(
-            client_id, fresh, wants_position=wants_position, admission=admission, not_after=not_after
+            client_id, fresh, include_position=include_position, admission=admission, not_after=not_after
         )
 
     async def _settle(self, prepared: Sequence[Prepared], reserved: Rows, *, is_written: bool) -> None:

@@ -63,14 +63,14 @@ class PartitionedQueue(Queue):
         return epochs[0]
 
     async def submit(self, task: NewTask) -> Submitted:
-        return (await self.submit_many([task], wants_position=True))[0]
+        return (await self.submit_many([task], include_position=True))[0]
 
-    async def submit_many(self, tasks: Sequence[NewTask], *, wants_position: bool = False) -> list[Submitted]:
+    async def submit_many(self, tasks: Sequence[NewTask], *, include_position: bool = False) -> list[Submitted]:
         """All or none."""
         check_batch(tasks)
         if any(task.client_id != tasks[0].client_id for task in tasks):
             raise InvalidTask("client_id", "the tasks of one submission must have the same client_id")
-        answers = await self._router.submit(tasks, wants_position=wants_position)
+        answers = await self._router.submit(tasks, include_position=include_position)
         return [_estimated(answer, self._routing.count) for answer in answers]
 
     async def claim(

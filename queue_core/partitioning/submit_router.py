@@ -47,26 +47,28 @@ class SubmitRouter:
         self._key_reservation = KeyReservation(parts)
         self._turn = random.randrange(routing.count)
 
-    async def submit(self, tasks: Sequence[NewTask], *, wants_position: bool) -> list[Submitted]:
+    async def submit(self, tasks: Sequence[NewTask], *, include_position: bool) -> list[Submitted]:
         """A batch of which only some are new is let in if there is room for these, as with one partition."""
         demand = self._admissions.demand(tasks)
         entry = await self._admissions.enter(demand)
         try:
-            return await self._enter(tasks, entry, wants_position=wants_position)
+            return await self._enter(tasks, entry, include_position=include_position)
         except TooManyNew as found:
             if (found.new_count, found.urgency) == (demand.task_count, demand.urgency):
                 raise entry.refusal or found from None
             fewer = Demand(demand.client_id, found.new_count, found.urgency, is_exact=True)
         entry = await self._admissions.enter(fewer)
         try:
-            return await self._enter(tasks, entry, wants_position=wants_position)
+            return await self._enter(tasks, entry, include_position=include_position)
         except TooManyNew:
             changed = StoreUnavailable("tasks of this submission were removed meanwhile: try again", is_untouched=True)
             raise entry.refusal or changed from None
 
-    async def _enter(self, tasks: Sequence[NewTask], entry: AdmissionEntry, *, wants_position: bool) -> list[Submitted]:
+    async def _enter(
+        self, tasks: Sequence[NewTask], entry: AdmissionEntry, *, include_position: bool
+    ) -> list[Submitted]:
         try:
-            partition, written = await self._place(tasks, entry.admission, wants_position=wants_position)
+            partition, written = await self._place(tasks, entry.admission, include_position=include_position)
         except BaseException as error:
             await self._leave_failed(entry, error)
             raise
@@ -81,15 +83,15 @@ class SubmitRouter:
         else:
             self._admissions.abandon(entry)
 
-    async def _place(self, tasks: Sequence[NewTask], admission: AdmissionTerms, *, wants_position: bool) -> Placed:
+    async def _place(self, tasks: Sequence[NewTask], admission: AdmissionTerms, *, include_position: bool) -> Placed:
         keys, ids = await self._homes(tasks)
         partition = self._partition_of(tasks, keys, ids)
         if partition is None:
-            return await self._submit_anywhere(tasks, admission, wants_position=wants_position)
+            return await self._submit_anywhere(tasks, admission, include_position=include_position)
         if all(home == partition for home in keys.values()):
-            call = self._call(partition, tasks, admission, wants_position=wants_position)
+            call = self._call(partition, tasks, admission, include_position=include_position)
         else:
-            call = self._submit_reserving_keys(partition, tasks, keys, admission, wants_position=wants_position)
+            call = self._submit_reserving_keys(partition, tasks, keys, admission, include_position=include_position)
         try:
             return Placed(partition, await self._key_reservation.retry_while_pending(partition, call))
         except Unavailable as error:
@@ -97,13 +99,13 @@ class SubmitRouter:
             raise
 
     async def _submit_anywhere(
-        self, tasks: Sequence[NewTask], admission: AdmissionTerms, *, wants_position: bool
+        self, tasks: Sequence[NewTask], admission: AdmissionTerms, *, include_position: bool
     ) -> Placed:
         """Tries another partition only after a call that certainly wrote nothing; other errors go to the caller."""
         refusal: QueueError = StoreUnavailable("no partition answers", is_untouched=True)
         for partition in await self._candidates():
             try:
-                written = await self._call(partition, tasks, admission, wants_position=wants_position)()
+                written = await self._call(partition, tasks, admission, include_position=include_position)()
             except Overloaded as error:
                 refusal = error
             except Unavailable as error:
@@ -125,15 +127,15 @@ class SubmitRouter:
         return chosen[first:] + chosen[:first]
 
     def _call(
-        self, partition: int, tasks: Sequence[NewTask], admission: AdmissionTerms, *, wants_position: bool
+        self, partition: int, tasks: Sequence[NewTask], admission: AdmissionTerms, *, include_position: bool
     ) -> Callable[[], Awaitable[Written]]:
         """A single task may share its call with others that arrive at the same moment."""
         part = self._parts[partition]
 
         async def submit() -> Written:
-            if len(tasks) == 1 and wants_position and admission == ALL:
+            if len(tasks) == 1 and include_position and admission == ALL:
                 return Written([await part.submit(tasks[0])], None)
-            return await part.submit_in_partition(tasks, wants_position=wants_position, admission=admission)
+            return await part.submit_in_partition(tasks, include_position=include_position, admission=admission)
 
         return submit
 
@@ -144,11 +146,11 @@ class SubmitRouter:
         keys: dict[int, int],
         admission: AdmissionTerms,
         *,
-        wants_position: bool,
+        include_position: bool,
     ) -> Callable[[], Awaitable[Written]]:
         async def submit() -> Written:
             return await self._key_reservation.submit(
-                partition, tasks, keys, wants_position=wants_position, admission=admission
+                partition, tasks, keys, include_position=include_position, admission=admission
             )
 
         return submit

@@ -4,7 +4,7 @@
 -- that ends the wait; it is deleted then, or a day later in any case.
 --
 -- @flags allow-oom
--- @key   journal   hash
+-- @key   monitor_cursor   hash
 -- @key   backoffs  zset
 -- @arg   expected  text  the position the monitor read from; empty where there was none
 -- @arg   position  text  the last entry it read
@@ -12,9 +12,9 @@
 -- @row   hidden_until  the end of a wait, to store; empty to read and delete it
 -- @reply OK
 local KEPT_MS = 86400000
-local present = redis.call('HGET', journal_key, 'position') or ''
+local present = redis.call('HGET', monitor_cursor_key, 'position') or ''
 if present ~= expected then return {'OK', 0, present} end
-redis.call('HSET', journal_key, 'position', position)
+redis.call('HSET', monitor_cursor_key, 'position', position)
 
 local replies = {'OK', 1, position}
 for i = 1, row_count do

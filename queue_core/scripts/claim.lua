@@ -9,7 +9,7 @@
 -- @key   definitions  hash
 -- @prefix worker  hash
 -- @prefix poll    string
--- @prefix stops   zset
+-- @prefix cancellations   zset
 -- @arg   worker_id             text
 -- @arg   wanted                int
 -- @arg   max_bytes             int   of definitions in one answer

@@ -7,7 +7,7 @@
 -- @key   workers     zset
 -- @key   lane_names  hash
 -- @prefix worker  hash
--- @prefix held    set
+-- @prefix worker_tasks    set
 -- @arg   task_id  text
 -- @reply OK TASK_NOT_FOUND WRONG_STATE
 -- @use   band, load_task, position, limits, worker_status, blocked_types

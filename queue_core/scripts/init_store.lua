@@ -3,7 +3,10 @@
 --
 -- @unguarded
 -- @key   meta  hash
--- @arg   new_epoch  text
+-- @arg   new_epoch    text
+-- @arg   first_format  int
 -- @reply OK
-redis.call('HSETNX', meta_key, 'epoch', new_epoch)
+if redis.call('HSETNX', meta_key, 'epoch', new_epoch) == 1 then
+  redis.call('HSET', meta_key, 'format', first_format)
+end
 return {'OK', redis.call('HGET', meta_key, 'epoch')}

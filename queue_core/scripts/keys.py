@@ -40,7 +40,9 @@ KEYS: dict[str, KeyDoc] = {
     "retired_lanes": KeyDoc(
         "retired_lanes", "zset", "earlier signatures of lanes that have another one now, by the instant of the change"
     ),
-    "serving": KeyDoc("serving", "hash", "worker profile to the lanes it serves, with the lanes version of that list"),
+    "served_lanes": KeyDoc(
+        "served_lanes", "hash", "worker profile to the lanes it serves, with the lanes version of that list"
+    ),
     "counts": KeyDoc("counts", "hash", "live tasks by state, and by lane and state"),
     "ages": KeyDoc("ages", "hash", "waiting tasks by priority and the minute from which on they may run"),
     "ended": KeyDoc(
@@ -63,8 +65,8 @@ KEYS: dict[str, KeyDoc] = {
     ),
     "dead": KeyDoc("dead", "zset", "dead letters, by when they died"),
     "outbox": KeyDoc("outbox", "stream", "every transition, until history has it"),
-    "haste": KeyDoc("haste", "stream", "the latest flush request: a caller waits for history"),
-    "journal": KeyDoc("journal", "hash", "the monitors' position in the outbox"),
+    "flush_request": KeyDoc("flush_request", "stream", "the latest flush request: a caller waits for history"),
+    "monitor_cursor": KeyDoc("monitor_cursor", "hash", "the monitors' position in the outbox"),
     "backoffs": KeyDoc("backoffs", "zset", "retries whose backoff the monitors have not published yet, by its end"),
     "workers": KeyDoc("workers", "zset", "workers, by the instant their heartbeat is due"),
     "dead_workers": KeyDoc("dead_workers", "zset", "dead workers, by when they were declared dead"),
@@ -74,17 +76,14 @@ KEYS: dict[str, KeyDoc] = {
 }
 
 PREFIXES: dict[str, KeyDoc] = {
-    "notes": KeyDoc(
-        "notes:",
+    "attempt_notes": KeyDoc(
+        "attempt_notes:",
         "hash",
         "errors and progress of a task's attempts: e<attempt> an error, dropped the number of deleted ones, p progress",
     ),
     "worker": KeyDoc("worker:", "hash", "one worker: its declaration and state"),
-    "outcomes": KeyDoc(
-        "outcomes:", "hash", "outcomes of a worker's latest attempts, in the form of releases before `TIDEQ_CIRCUIT`"
-    ),
-    "held": KeyDoc("held:", "set", "tasks a worker holds"),
-    "stops": KeyDoc("stops:", "zset", "attempts that a worker should stop, by when"),
+    "worker_tasks": KeyDoc("worker_tasks:", "set", "tasks a worker holds"),
+    "cancellations": KeyDoc("cancellations:", "zset", "attempts that a worker should stop, by when"),
     "poll": KeyDoc("poll:", "string", "tasks of the last reply to a poll id"),
     "idempotency": KeyDoc("idempotency:", "string", "task and fingerprint of an idempotency key"),
 }

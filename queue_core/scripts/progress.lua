@@ -1,7 +1,7 @@
 -- progress: of an executing task, so far
 -- Stored beside the record, with its attempt and a sequence number: a report that arrives late is ignored.
 --
--- @prefix notes  hash
+-- @prefix attempt_notes  hash
 -- @arg   worker_id  text
 -- @row   task_id
 -- @row   lease
@@ -17,9 +17,9 @@ for i = 1, row_count do
   local task = load_task(task_id)
   local refused = lease_refusal(task, worker_id, lease, 'executing')
   if not refused then
-    local attempt, last = string.match(redis.call('HGET', notes_keys .. task_id, 'p') or '', '^(%d+)|(%d+)|')
+    local attempt, last = string.match(redis.call('HGET', attempt_notes_keys .. task_id, 'p') or '', '^(%d+)|(%d+)|')
     if attempt ~= task.attempt or tonumber(last) < tonumber(sequence) then
-      redis.call('HSET', notes_keys .. task_id, 'p',
+      redis.call('HSET', attempt_notes_keys .. task_id, 'p',
         task.attempt .. '|' .. sequence .. '|' .. percent .. '|' .. message)
     end
   end

@@ -4,7 +4,7 @@
 --
 -- @flags allow-oom
 -- @key   dead  zset
--- @prefix notes  hash
+-- @prefix attempt_notes  hash
 -- @row   task_id
 -- @reply OK TASK_NOT_FOUND WRONG_STATE
 -- @use   load_task, ended_type, task_counts, outbox_append, record_buffer, free_key, commit
@@ -24,7 +24,7 @@ for i = 1, row_count do
     append_event(task_id, pack_record(task))
     delete_task(task_id)
     tasks[task_id] = false
-    redis.call('DEL', notes_keys .. task_id)
+    redis.call('DEL', attempt_notes_keys .. task_id)
     redis.call('ZREM', dead_key, task_id)
     free_key(task_id, task.idempotency)
     local name = string.match(task.idempotency, '^(%S+) [^*]')

@@ -4,5 +4,5 @@
 -- @flags allow-oom
 -- @arg   number  int
 -- @reply OK
-redis.call('HSET', meta_key, 'format', math.max(number, tonumber(meta[8] or 1)))
+redis.call('HSET', meta_key, 'format', math.max(number, meta[8]))
 return {'OK'}

@@ -5,7 +5,7 @@
 -- @key   records      hash
 -- @key   definitions  hash
 -- @key   results      hash
--- @prefix notes  hash
+-- @prefix attempt_notes  hash
 -- @row   task_id
 -- @reply OK
 -- @use   band, position, load_task
@@ -19,6 +19,6 @@ for i, task_id in ipairs(ids) do
   local task = is_ready and read_record(records[i]) or UNREADABLE
   local place = task ~= UNREADABLE and lane_position(task_id, task.lane) or ''
   replies[i + 2] = {score, place, records[i] or '', definitions[i] or '', results[i] or '',
-    redis.call('HGETALL', notes_keys .. task_id)}
+    redis.call('HGETALL', attempt_notes_keys .. task_id)}
 end
 return replies

@@ -4,9 +4,8 @@ The lists below define the record: the scripts' codec is generated from them, an
 records of live tasks are in one hash, so a script reads and writes a batch in two calls; docs/layouts.md has the
 measured alternatives.
 
-Persisted in the store, in every outbox event and in history's rows. A record of format 1 begins with the state, one of
-a later format with the format's number, which is never a state. Format 2 has the same fields after its number. `format`
-in the store's `meta` selects the written format (see `store/formats.py`); all readers accept both.
+Persisted in the store, in every outbox event and in history's rows. A record begins with the number of its format
+(`store/formats.py`).
 
 To change the record safely: append a field, with a default for records written before. Earlier versions keep an unknown
 field byte for byte. Never remove, reorder or reuse a field. Any other change is a new format.
@@ -16,7 +15,7 @@ import re
 from typing import NamedTuple
 
 from tideq.queue_core.states import Reason
-from tideq.queue_core.store.formats import READABLE_FORMATS
+from tideq.queue_core.store.formats import NEWEST_FORMAT, READABLE_FORMATS
 
 
 class Field(NamedTuple):
@@ -41,7 +40,7 @@ HOT = (
     Field("assigned_ms", "text", "when it was last claimed"),
     Field("started_ms", "text", "when it last started"),
     Field("ended_ms", "text", "when it became terminal"),
-    Field("settled", "text", "lease, digest and outcome of the last accepted result"),
+    Field("last_result", "text", "lease, digest and outcome of the last accepted result"),
 )
 """The fields that are read and written from claim to result. Texts in Lua, where formatting a number costs half a
 microsecond: instants and counters become numbers only for arithmetic."""
@@ -75,8 +74,7 @@ NUMBER = re.compile(r"-?\d{1,18}", re.ASCII)
 FIRST_COUNT = 24
 """Fields of the first release: a record with fewer is damaged."""
 DEFAULTS = [field.default for field in RECORD]
-SPLIT_COUNT = len(RECORD) + 1
-"""Parts of a record of format 1 with exactly these fields, split at the separator; the last part is empty."""
+FORMAT_NUMBERS = frozenset(map(str, READABLE_FORMATS))
 
 
 class UnreadableRecord(ValueError):
@@ -98,8 +96,7 @@ class Record(NamedTuple):
         return int(self.values[name]) if self.values[name] else None
 
     def packed(self) -> bytes:
-        """Returns the record packed in format 1."""
-        return "".join(f"{self.values[name]}\0" for name in NAMES).encode()
+        return "\0".join([str(NEWEST_FORMAT), *(self.values[name] for name in NAMES), ""]).encode()
 
     @property
     def priority(self) -> str:
@@ -138,22 +135,9 @@ def readable_record(packed: bytes) -> Record | None:
 
 def record_fields(text: str, separator: str = "\0") -> list[str]:
     """Returns the fields in the order of `NAMES`, then an empty text; raises UnreadableRecord."""
-    fields = text.split(separator)
-    if len(fields) == SPLIT_COUNT and not fields[0].isdigit():
-        return fields
-    return _completed(text.split(separator, 1)[1].split(separator) if _format_of(fields[0]) > 1 else fields)
-
-
-def _format_of(first_field: str) -> int:
-    number = int(first_field) if first_field.isdecimal() and first_field.isascii() else 1
-    if number not in READABLE_FORMATS:
-        raise UnreadableRecord(f"a record has format {number}, which this version cannot read")
-    return number
-
-
-def _completed(fields: list[str]) -> list[str]:
-    """Drop fields of later versions, and add the defaults of fields that the record lacks."""
-    *present, end = fields
+    number, _, rest = text.partition(separator)
+    _check_format(number)
+    *present, end = rest.split(separator)
     if len(present) < FIRST_COUNT or end:
         raise UnreadableRecord(f"a record has {len(present)} whole fields, not {FIRST_COUNT} or more")
     return [*present[: len(NAMES)], *DEFAULTS[len(present) :], ""]
@@ -162,13 +146,16 @@ def _completed(fields: list[str]) -> list[str]:
 def without_number(packed: bytes) -> bytes:
     """Returns the record without its format number, so that it begins with the state; raises UnreadableRecord.
 
-    For callers that need a few fields of very many records; costs one comparison for format 1.
+    For callers that need a few fields of very many records.
     """
-    if not packed[:1].isdigit():
-        return packed
     number, _, rest = packed.partition(b"\0")
-    _format_of(number.decode())
+    _check_format(number.decode(errors="replace"))
     return rest
+
+
+def _check_format(number: str) -> None:
+    if number not in FORMAT_NUMBERS:
+        raise UnreadableRecord(f"a record has format {number[:20]!r}, which this version cannot read")
 
 
 def lua_codec() -> str:
@@ -184,8 +171,7 @@ def lua_codec() -> str:
     first_cold = FIRST_COUNT - len(HOT)
     later = ", ".join(f"'{field.default}'" for field in COLD[first_cold:])
     cold_numbers = " and ".join(f"task.{field.name}" for field in COLD if field.kind == "int")
-    formats = ", ".join(f"['{number}'] = '{_beginning(number)}'" for number in READABLE_FORMATS)
-    is_numbered = " or ".join(f"state == '{number}'" for number in READABLE_FORMATS if number > 1)
+    formats = ", ".join(f"['{number}'] = '{number}\\0'" for number in READABLE_FORMATS)
     return f"""
 local split = rawget(_G, 'struct') and struct.unpack or function(format, text)
   return string.match(text, '^' .. string.rep('([^%z]*)%z', #format) .. '()')
@@ -211,24 +197,20 @@ local record_type = {{
   __index = function(task, name) if task.cold then thaw(task) return task[name] end end,
   __newindex = function(task, name, value) if task.cold then thaw(task) end rawset(task, name, value) end,
 }}
+local format_numbers, format_number = {{{formats}}}, ''
 local function unpack_record(packed)
-  local {", ".join(hot)}, cold_at = split('{"s" * len(hot)}', packed)
-  if {is_numbered} then return unpack_record(string.sub(packed, #state + 2)) end
+  local number, {", ".join(hot)}, cold_at = split('s{"s" * len(hot)}', packed)
+  if not format_numbers[number] then error('unknown format') end
   local cold = string.sub(packed, cold_at)
   return setmetatable({{{", ".join(f"{name} = {name}" for name in hot)}, cold = cold}}, record_type)
 end
 local function has_cold(task)
   return (not task.cold or pcall(thaw, task)) and {cold_numbers} and true
 end
-local format_numbers, format_number = {{{formats}}}, ''
 local function pack_record(task)
   return format_number .. {_joined(hot)} .. (task.cold or ({_joined(cold)} .. (task.tail or '')))
 end
 """
-
-
-def _beginning(number: int) -> str:
-    return "" if number == 1 else f"{number}\\0"
 
 
 def _read(field: Field) -> str:

@@ -3,8 +3,7 @@
 --
 -- @key   workers       zset
 -- @key   dead_workers  zset
--- @prefix worker    hash
--- @prefix outcomes  hash
+-- @prefix worker  hash
 -- @arg   worker_id             text
 -- @arg   profile               text
 -- @arg   description           text
@@ -14,7 +13,7 @@
 -- @use   commit
 local state = redis.call('HGET', worker_keys .. worker_id, 'state')
 if state and state ~= 'dead' then return {'WORKER_EXISTS', worker_id} end
-redis.call('DEL', worker_keys .. worker_id, outcomes_keys .. worker_id)
+redis.call('DEL', worker_keys .. worker_id)
 redis.call('ZREM', dead_workers_key, worker_id)
 redis.call('HSET', worker_keys .. worker_id, 'state', 'active', 'profile', profile, 'capacity', capacity,
   'registered_ms', now, 'd', description)

@@ -9,6 +9,7 @@ import structlog
 
 from tideq.queue_core import errors
 from tideq.queue_core.scripts.runner import Reply
+from tideq.queue_core.store.formats import unknown_format
 
 log = structlog.get_logger(__name__)
 
@@ -93,7 +94,7 @@ def _too_late() -> errors.StoreUnavailable:
 
 REFUSALS = {
     "EPOCH_MISMATCH": Refusal(errors.StoreReplaced, (text,)),
-    "NEWER_FORMAT": Refusal(errors.StoreTooNew, (text,)),
+    "UNKNOWN_FORMAT": Refusal(unknown_format, (text,)),
     "UNREADABLE_KIND": Refusal(_unreadable_kind, (text,)),
     "IDEMPOTENCY_CONFLICT": Refusal(errors.IdempotencyConflict, (text,)),
     "RANK_OUT_OF_RANGE": Refusal(errors.RankOutOfRange, (text, number)),

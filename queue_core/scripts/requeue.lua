@@ -4,7 +4,7 @@
 --
 -- @key   dead     zset
 -- @key   results  hash
--- @prefix notes  hash
+-- @prefix attempt_notes  hash
 -- @arg   task_id        text
 -- @arg   sources        text  states it may come from, comma-separated
 -- @arg   reason         text
@@ -39,7 +39,7 @@ local was = task.state
 open_lanes()
 if is_absent then store_definition(task_id, kept_definition) end
 redis.call('HDEL', results_key, task_id)
-redis.call('HDEL', notes_keys .. task_id, 'p')
+redis.call('HDEL', attempt_notes_keys .. task_id, 'p')
 redis.call('ZREM', dead_key, task_id)
 if keeps_budgets == 0 then task.retries, task.losses, task.deliveries = 0, 0, 0 end
 if max_retries ~= '' then task.max_retries = max_retries end
@@ -48,7 +48,7 @@ task.lane, task.rank, task.age_bucket = lane_of[signature], now + offset, level 
 -- A zero marks a task that a retry or a replay put back: a scheduled task has an instant here, too. A second zero says
 -- that the order has a span, which the spans of the new life may link to.
 task.eligible_ms, task.queued_ms = (is_traced == 1 and '00' or '0') .. now_text, now_text
-task.lease, task.worker, task.assigned_ms, task.started_ms, task.ended_ms, task.settled = '', '', '', '', '', ''
+task.lease, task.worker, task.assigned_ms, task.started_ms, task.ended_ms, task.last_result = '', '', '', '', '', ''
 count_end(string.match(signature, '^[^|]*'), task.state, -1)
 place_ready(task_id, task)
 move(task_id, task, 'queued', reason, '')

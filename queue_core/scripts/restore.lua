@@ -6,7 +6,7 @@
 -- @key   dead     zset
 -- @key   results  hash
 -- @key   unreadable  zset
--- @prefix notes  hash
+-- @prefix attempt_notes  hash
 -- @arg   grace_ms  int
 -- @row   task_id
 -- @row   packed
@@ -46,7 +46,7 @@ local function restore_task(task_id, task, definition, signature)
   else
     remove_from_queue(task_id)
     delete_task(task_id)
-    redis.call('DEL', notes_keys .. task_id)
+    redis.call('DEL', attempt_notes_keys .. task_id)
     if task.state == 'dead_letter' then redis.call('ZADD', dead_key, task.ended_ms, task_id) end
   end
 end

@@ -12,4 +12,4 @@ for _, worker in ipairs(redis.call('ZRANGE', workers_key, 0, -1)) do
   fleet[#fleet + 1] = worker
   fleet[#fleet + 1] = redis.call('HGETALL', worker_keys .. worker)
 end
-return {'OK', redis.call('HGETALL', access_keys_key), redis.call('HGETALL', controls_key), fleet, meta[8] or '1'}
+return {'OK', redis.call('HGETALL', access_keys_key), redis.call('HGETALL', controls_key), fleet, meta[8]}

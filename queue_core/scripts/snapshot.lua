@@ -12,12 +12,12 @@
 -- @key   dead        zset
 -- @key   workers     zset
 -- @key   unreadable  zset
--- @prefix held  set
+-- @prefix worker_tasks  set
 -- @reply OK
 local held = {}
 for _, worker in ipairs(redis.call('ZRANGE', workers_key, 0, -1)) do
   held[#held + 1] = worker
-  held[#held + 1] = redis.call('SMEMBERS', held_keys .. worker)
+  held[#held + 1] = redis.call('SMEMBERS', worker_tasks_keys .. worker)
 end
 return {'OK', now, redis.call('ZRANGE', queue_key, 0, -1, 'WITHSCORES'), redis.call('HGETALL', records_key),
   redis.call('HKEYS', definitions_key),

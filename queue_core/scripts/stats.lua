@@ -16,13 +16,13 @@
 -- @key   dead_workers  zset
 -- @key   unreadable    zset
 -- @prefix worker  hash
--- @prefix held    set
+-- @prefix worker_tasks    set
 -- @reply OK
 -- @use   worker_status, circuit_state
 local fleet = {}
 for _, worker in ipairs(redis.call('ZRANGE', workers_key, 0, -1)) do
   local fields = redis.call('HMGET', worker_keys .. worker, 'state', 'capacity', 'circuits', 'word')
-  fleet[#fleet + 1] = {status_of(fields[1], fields[4]), fields[2] or 0, redis.call('SCARD', held_keys .. worker),
+  fleet[#fleet + 1] = {status_of(fields[1], fields[4]), fields[2] or 0, redis.call('SCARD', worker_tasks_keys .. worker),
     circuits_text(read_circuits(fields[3]))}
 end
 return {'OK', now, redis.call('HGETALL', counts_key), redis.call('HGETALL', ages_key),

@@ -15,7 +15,7 @@
 -- @prefix idempotency  string
 -- @arg   client_id           text
 -- @arg   is_listed           int     whether this client is exempt from the depth limits
--- @arg   wants_position      int
+-- @arg   include_position      int
 -- @arg   most_new            text    for one of several partitions: how many new tasks the queue takes, empty for any number
 -- @arg   is_counted          int     whether the depth of all partitions is near a limit
 -- @arg   not_after           text    empty, or the instant from which other batches may have the keys it reserved
@@ -143,7 +143,7 @@ local function new_task(kind, eligible_ms, idempotency)
     state = '', version = '0', lane = lane_of[kind.signature], visible_ms = '',
     age_bucket = kind.priority .. ':' .. math.floor(eligible_ms / 60000),
     timeout_ms = kind.timeout_ms, attempt = '0', lease = '', worker = '', reason = '', assigned_ms = '',
-    started_ms = '', ended_ms = '', settled = '', rank = eligible_ms + kind.offset_ms, max_retries = kind.max_retries,
+    started_ms = '', ended_ms = '', last_result = '', rank = eligible_ms + kind.offset_ms, max_retries = kind.max_retries,
     retries = '0', losses = '0', deliveries = '0', created_ms = now_text,
     eligible_ms = eligible_ms > now and eligible_ms or '', queued_ms = '', backoff = kind.backoff,
     idempotency = idempotency,
@@ -215,13 +215,13 @@ local function answer(i)
   local kind, schedule = parse_about(about)
   local eligible_ms = eligible_at(schedule)
   local rank, is_hidden = eligible_ms + kind.offset_ms, eligible_ms > now
-  local place = wants_position == 1 and not is_hidden and lane_position(task_id, lane_of[kind.signature]) or ''
+  local place = include_position == 1 and not is_hidden and lane_position(task_id, lane_of[kind.signature]) or ''
   return i .. '|' .. task_id .. '|' .. rank .. '|' .. (is_hidden and eligible_ms or '') .. '|' .. place
 end
 
 local replies = {'OK', now, bucket(), counted}
 for number, kind in pairs(kinds_by_number) do
-  if wants_position == 1 and kind.model then
+  if include_position == 1 and kind.model then
     local first = first_position(kind)
     if first then
       replies[#replies + 1] = '*' .. number .. '|' .. first

@@ -15,7 +15,7 @@
 -- @key   definitions   hash
 -- @key   outbox        stream
 -- @prefix worker  hash
--- @prefix notes   hash
+-- @prefix attempt_notes   hash
 -- @prefix idempotency  string
 -- @arg   limit               int
 -- @arg   dead_letter_ttl_ms  int
@@ -70,7 +70,7 @@ local function forget_tasks(batch)
     local task = tasks[task_id]
     if task and ENDED[task.state] and task.version == versions[i] then
       delete_task(task_id)
-      redis.call('DEL', notes_keys .. task_id)
+      redis.call('DEL', attempt_notes_keys .. task_id)
     end
   end
   return #ids

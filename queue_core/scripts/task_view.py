@@ -66,7 +66,7 @@ def task_of(
     """
     (
         state, version, lane, visible_ms, age_bucket, timeout_ms, attempt, _lease, worker, reason, assigned_ms,
-        started_ms, ended_ms, _settled, rank, max_retries, retries, losses, deliveries, created_ms, eligible_ms,
+        started_ms, ended_ms, _last_result, rank, max_retries, retries, losses, deliveries, created_ms, eligible_ms,
         queued_ms, _backoff, _idempotency, _,
     ) = fields  # fmt: skip
     since = {"queued": queued_ms, "assigned": assigned_ms, "executing": started_ms}.get(state, ended_ms)

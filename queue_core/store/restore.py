@@ -22,6 +22,7 @@ from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.store.clock import settled_time
 from tideq.queue_core.store.connect import node_of, store_errors
+from tideq.queue_core.store.formats import FIRST_FORMAT
 from tideq.queue_core.store.reconnecting import drop_idle_connections
 from tideq.queue_core.store.server_identity import ServerInfo, server_info_of
 from tideq.queue_core.store.side_data import put_side_data
@@ -127,6 +128,7 @@ class StoreRestore:
             "enter_epoch",
             present_epoch=present.epoch,
             next_epoch=epoch,
+            first_format=FIRST_FORMAT,
             identity=identity,
             least_now_ms=least_now_ms,
             heartbeat_grace_ms=heartbeat_grace_ms,
@@ -180,7 +182,7 @@ class StoreRestore:
         pipeline = self._client.pipeline(transaction=False)
         for task_id, by_attempt in errors.items():
             notes = {f"e{attempt}": error for attempt, error in by_attempt.items()}
-            pipeline.hset(self._keys.prefix("notes") + task_id, mapping=notes)
+            pipeline.hset(self._keys.prefix("attempt_notes") + task_id, mapping=notes)
         with store_errors():
             await pipeline.execute()
 

@@ -10,17 +10,16 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
-from tideq.queue_core.errors import StoreTooNew
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.scripts.replies import accepted, lossy_text, number, text_or_none
 from tideq.queue_core.scripts.runner import Scripts
 from tideq.queue_core.store.connect import store_errors
+from tideq.queue_core.store.formats import FIRST_FORMAT, unknown_format
 
 NAMES = ("access_keys", "controls", "fleet", "format")
 WORKER_FIELDS = ("state", "profile", "capacity", "registered_ms", "d")
 """Fields copied of a worker: its declaration and state, not its health or recovery."""
 NOTHING = b"\x80"
-FIRST_FORMAT = b"\x01"
 
 Fields = dict[str, bytes]
 _decode_parts = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
@@ -42,12 +41,16 @@ async def read_side_data(scripts: Scripts) -> dict[str, bytes]:
 
 
 async def read_format(client: Any, keys: Keys) -> int:
-    """Returns the format of the store's data; 1 if the store is empty. Raises StoreTooNew if it is not a number."""
+    """Returns the format of the store's data, and the first one if the store is empty.
+
+    Raises StoreFormatUnknown if it is not a number.
+    """
     with store_errors():
-        written = lossy_text(await client.hget(keys.key("meta"), "format") or 1)
-    if not written.isdecimal():
-        raise StoreTooNew(written)
-    return int(written)
+        epoch, written = await client.hmget(keys.key("meta"), "epoch", "format")
+    found = lossy_text(written or (b"1" if epoch else b"%d" % FIRST_FORMAT))
+    if not found.isdecimal():
+        raise unknown_format(found)
+    return int(found)
 
 
 def stored_format(content: bytes) -> int | None:
@@ -64,7 +67,7 @@ async def put_side_data(client: Any, keys: Keys, side_data: dict[str, bytes], he
     for name in ("access_keys", "controls"):
         if content := _parts(name, side_data.get(name, NOTHING), _decode_value):
             await client.hset(keys.key(name), mapping=content)
-    if (written := stored_format(side_data.get("format", FIRST_FORMAT))) and written > 1:
+    if "format" in side_data and (written := stored_format(side_data["format"])):
         await client.hset(keys.key("meta"), "format", written)
     for worker_id, fields in _parts("fleet", side_data.get("fleet", NOTHING), _decode_fields).items():
         if fields:

@@ -26,7 +26,7 @@ METRICS: dict[str, Metric] = {
     # The queue, as the store counts it.
     "tideq_build_info": Metric("gauge", "The running version, as a label.", ("version",)),
     "tideq_store_up": Metric("gauge", "Whether the store could be read."),
-    "tideq_store_in_doubt": Metric("gauge", "Whether the store must be compared with history before it is used."),
+    "tideq_store_unverified": Metric("gauge", "Whether the store must be compared with history before it is used."),
     "tideq_store_epoch": Metric("gauge", "The epoch this process works in; a lost store gets a new one."),
     "tideq_store_memory_used_bytes": Metric(
         "gauge", "Memory used by the store; in a cluster, by the node nearest its limit."
@@ -100,7 +100,7 @@ METRICS: dict[str, Metric] = {
     "tideq_claim_duration_seconds": Metric("histogram", "Duration of the store's reply to a claim.", ("process",)),
     "tideq_tasks_submitted_total": Metric("counter", "New tasks, without repeated submissions.", ("process",)),
     "tideq_tasks_claimed_total": Metric("counter", "Tasks claimed for workers.", ("process",)),
-    "tideq_undelivered_answers_total": Metric("counter", "Claim replies that could not be delivered.", ("process",)),
+    "tideq_undelivered_claims_total": Metric("counter", "Claim replies that could not be delivered.", ("process",)),
     "tideq_event_listeners_cut_off_total": Metric(
         "counter", "Listeners cut off because they fell behind.", ("process",)
     ),

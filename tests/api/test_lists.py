@@ -316,7 +316,7 @@ class TestForgottenTasks:
         explained = await bench.call("GET", f"/api/v1/tasks/{task_id}/explain")
 
         assert waited["status"] == explained["status"] == "completed"
-        assert explained["held_back_by"] == []
+        assert explained["blocked_by"] == []
 
     async def test_cancelling_it_is_a_conflict(
         self, bench: Bench, http: httpx.AsyncClient, replicated: Replication

@@ -369,7 +369,7 @@ async def test_a_problem_points_at_the_field_as_the_caller_wrote_it(
 )
 async def test_colons_and_names_inside_values_are_no_repeated_fields(http: httpx.AsyncClient, content: bytes) -> None:
     alone = await http.post(TASKS, content=content)
-    batch = await http.post(BATCH, content=b'{"wants_positions":true,"tasks":[{"task_type":"x"},%b]}' % content)
+    batch = await http.post(BATCH, content=b'{"include_positions":true,"tasks":[{"task_type":"x"},%b]}' % content)
 
     assert (alone.status_code, batch.status_code) == (201, 201), (alone.text, batch.text)
 

@@ -152,7 +152,7 @@ async def test_listeners_are_told(server: Running, remote: Bench) -> None:
 
 async def test_refusals_at_the_door_are_counted(service: Service, kit: Kit) -> None:
     """Who has no key is turned away before the route is asked, and counted there all the same."""
-    service.authenticator._is_open = False  # pyright: ignore[reportPrivateUsage]
+    service.authenticator._auth_disabled = False  # pyright: ignore[reportPrivateUsage]
     app: Any = create_app(service)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://tideq") as http:
         answer = await http.get("/api/v1/queue/stats")

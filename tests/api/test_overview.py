@@ -199,7 +199,7 @@ async def test_only_the_latest_notes_are_kept(service: Service, bench: Bench, ki
 async def test_who_asks_is_told_and_how_the_service_is_set_up(bench: Bench) -> None:
     told = await bench.call("GET", "/api/v1/whoami")
 
-    assert (told["role"], told["is_open"], told["has_history"]) == ("admin", True, False)
+    assert (told["role"], told["auth_disabled"], told["has_history"]) == ("admin", True, False)
     assert told["priorities"] == ["high", "medium", "low"]
 
 

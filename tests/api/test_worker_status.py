@@ -64,13 +64,13 @@ async def test_a_worker_that_says_it_gets_no_work_until_it_says_active(bench: Be
         await bench.submit()
     await beat(bench, worker_id, status=status, current_load=0)
 
-    held_back = await bench.poll(worker_id, available_capacity=TASKS)
+    polled = await bench.poll(worker_id, available_capacity=TASKS)
     in_sync = await bench.sync(worker_id, available_capacity=TASKS)
     started = await bench.poll(worker_id, available_capacity=TASKS, start_claimed=True, poll_id="p-1")
     await beat(bench, worker_id, status="active")
     given = await bench.poll(worker_id, available_capacity=TASKS)
 
-    assert (held_back["tasks"], in_sync["tasks"], started["tasks"]) == ([], [], [])
+    assert (polled["tasks"], in_sync["tasks"], started["tasks"]) == ([], [], [])
     assert len(given["tasks"]) == TASKS
 
 

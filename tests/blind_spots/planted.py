@@ -119,7 +119,7 @@ MISTAKES = {
         ("queue_core/partitioning/partitioned_inspector.py", "        if not on_trial:", "        if True:"),
     ),
     "a worker without trials left counts as serving": _mistake(
-        "tests/api/test_held_back.py::test_a_task_whose_only_worker_is_on_trial_waits_for_the_results_of_its_trials",
+        "tests/api/test_blocked_types.py::test_a_task_whose_only_worker_is_on_trial_waits_for_the_results_of_its_trials",
         ("queue_core/inspector.py", " and self.trials_left != 0", ""),
     ),
     "a timeout's jitter only goes later": _mistake(
@@ -165,11 +165,11 @@ MISTAKES = {
     ),
     "a worker does not log what it is held back from": _mistake(
         f"{BROKEN}::test_the_worker_says_in_its_own_log_what_it_is_held_back_from_and_until_when",
-        ("workers/runtime/consumer.py", "self._circuits.update(worker_id, reply.held_back)", "pass"),
+        ("workers/runtime/consumer.py", "self._circuits.update(worker_id, reply.blocked_types)", "pass"),
     ),
     "the service does not know a retry that was asked for": _mistake(
         f"{BROKEN}::test_what_a_handler_asks_for_is_not_held_against_its_worker",
-        ("workers/runtime/failures.py", 'details["asked_for"]', 'details["wished_for"]'),
+        ("workers/runtime/failures.py", 'details["retry_requested"]', 'details["wished_for"]'),
     ),
     "duties pause for a minute": _mistake(
         BACK_SOON, ("queue_core/duties.py", "LONGEST_PAUSE_SECONDS = 3.0", "LONGEST_PAUSE_SECONDS = 60.0")
@@ -284,7 +284,7 @@ MISTAKES = {
         ("api/routes/dlq.py", ", on_requeued=spans)", ", on_requeued=spans and (lambda *_: None))"),
     ),
     "open circuits of a type are not in the metrics": _mistake(
-        "tests/api/test_held_back.py::test_the_metrics_count_open_circuits_and_by_type",
+        "tests/api/test_blocked_types.py::test_the_metrics_count_open_circuits_and_by_type",
         ("api/metrics/queue_metrics.py", "workers.open_circuits_by_type.items()", "{}.items()"),
     ),
     "what JSON cannot say of a failure is nothing": _mistake(

@@ -25,9 +25,8 @@ Standing = tuple[str, int, int, int, int, int]
 
 
 def texts_of(record: str) -> list[str]:
-    """History keeps other separators: no text of its can hold zero bytes. From format 2 on a number comes first."""
-    texts = record.replace("\x1f", "\0").split("\0")
-    return texts[1:] if texts[0].isdigit() else texts
+    """Without the format's number. History keeps other separators: no text of its can hold zero bytes."""
+    return record.replace("\x1f", "\0").split("\0")[1:]
 
 
 def standing_of(record: str) -> Standing:

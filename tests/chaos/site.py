@@ -39,8 +39,8 @@ SETTINGS = {
     "TIDEQ_SOFT_DEPTH": "2000",
     "TIDEQ_HIGH_ONLY_DEPTH": "2500",
     "TIDEQ_MAX_DEPTH": "3000",
-    "TIDEQ_MAX_LOSSES": str(MAX_LOSSES),
-    "TIDEQ_MAX_DELIVERIES": str(MAX_DELIVERIES),
+    "TIDEQ_MAX_WORKER_LOSSES": str(MAX_LOSSES),
+    "TIDEQ_MAX_UNSTARTED_CLAIMS": str(MAX_DELIVERIES),
 }
 """Everything falls due within a run: lapsed claims, dead workers, retries, and the time finished tasks stay; and a
 backlog that could not be drained at its end is refused."""

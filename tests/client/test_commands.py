@@ -10,7 +10,7 @@ from tests.api.bench import Bench, Json, held
 from tests.api.running import TIDEQ
 from tests.client.commands import Run, answer, environ_for, line_within, lines, runner
 from tests.client.workshop import do_one, fail_one, held_back_worker, recorded
-from tideq.api.schemas.held_back import OPEN
+from tideq.api.schemas.blocked_types import OPEN
 from tideq.client import AsyncClient
 
 NOBODY = "0195546e-3c7a-7d21-9f04-00a1b2c3d4e5"
@@ -274,9 +274,9 @@ class TestFleetAndQueue:
         listed = {each["worker_id"]: each for each in answer(run("workers", "list", "-o", "json"))}
 
         (row,) = [line for line in table.splitlines() if worker_id in line]
-        (held_back,) = listed[worker_id]["held_back"]
-        assert f"{task_type} until {held_back['until'][11:19]}Z" in row
-        assert (held_back["task_type"], held_back["reason"]) == (task_type, OPEN)
+        (blocked_types,) = listed[worker_id]["blocked_types"]
+        assert f"{task_type} until {blocked_types['until'][11:19]}Z" in row
+        assert (blocked_types["task_type"], blocked_types["reason"]) == (task_type, OPEN)
 
     async def test_the_queue_is_shown_paused_and_resumed(self, run: Run, client: AsyncClient, task_type: str) -> None:
         await client.submit(task_type)

@@ -338,8 +338,8 @@ class TestJudgements:
             BlockedType(task_type="resize", until=until, reason="they failed"),
             BlockedType(reason="they decide"),
         )
-        shut = WorkerInfo(worker_id="mill-1", status="active", held_back=circuits)
-        dead = WorkerInfo(worker_id="mill-2", status="dead", held_back=circuits)
+        shut = WorkerInfo(worker_id="mill-1", status="active", blocked_types=circuits)
+        dead = WorkerInfo(worker_id="mill-2", status="dead", blocked_types=circuits)
 
         findings = list(service.check_snapshot(self.reading(workers=(shut, dead))))
 
@@ -353,7 +353,7 @@ class TestJudgements:
     def test_of_many_types_a_worker_is_held_back_from_three_are_named(self) -> None:
         circuits = tuple(BlockedType(task_type=f"t{number}", reason="they decide") for number in range(50))
 
-        words = blocked_types_text(WorkerInfo(worker_id="mill-1", status="active", held_back=circuits))
+        words = blocked_types_text(WorkerInfo(worker_id="mill-1", status="active", blocked_types=circuits))
 
         assert words == "t0 on trial, t1 on trial, t2 on trial, and 47 more"
 

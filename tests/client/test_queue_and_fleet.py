@@ -31,13 +31,13 @@ async def test_a_paused_type_is_not_handed_out_until_it_resumes(
     worker_id = await workers.register(task_types=[task_type])
 
     await client.queue.pause(task_type, reason="upstream is down", resume_at=datetime.now(UTC) + timedelta(hours=1))
-    paused, held_back = await limit_of(client, task_type), await workers.poll(worker_id)
+    paused, blocked_types = await limit_of(client, task_type), await workers.poll(worker_id)
     await client.queue.resume(task_type)
 
     assert paused is not None
     assert (paused.paused, paused.reason) == (True, "upstream is down")
     assert paused.resume_at is not None
-    assert held_back["tasks"] == []
+    assert blocked_types["tasks"] == []
     assert len((await workers.poll(worker_id))["tasks"]) == 1
 
 

@@ -107,7 +107,7 @@ class TestOneTask:
         explanation = await client.explain(task_id)
 
         assert (explanation.status, explanation.queue_position, explanation.serving_workers) == ("queued", 0, 0)
-        assert explanation.held_back_by
+        assert explanation.blocked_by
 
     @pytest.mark.parametrize("task_id", ["../queue/stats", "..", "a/b", "?x=1", "%2e%2e"])
     async def test_an_id_cannot_lead_elsewhere(self, client: AsyncClient, task_id: str) -> None:

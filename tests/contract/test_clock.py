@@ -291,6 +291,7 @@ async def enter(kit: Kit, least_now_ms: int, grace_ms: int) -> None:
         "enter_epoch",
         present_epoch="1",
         next_epoch="2",
+        first_format=3,
         identity="run",
         least_now_ms=least_now_ms,
         least_lanes_version=0,

@@ -144,9 +144,9 @@ async def test_positions_are_told_rightly_where_tasks_of_one_instant_lie_between
     lowest, low, high, highest = (f"01a1e2cc-e046-749a-8653-00ecf330ac9{digit}" for digit in range(4))
 
     await kit.queue.submit_many([resize(task_id=low), resize(task_id=highest)])
-    between = await kit.queue.submit_many([resize(task_id=lowest), resize(task_id=high)], wants_position=True)
+    between = await kit.queue.submit_many([resize(task_id=lowest), resize(task_id=high)], include_position=True)
     backwards = [resize(task_id=each) for each in (low.replace("e046", "e045"), lowest.replace("e046", "e045"))]
-    before = await kit.queue.submit_many(backwards, wants_position=True)
+    before = await kit.queue.submit_many(backwards, include_position=True)
 
     assert [each.lane_position for each in between] == [0, 2]
     assert [each.lane_position for each in before] == [1, 0]

@@ -366,7 +366,7 @@ async def test_submit_many_of_all_sorts_tells_of_each_what_it_came_to(kit: Kit) 
         NewTask(task_type="resize"),
     ]
 
-    answers = await kit.queue.submit_many(sorts, wants_position=True)
+    answers = await kit.queue.submit_many(sorts, include_position=True)
 
     found = [await kit.read(answer.task_id) for answer in answers]
     assert [answer.is_new for answer in answers] == [number != 4 for number in range(len(sorts))]

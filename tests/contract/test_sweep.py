@@ -293,7 +293,7 @@ async def test_lanes_of_capabilities_that_polls_named_are_not_kept_for_ever(kit:
     for number in range(5):
         await kit.queue.claim("w1", 1, capabilities=[f"c{number}"])
 
-    assert 0 < await kit.client.pttl(kit.keys.key("serving")) <= 60 * MINUTE_MS
+    assert 0 < await kit.client.pttl(kit.keys.key("served_lanes")) <= 60 * MINUTE_MS
 
     await kit.queue.claim("w1", 1, capabilities=["another"])
-    assert await kit.client.hlen(kit.keys.key("serving")) == 6
+    assert await kit.client.hlen(kit.keys.key("served_lanes")) == 6

@@ -9,7 +9,7 @@ import pytest
 
 from tests.kit import Kit
 from tideq.queue_core.attempts import Extension, Failure, LeaseRef, Success
-from tideq.queue_core.errors import StaleLease, StoreTooNew, TaskNotFound, WrongState
+from tideq.queue_core.errors import StaleLease, StoreFormatUnknown, TaskNotFound, WrongState
 from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.states import TaskState
 
@@ -34,7 +34,7 @@ async def put_record(kit: Kit, task_id: str, record: bytes) -> None:
 
 async def put_field(kit: Kit, task_id: str, name: str, value: bytes) -> None:
     fields = (await record_of(kit, task_id)).split(b"\0")
-    fields[NAMES.index(name)] = value
+    fields[1 + NAMES.index(name)] = value
     await put_record(kit, task_id, b"\0".join(fields))
 
 
@@ -277,7 +277,7 @@ async def test_a_byte_that_is_no_text_costs_no_other_task_of_the_claim_anything(
     await kit.worker()
     bad, good = await kit.submit(head_start_ms=1_000), await kit.submit()
     whole = await record_of(kit, bad)
-    await put_field(kit, bad, field, whole.split(b"\0")[NAMES.index(field)] + b"\xff")
+    await put_field(kit, bad, field, whole.split(b"\0")[1 + NAMES.index(field)] + b"\xff")
 
     claim = await kit.queue.claim("w1", 2)
 
@@ -308,7 +308,7 @@ async def test_a_finished_task_among_those_a_dead_worker_held_stays_finished(kit
     await kit.submit()
     task = await kit.started()
     await kit.complete(task)
-    await kit.client.sadd(kit.keys.prefix("held") + "w1", task.task_id)
+    await kit.client.sadd(kit.keys.prefix("worker_tasks") + "w1", task.task_id)
     await kit.clock.advance(90_000)
 
     await kit.queue.sweep()
@@ -322,7 +322,7 @@ async def test_a_task_of_another_worker_among_those_a_dead_one_held_stays_with_i
     await kit.worker("w2")
     await kit.submit(timeout_ms=600_000)
     task = await kit.started("w2")
-    await kit.client.sadd(kit.keys.prefix("held") + "w1", task.task_id)
+    await kit.client.sadd(kit.keys.prefix("worker_tasks") + "w1", task.task_id)
     await kit.clock.advance(60_000)
     await kit.fleet.heartbeat("w2")
     await kit.clock.advance(31_000)
@@ -343,13 +343,13 @@ async def test_a_worker_with_a_stray_id_in_its_hand_can_leave(kit: Kit, stray: s
     elif stray == "unreadable":
         await put_record(kit, task_id, b"garbage")
     held = task_id if stray != "unknown" else "01a1f00a-29bc-7772-b799-005281ba876e"
-    await kit.client.sadd(kit.keys.prefix("held") + "w1", held)
+    await kit.client.sadd(kit.keys.prefix("worker_tasks") + "w1", held)
 
     await kit.fleet.remove("w1")
 
     expected = {"unknown": TaskState.QUEUED, "finished": TaskState.COMPLETED}.get(stray)
     assert expected is None or (await kit.read(task_id)).state is expected
-    assert not await kit.client.exists(kit.keys.prefix("held") + "w1")
+    assert not await kit.client.exists(kit.keys.prefix("worker_tasks") + "w1")
 
 
 async def test_fields_that_only_a_later_version_knows_go_through_a_whole_life_byte_for_byte(kit: Kit) -> None:
@@ -373,8 +373,8 @@ async def test_a_result_is_repeated_although_a_later_version_remembered_more_of_
     await kit.submit()
     task = await kit.started()
     await kit.complete(task)
-    settled = (await record_of(kit, task.task_id)).split(b"\0")[NAMES.index("settled")]
-    await put_field(kit, task.task_id, "settled", settled + b",later,more")
+    last_result = (await record_of(kit, task.task_id)).split(b"\0")[1 + NAMES.index("last_result")]
+    await put_field(kit, task.task_id, "last_result", last_result + b",later,more")
 
     assert await kit.complete(task) == "completed"
     with pytest.raises(WrongState):
@@ -394,7 +394,7 @@ async def test_notes_that_nobody_can_read_hide_neither_the_task_nor_others(kit: 
         b"\xff": "",
         "p": b"1|\xff|much",
     }
-    await kit.client.hset(kit.keys.prefix("notes") + task.task_id, mapping=strange)
+    await kit.client.hset(kit.keys.prefix("attempt_notes") + task.task_id, mapping=strange)
 
     found = await kit.queue.read_many([task.task_id, other])
 
@@ -404,36 +404,16 @@ async def test_notes_that_nobody_can_read_hide_neither_the_task_nor_others(kit: 
     ]
 
 
-async def test_a_store_in_format_2_lives_on_records_of_both_formats(kit: Kit) -> None:
-    await kit.worker()
-    old = await kit.submit()
-    await kit.client.hset(kit.keys.key("meta"), "format", 2)
-    new = await kit.submit(max_retries=5)
-
-    for _ in range(2):
-        task = await kit.started()
-        await kit.fail(task, jitter=0.0)
-    await kit.clock.advance(60_000)
-    await kit.queue.sweep()
-    claimed = (await kit.queue.claim("w1", 2)).tasks
-
-    assert {task.task_id for task in claimed} == {old, new}
-    records = [await record_of(kit, task_id) for task_id in (old, new)]
-    assert all(record.startswith(b"2\0assigned\0") for record in records)
-    assert [(await kit.read(task_id)).max_retries for task_id in (old, new)] == [3, 5]
-    await kit.assert_sound()
-
-
 async def test_a_store_of_a_later_format_is_left_alone(kit: Kit) -> None:
     await kit.worker()
     await kit.submit()
     await kit.client.hset(kit.keys.key("meta"), "format", 99)
     before = await kit.dump()
 
-    with pytest.raises(StoreTooNew, match="format 99"):
+    with pytest.raises(StoreFormatUnknown, match="format 99"):
         await kit.queue.claim("w1", 1)
-    with pytest.raises(StoreTooNew):
+    with pytest.raises(StoreFormatUnknown):
         await kit.submit()
 
     assert await kit.dump() == before
-    await kit.client.hdel(kit.keys.key("meta"), "format")
+    await kit.client.hset(kit.keys.key("meta"), "format", 3)

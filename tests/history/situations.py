@@ -47,7 +47,7 @@ async def replicate_all(kept: OpenStore, redis_url: str, kit: Kit, database: Dat
     ((began_at,),) = await rows(database, "SELECT clock_timestamp()")
 
     async def is_told() -> bool:
-        copied = "SELECT FROM belongings WHERE partition = %s AND copied_at >= %s"
+        copied = "SELECT FROM side_data WHERE partition = %s AND copied_at >= %s"
         return newest in told and len(await rows(database, copied, kit.settings.partition, began_at)) == len(NAMES)
 
     async with contextlib.aclosing(connect_listener(redis_url)) as listener:

@@ -301,7 +301,7 @@ async def test_a_store_opens_without_what_history_kept_of_it_besides_tasks_where
     """The process that puts it back, and the next that starts."""
     task_id = await _task_and_side_data(kit)
     await replicate_all(kept, store.url, kit, migrated)
-    await execute(migrated, "UPDATE belongings SET content = '\\xc1' WHERE name = %s", name)
+    await execute(migrated, "UPDATE side_data SET content = '\\xc1' WHERE name = %s", name)
 
     with capture_logs() as logs:
         await forget_everything(kit)
@@ -320,9 +320,9 @@ async def test_of_the_fleet_and_the_keys_only_those_stay_away_that_cannot_be_rea
     await _task_and_side_data(kit)
     await replicate_all(kept, store.url, kit, migrated)
     for name in ("fleet", "access_keys", "controls"):
-        ((content,),) = await rows(migrated, "SELECT content FROM belongings WHERE name = %s", name)
+        ((content,),) = await rows(migrated, "SELECT content FROM side_data WHERE name = %s", name)
         more = msgspec.msgpack.encode({**msgspec.msgpack.decode(content), "odd": 7, "empty": {}})
-        await execute(migrated, "UPDATE belongings SET content = %s WHERE name = %s", more, name)
+        await execute(migrated, "UPDATE side_data SET content = %s WHERE name = %s", more, name)
 
     await forget_everything(kit)
     await until_open(kit)

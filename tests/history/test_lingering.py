@@ -80,7 +80,7 @@ async def test_one_word_hurries_a_replicator_for_all_who_wait(
         await submit_count(kit, 3)
         assert all(await asyncio.gather(*(freshness.wait_until_caught_up(PATIENCE_SECONDS) for _ in range(40))))
 
-    told: Any = await kit.client.xinfo_stream(kit.keys.key("haste"))
+    told: Any = await kit.client.xinfo_stream(kit.keys.key("flush_request"))
     assert 1 <= told["entries-added"] < 40
     assert told["length"] == 1
 
@@ -88,7 +88,7 @@ async def test_one_word_hurries_a_replicator_for_all_who_wait(
 async def test_who_waits_for_nothing_hurries_nobody(kit: Kit, kept: OpenStore, migrated: Database) -> None:
     assert await freshness_of(kit, kept, migrated).wait_until_caught_up(0)
 
-    assert not await kit.client.exists(kit.keys.key("haste"))
+    assert not await kit.client.exists(kit.keys.key("flush_request"))
 
 
 async def test_a_word_that_comes_before_anyone_lingers_is_not_lost(

@@ -168,7 +168,7 @@ async def test_a_replicator_that_leads_again_copies_what_changed_while_others_le
 
 
 async def _is_copied(database: Database, word: bytes) -> bool:
-    found = await rows(database, "SELECT content FROM belongings WHERE name = 'controls'")
+    found = await rows(database, "SELECT content FROM side_data WHERE name = 'controls'")
     return bool(found) and word in bytes(found[0][0])
 
 
@@ -178,7 +178,7 @@ async def test_a_store_that_lost_everything_is_not_copied_over_what_history_keep
     """Nobody calls the store here but the replicator; its own look is what brings custody in."""
     await AccessKeys(kit.client, kit.keys).create("ann", "admin", 1)
     await kit.worker()
-    copied = "SELECT name, content FROM belongings ORDER BY name"
+    copied = "SELECT name, content FROM side_data ORDER BY name"
     async with replicating(kept, store.url, kit):
         await until(lambda: _is_fleet_copied(migrated))
         before = await rows(migrated, copied)
@@ -190,7 +190,7 @@ async def test_a_store_that_lost_everything_is_not_copied_over_what_history_keep
 
 
 async def _is_fleet_copied(database: Database) -> bool:
-    found = await rows(database, "SELECT FROM belongings WHERE name = 'fleet' AND content <> '\\x80'")
+    found = await rows(database, "SELECT FROM side_data WHERE name = 'fleet' AND content <> '\\x80'")
     return bool(found)
 
 

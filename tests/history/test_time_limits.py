@@ -134,7 +134,7 @@ async def test_a_start_and_the_doctor_wait_for_locks_no_longer_than_who_waits_fo
 
     with capture_logs() as logs:
         async with migrated.session() as blocker, blocker.transaction(), asyncio.timeout(READING.lock_ms / 1000):
-            await blocker.execute("LOCK TABLE belongings, parked_events")
+            await blocker.execute("LOCK TABLE side_data, parked_events")
             async with open_store(store.url, queue_settings, history_settings):
                 findings = [each async for each in check_history(settings)]
 

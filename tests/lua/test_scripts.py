@@ -119,7 +119,7 @@ def test_a_wrong_header_is_refused_with_its_fault(header: str, words: str) -> No
 async def test_a_missing_or_unknown_argument_is_refused_before_anything_is_sent() -> None:
     scripts = Scripts(client=None, keys=Keys(), constants={})
 
-    with pytest.raises(TypeError, match="needs argument 'new_epoch'"):
+    with pytest.raises(TypeError, match="needs argument 'first_format'"):
         await scripts.call("init_store")
     with pytest.raises(TypeError, match="takes no argument 'colour'"):
-        await scripts.call("init_store", new_epoch="1", colour="red")
+        await scripts.call("init_store", new_epoch="1", first_format=3, colour="red")

@@ -88,7 +88,7 @@ CASES: dict[str, Case] = {
         {'tideq_store_up{instance="a"}': "0x60", 'tideq_store_up{instance="b"}': "0x60"},
         {'tideq_store_up{instance="a"}': "0x60", 'tideq_store_up{instance="b"}': "1x60"},
     ),
-    "TideQStoreInDoubt": _one("tideq_store_in_doubt", "1x60", "0x60"),
+    "TideQStoreUnverified": _one("tideq_store_unverified", "1x60", "0x60"),
     "TideQEpochMismatch": Case(
         {"tideq_store_epoch": "3x60", "tideq_history_epoch": "2x60"},
         {"tideq_store_epoch": "3x60", "tideq_history_epoch": "2x28 3x30"},

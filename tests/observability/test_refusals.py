@@ -40,7 +40,7 @@ async def test_what_a_sync_refuses_is_counted_too(quiet: Whole) -> None:
 
 
 async def test_who_is_turned_away_at_the_door_is_counted_once(quiet: Whole) -> None:
-    quiet.service.authenticator._is_open = False  # pyright: ignore[reportPrivateUsage]
+    quiet.service.authenticator._auth_disabled = False  # pyright: ignore[reportPrivateUsage]
 
     answer = await quiet.http.get("/api/v1/queue/stats")
 

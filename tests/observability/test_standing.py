@@ -99,8 +99,8 @@ async def test_a_store_in_doubt_is_told_as_that(quiet: Whole) -> None:
 
     told = await scrape(quiet.http)
 
-    assert (before.value("tideq_store_in_doubt"), before.value("tideq_store_up")) == (0, 1)
-    assert (told.value("tideq_store_in_doubt"), told.value("tideq_store_up")) == (1, 0)
+    assert (before.value("tideq_store_unverified"), before.value("tideq_store_up")) == (0, 1)
+    assert (told.value("tideq_store_unverified"), told.value("tideq_store_up")) == (1, 0)
 
 
 async def _standing(quiet: Whole, watch: StatusReader) -> HistoryStatus:

@@ -62,7 +62,7 @@ def test_the_order_holds_over_more_lanes_than_a_page(bench: Bench, wanted: int, 
         line = Line()
         await _crowd(kit, line, random.Random(seed))
         await play(kit, PAGED, wanted, scene, line)
-        serving = await kit.client.hgetall(kit.keys.key("serving"))
+        serving = await kit.client.hgetall(kit.keys.key("served_lanes"))
         assert len(serving) == len(PAGED)
         assert all(b" map " in kept for kept in serving.values())
 

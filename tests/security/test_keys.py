@@ -60,7 +60,7 @@ async def test_a_guess_costs_one_look_and_one_comparison_of_digests(
     monkeypatch.setattr(access_keys, "hmac", comparing)
 
     with pytest.raises(Unauthorized) as refusal:
-        await Authenticator(keys, is_open=False).caller({"authorization": f"Bearer {guess}"})
+        await Authenticator(keys, auth_disabled=False).caller({"authorization": f"Bearer {guess}"})
 
     assert str(refusal.value) == "the key is unknown or revoked", "what is wrong about it is not told"
     assert keys.count == 1

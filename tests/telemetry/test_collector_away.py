@@ -142,7 +142,7 @@ async def _all_told(store: StoreUnderTest, queue_name: str) -> None:
     """The monitor has heard of everything, so whatever it keeps of it, it has by now."""
     client, keys = store.client(), Keys(queue_name)
     newest = (await last_entry_id(client, keys.key("outbox"))).encode()
-    while await client.hget(keys.key("journal"), "position") not in (newest, None):
+    while await client.hget(keys.key("monitor_cursor"), "position") not in (newest, None):
         pass
     await client.aclose()
 

@@ -258,7 +258,7 @@ async def test_a_batch_larger_than_a_slice_is_told_in_order(kit: Kit) -> None:
 async def test_without_listeners_the_store_is_left_alone(kit: Kit) -> None:
     await Follower(journal(kit), []).follow_for_ever(Duties())
 
-    assert not await kit.client.exists(kit.keys.key("journal"))
+    assert not await kit.client.exists(kit.keys.key("monitor_cursor"))
 
 
 @pytest.mark.parametrize("store", ["valkey", "redis7", "fakeredis"], indirect=True)

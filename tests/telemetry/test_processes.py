@@ -92,6 +92,6 @@ async def test_a_collector_that_hangs_stops_neither_work_nor_leaving(
 async def has_journal(store: StoreUnderTest, queue_name: str) -> None:
     """Somebody follows the outbox: what happens from now on is told."""
     client = store.client()
-    while not await client.exists(Keys(queue_name).key("journal")):
+    while not await client.exists(Keys(queue_name).key("monitor_cursor")):
         pass
     await client.aclose()

@@ -3,7 +3,7 @@
 Run by the code of that release, once, when it is made:
 
     git archive <commit> | tar x -C <tree>; cd <tree>
-    PYTHONPATH=<tree> python <this file> <golden folder> [<the store's format>]
+    PYTHONPATH=<tree> python <this file> <golden folder>
 
 `store.json` has every key of the queue's store, `history.json` the rows of history's tables, `tasks.json` the tasks as
 that release read them. Bytes are written as Latin-1.
@@ -42,7 +42,7 @@ TABLES = (
     "dead_letter_tasks",
     "dead_letter_patterns",
     "checkpoints",
-    "belongings",
+    "side_data",
 )
 ERROR = b'{"message":"upstream timed out","code":"TEMPORARY_UNAVAILABLE","retriable":true}'
 TRACE = TraceContext("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "vendor=1", "user=7")
@@ -89,13 +89,12 @@ async def populate(kit: Kit) -> dict[str, str]:
     return made
 
 
-async def make(folder: Path, store_format: str, redis_url: str, database_url: str) -> None:
+async def make(folder: Path, redis_url: str, database_url: str) -> None:
     settings, history = QueueSettings(queue_name="golden"), HistorySettings(database_url=database_url)
     async with Database(database_url, "golden") as database:
         await migrate(database)
         async with open_store(redis_url, settings, history) as kept:
             kit = kit_on(kept, settings)
-            await kit.client.hset(kit.keys.key("meta"), "format", store_format)
             made = await populate(kit)
             await replicate_all(kept, redis_url, kit, database)
             tasks = await kit.queue.read_many(list(made.values()))
@@ -145,16 +144,16 @@ def _write(path: Path, content: Any) -> None:
     path.write_text(json.dumps(_plain(content), indent=1, sort_keys=True) + "\n")
 
 
-def main(folder: Path, store_format: str = "1") -> None:
+def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix="golden-"))
     server = Server(place, valkey=ValkeyOptions(binary=bundled_valkey()), postgres=PostgresOptions())
     server.start()
     try:
-        asyncio.run(make(folder, store_format, server.redis_url, server.database_url))
+        asyncio.run(make(folder, server.redis_url, server.database_url))
     finally:
         server.stop()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve(), *sys.argv[2:])
+    main(Path(sys.argv[1]).resolve())

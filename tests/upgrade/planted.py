@@ -40,8 +40,8 @@ CHANGES: dict[str, tuple[Edit, ...]] = {
     "records are written in the format that only this version knows": (
         Edit(
             "queue_core/scripts/include/guard.lua",
-            "format_number = format_numbers[meta[8] or '1']",
-            "format_number = '2\\0'",
+            "format_number = format_numbers[meta[8]]",
+            "format_number = '4\\0'",
         ),
     ),
 }

@@ -7,9 +7,9 @@ so new connections go to the other one while a service is replaced; everything i
 import asyncio
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import redis
 
@@ -73,8 +73,8 @@ def upgrade_and_back(folder: Path, before: Path, after: Path) -> tuple[Report, l
     async def act(site: Site) -> None:
         await site.command("migrate", code=after)
         problems.extend(await asyncio.to_thread(_not_migrated, site, after))
-        for leaving, code in ((before, after), (after, before)):
-            await _replace_all(site, code, is_polite=leaving != before)
+        for code in (after, before):
+            await _replace_all(site, code)
         problems.extend(_set_aside(site))
 
     report = run(LEVEL, 1, folder, before, act)
@@ -92,7 +92,7 @@ def run_from_earlier(level: Level, seed: int, folder: Path) -> Report:
         began = wall_ms()
         await site.command("migrate")
         for code in (TREE, before, TREE):
-            await _replace_all(site, code, is_polite=code == before)
+            await _replace_all(site, code)
         await site.command("migrate", "finish")
         # Each version counts failures for itself: a circuit may have opened that both together would not have.
         site.notebook.note("fault", name="rolling_upgrade", target="", t0=began, t1=wall_ms() + CIRCUIT_MS)
@@ -116,10 +116,9 @@ def _set_aside(site: Site) -> list[str]:
     return [f"tasks were set aside {count} times"] if count else []
 
 
-async def _replace_all(site: Site, code: Path, *, is_polite: bool) -> None:
-    """`is_polite` where the services that go tell their callers before they close connections."""
+async def _replace_all(site: Site, code: Path) -> None:
     for name in site.names("api"):
-        await _replace_service(site, name, code, is_polite=is_polite)
+        await _replace_service(site, name, code)
     others = [*site.names("monitor"), *site.names("replicate")]
     await asyncio.gather(*(_replace(site, name, code) for name in others))
     for name in site.names("worker"):
@@ -127,15 +126,13 @@ async def _replace_all(site: Site, code: Path, *, is_polite: bool) -> None:
     await asyncio.sleep(1)  # for the last one to work a little
 
 
-async def _replace_service(site: Site, name: str, code: Path, *, is_polite: bool) -> None:
+async def _replace_service(site: Site, name: str, code: Path) -> None:
     """Newcomers are led to another one meanwhile, as a balancer does with what is about to end."""
     own = [proxy for way, proxy in site.proxies.items() if way.endswith(f">{name}")]
     (other,) = (each for each in site.names("api") if each != name)
     home, elsewhere = site.services[name], site.services[other]
     for proxy in own:
         proxy.lead_newcomers_to(elsewhere)
-    url = site.urls[site.names("api").index(name)]
-    site.notebook.note("leaving", name=name, url=url, is_polite=is_polite)
     await _replace(site, name, code)
     await site.until_ready([home])
     for proxy in own:
@@ -152,34 +149,14 @@ async def _replace(site: Site, name: str, code: Path) -> None:
 def problems_in(notes: Sequence[Note]) -> list[str]:
     """What a caller saw of it: every submission is answered and taken, and every process ends in order."""
     submitted = [note for note in notes if note["f"] == "submit" and note["type"] != "ok"]
-    refused = [note for note in submitted if note["status"] >= 400]
-    rude = list(_rude_leaves(notes))
-    cut_off = [note for note in submitted if note["status"] == 0 and not any(_is_during(note, each) for each in rude)]
     crashed = [note for note in notes if note["f"] == "ended" or (note["f"] == "left" and note["code"] != 0)]
     return [
-        *(f"a submission was answered with {note['status']} {note.get('problem')}" for note in refused),
-        *(f"a submission to {note['asked']} was not answered: {note['problem']}" for note in cut_off),
+        *(_words(note) for note in submitted if note["status"] == 0 or note["status"] >= 400),
         *(f"{note['name']} ended with {note['code']}" for note in crashed),
     ]
 
 
-class Leave(NamedTuple):
-    url: str
-    began_ms: int
-    ended_ms: int
-
-
-def _rude_leaves(notes: Sequence[Note]) -> Iterator[Leave]:
-    """Of services at the commit in BASELINE.
-
-    They close a connection without a word, also one that a request is on its way to, which nobody can then know the
-    fate of. From the next version on an answer says that it is the connection's last (`Server.take_leave`).
-    """
-    for number, note in enumerate(notes):
-        if note["f"] == "leaving" and not note["is_polite"]:
-            left = next(each for each in notes[number:] if each["f"] == "left" and each["name"] == note["name"])
-            yield Leave(note["url"], note["t1"], left["t1"])
-
-
-def _is_during(call: Note, leave: Leave) -> bool:
-    return call["asked"] == leave.url and call["t0"] <= leave.ended_ms and call["t1"] >= leave.began_ms
+def _words(note: Note) -> str:
+    if note["status"] == 0:
+        return f"a submission to {note['asked']} was not answered: {note['problem']}"
+    return f"a submission was answered with {note['status']} {note.get('problem')}"

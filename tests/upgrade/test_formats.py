@@ -16,7 +16,7 @@ from tideq.persistence.read.filters import TaskFilter
 from tideq.persistence.read.tasks import lock_tasks
 from tideq.persistence.recovery.open_store import OpenStore, open_store
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core.errors import TaskUnreadable
+from tideq.queue_core.errors import StoreFormatUnknown, TaskUnreadable
 from tideq.queue_core.outbox.stream import OutboxStream
 from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.settings import QueueSettings, SettingsError
@@ -37,14 +37,14 @@ async def format_of(kit: Kit) -> bytes | None:
     return await kit.client.hget(kit.keys.key("meta"), "format")
 
 
-async def test_a_new_store_is_written_as_the_version_before_reads_it(kit: Kit) -> None:
+async def test_a_store_and_its_records_say_their_format(kit: Kit) -> None:
     task_id = await kit.submit()
 
-    assert await format_of(kit) is None
-    assert (await kit.client.hget(kit.keys.key("records"), task_id)).startswith(b"queued\0")
+    assert await format_of(kit) == b"3"
+    assert (await kit.client.hget(kit.keys.key("records"), task_id)).startswith(b"3\0queued\0")
 
 
-async def test_migrate_finish_raises_the_format_and_a_rebuild_keeps_it(
+async def test_migrate_finish_writes_the_newest_format_and_a_rebuild_keeps_it(
     kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest, history_settings: HistorySettings
 ) -> None:
     early = await kit.submit()
@@ -57,13 +57,13 @@ async def test_migrate_finish_raises_the_format_and_a_rebuild_keeps_it(
     await until_open(kit)
 
     assert said.returncode == 0, said.stderr
-    assert await format_of(kit) == b"2"
+    assert await format_of(kit) == b"3"
     assert [task and task.state for task in await kit.queue.read_many([early, late])] == [
         "queued",
         "queued",
     ]
     records = await rows(migrated, "SELECT record FROM tasks ORDER BY task_id")
-    assert [record.startswith("2\x1fqueued\x1f") for (record,) in records] == [False, True]
+    assert [record.startswith("3\x1fqueued\x1f") for (record,) in records] == [True, True]
 
 
 async def test_a_store_or_history_of_a_later_format_is_refused_at_start_with_one_sentence(
@@ -84,11 +84,38 @@ async def test_a_store_or_history_of_a_later_format_is_refused_at_start_with_one
     assert "format 99" in await refusal(HistorySettings())
     assert "format 99" in await refusal(history_settings)
     said = tideq(environ(store.url, queue_settings.queue_name), "serve", "--port", "0")
-    await kit.client.hdel(kit.keys.key("meta"), "format")
-    await execute(migrated, "INSERT INTO belongings (partition, name, content) VALUES (0, 'format', '\\x63')")
+    await kit.client.hset(kit.keys.key("meta"), "format", 3)
+    await execute(migrated, "INSERT INTO side_data (partition, name, content) VALUES (0, 'format', '\\x63')")
 
     assert "format 99" in await refusal(history_settings)
     assert (said.returncode, said.stderr.count("\n")) == (2, 1), said.stderr
+
+
+async def test_a_store_of_an_earlier_format_is_refused_with_one_sentence(
+    kit: Kit, kept: OpenStore, store: StoreUnderTest, queue_settings: QueueSettings
+) -> None:
+    await kit.client.hdel(kit.keys.key("meta"), "format")
+
+    with pytest.raises(StoreFormatUnknown, match="format 1"):
+        await kit.submit()
+    said = tideq(environ(store.url, queue_settings.queue_name), "serve", "--port", "0")
+    await kit.client.hset(kit.keys.key("meta"), "format", 3)
+
+    assert (said.returncode, said.stderr.count("\n")) == (2, 1), said.stderr
+    assert "begin with an empty store" in said.stderr
+
+
+async def test_a_database_of_an_earlier_version_is_refused_with_one_sentence(
+    migrated: Database, store: StoreUnderTest, queue_settings: QueueSettings, history_settings: HistorySettings
+) -> None:
+    await execute(migrated, "UPDATE migrations SET digest = 'of another version'")
+
+    settings = environ(store.url, queue_settings.queue_name, DATABASE_URL=history_settings.database_url)
+    for words in (("serve", "--port", "0"), ("migrate",)):
+        said = tideq(settings, *words)
+
+        assert (said.returncode, said.stderr.count("\n")) == (2, 1), said.stderr
+        assert "begin with an empty database or data folder" in said.stderr
 
 
 async def test_an_event_that_cannot_be_read_is_parked_and_skipped_and_the_rest_goes_on(
@@ -113,12 +140,12 @@ async def test_an_event_that_cannot_be_read_is_parked_and_skipped_and_the_rest_g
 
 
 STRANGE_EVENTS: dict[str, tuple[bytes, bytes]] = {
-    "a short one with a version": (UNKNOWN_ID, b"completed\x003\0"),
-    "one that ends in its version": (UNKNOWN_ID, b"completed\x003"),
-    "of no task": (b"x" * 36, b"completed\x003\0"),
+    "a short one with a version": (UNKNOWN_ID, b"3\0completed\x003\0"),
+    "one that ends in its version": (UNKNOWN_ID, b"3\0completed\x003"),
+    "of no task": (b"x" * 36, b"3\0completed\x003\0"),
     "of no task, in no format": (b"x" * 36, b"99\0completed"),
-    "of no text": (b"\xff\0" * 18, b"completed\x003\0"),
-    "of a version beyond all numbers": (UNKNOWN_ID, b"completed\x00%d\0" % 2**70 + b"0\0" * 22),
+    "of no text": (b"\xff\0" * 18, b"3\0completed\x003\0"),
+    "of a version beyond all numbers": (UNKNOWN_ID, b"3\0completed\x00%d\0" % 2**70 + b"0\0" * 22),
 }
 
 
@@ -179,7 +206,7 @@ async def test_an_old_primarys_event_of_a_purged_task_is_parked_where_it_cannot_
     await kit.queue.purge(purged)
     await replicate_all(kept, store.url, kit, migrated)
     now_ms = await kit.client.hget(kit.keys.key("meta"), "now_ms")
-    await kit.client.xadd(kit.keys.key("outbox"), {"now_ms": now_ms, "epoch": "0", purged: b"completed\x009\0"})
+    await kit.client.xadd(kit.keys.key("outbox"), {"now_ms": now_ms, "epoch": "0", purged: b"3\0completed\x009\0"})
     last = await kit.submit()
 
     await replicate_all(kept, store.url, kit, migrated)
@@ -233,7 +260,7 @@ async def test_an_instant_that_is_none_costs_the_timings_of_others_nothing(
     bad = tasks[0].task_id
     ((record,),) = await rows(migrated, "SELECT record FROM tasks WHERE task_id = %s", bad)
     fields = record.split("\x1f")
-    fields[NAMES.index("started_ms")] = "soon"
+    fields[1 + NAMES.index("started_ms")] = "soon"
     await execute(migrated, "UPDATE tasks SET record = %s WHERE task_id = %s", "\x1f".join(fields), bad)
 
     timings = await History(migrated, kept.engine, kept.client, kit.settings, history_settings).timings.since(0)

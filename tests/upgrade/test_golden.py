@@ -2,7 +2,7 @@
 
 Each folder in `golden/` was made by the release that wrote the format (`make_golden.py`). FUTURE is the newest of them
 as a later version could have left it: with fields behind those that are known, values behind those of definitions,
-parts behind those of what was settled, notes of other names, and a state and a reason that are not known.
+parts behind those of the last result, notes of other names, and a state and a reason that are not known.
 """
 
 import json
@@ -58,11 +58,10 @@ def read(folder: str, name: str) -> Any:
 def later(record: str, separator: str = "\0") -> str:
     """As a version that knows more fields, and a reason that this one does not, would have written it."""
     fields = record.split(separator)
-    first = int(fields[0].isdigit())
-    settled = first + NAMES.index("settled")
-    fields[settled] += ",later" if fields[settled] else ""
-    if fields[first] == "cancelled":
-        fields[first], fields[first + NAMES.index("reason")] = "expired", "superseded"
+    last_result = 1 + NAMES.index("last_result")
+    fields[last_result] += ",later" if fields[last_result] else ""
+    if fields[1] == "cancelled":
+        fields[1], fields[1 + NAMES.index("reason")] = "expired", "superseded"
     return separator.join(fields) + LATER_FIELDS.replace("\0", separator)
 
 
@@ -86,7 +85,7 @@ async def fill_store(client: Any, keys_tag: str, folder: str) -> None:
                 values = {latin(field): latin(value) for field, value in content.items()}
                 if name == "records" and folder == FUTURE:
                     values = {field: latin(later(value.decode("latin-1"))) for field, value in values.items()}
-                if name.startswith("notes:") and folder == FUTURE:
+                if name.startswith("attempt_notes:") and folder == FUTURE:
                     values |= {b"eta": b"soon", b"": b"\xff"}
                 if name == "definitions" and folder == FUTURE:
                     values = {field: later_definition(value) for field, value in values.items()}

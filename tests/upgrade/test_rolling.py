@@ -4,13 +4,10 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.upgrade.rolling import TREE, ShallowClone, baseline, problems_in, upgrade_and_back
-
-URL, OTHER = "http://127.0.0.1:1", "http://127.0.0.1:2"
 
 
 def test_a_rolling_upgrade_and_the_way_back_lose_and_double_nothing() -> None:
@@ -29,44 +26,12 @@ def test_a_rolling_upgrade_and_the_way_back_lose_and_double_nothing() -> None:
     shutil.rmtree(folder)
 
 
-def submission(t0: int, t1: int, status: int = 0, asked: str = URL) -> dict[str, Any]:
-    outcome = "ok" if 200 <= status < 300 else "info"
-    return {
-        "f": "submit",
-        "t0": t0,
-        "t1": t1,
-        "type": outcome,
-        "status": status,
-        "problem": "ReadError",
-        "asked": asked,
-    }
+@pytest.mark.parametrize(("status", "is_problem"), [(201, False), (503, True), (0, True)])
+def test_a_submission_that_is_refused_or_not_answered_has_failed(status: int, *, is_problem: bool) -> None:
+    outcome = "ok" if status == 201 else "info"
+    call = {"f": "submit", "type": outcome, "status": status, "problem": "ReadError", "asked": "http://127.0.0.1:1"}
 
-
-def leave(*, is_polite: bool) -> list[dict[str, Any]]:
-    """From 1000 to 2000."""
-    return [
-        {"f": "leaving", "t1": 1_000, "name": "api-1", "url": URL, "is_polite": is_polite},
-        {"f": "left", "t1": 2_000, "name": "api-1", "code": 0},
-    ]
-
-
-@pytest.mark.parametrize(
-    ("is_polite", "call", "is_failed"),
-    [
-        (False, submission(900, 1_100, 201), False),
-        (False, submission(900, 1_100, 503), True),
-        (False, submission(900, 1_100), False),
-        (False, submission(1_500, 2_100), False),
-        (True, submission(900, 1_100), True),
-        (False, submission(900, 1_100, asked=OTHER), True),
-        (False, submission(800, 900), True),
-        (False, submission(2_100, 2_200), True),
-    ],
-)
-def test_a_submission_without_an_answer_has_failed_unless_a_service_left_that_does_not_say_so(
-    *, is_polite: bool, call: dict[str, Any], is_failed: bool
-) -> None:
-    assert len(problems_in([*leave(is_polite=is_polite), call])) == is_failed
+    assert len(problems_in([call])) == is_problem
 
 
 @pytest.mark.parametrize("is_shallow", [False, True])

@@ -20,7 +20,7 @@ from tests.api.running import Running, environ, serving
 from tests.stores import StoreUnderTest
 from tests.workers.waiting import all_ended, submitted, until
 from tests.workers.workshop import Workshop, workshop
-from tideq.api.schemas.held_back import OPEN
+from tideq.api.schemas.blocked_types import OPEN
 from tideq.queue_core.background import background_task
 from tideq.workers.runtime.failures import Retry
 from tideq.workers.runtime.handlers import Handler, Handlers
@@ -204,7 +204,7 @@ async def test_what_a_handler_asks_for_is_not_held_against_its_worker(service: R
             fleet = (await bench.call("GET", "/api/v1/workers?limit=500"))["workers"]
 
     assert [end["error"]["code"] for end in ends] == ["X"] * 9
-    assert [each["held_back"] for each in fleet if each["name"] == "polite"] == [[]]
+    assert [each["blocked_types"] for each in fleet if each["name"] == "polite"] == [[]]
 
 
 def _told(logs: Sequence[Any], event: str) -> list[Any]:

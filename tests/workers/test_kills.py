@@ -28,7 +28,9 @@ Stories = dict[str, list[Event]]
 @pytest.fixture
 def site(own_site: Site) -> Site:
     """Many workers may be lost over one task here: which die is left to chance."""
-    return Site({**own_site.settings, "TIDEQ_MAX_LOSSES": "50", "TIDEQ_MAX_DELIVERIES": "50"}, own_site.folder)
+    return Site(
+        {**own_site.settings, "TIDEQ_MAX_WORKER_LOSSES": "50", "TIDEQ_MAX_UNSTARTED_CLAIMS": "50"}, own_site.folder
+    )
 
 
 @pytest.fixture

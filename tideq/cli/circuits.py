@@ -9,19 +9,19 @@ MAX_NAMED = 3
 
 
 def is_blocked(worker: WorkerInfo) -> bool:
-    return bool(worker.held_back) and worker.status != "dead"
+    return bool(worker.blocked_types) and worker.status != "dead"
 
 
 def is_blocked_from(worker: WorkerInfo, task_type: str) -> bool:
-    return is_blocked(worker) and any(each.task_type in (None, task_type) for each in worker.held_back)
+    return is_blocked(worker) and any(each.task_type in (None, task_type) for each in worker.blocked_types)
 
 
 def blocked_types_text(worker: WorkerInfo) -> str:
     """`resize until 12:00:05Z, crawl on trial`; empty for a worker that is blocked from no type."""
     if not is_blocked(worker):
         return ""
-    left_out = len(worker.held_back) - MAX_NAMED
-    named = [_words(each) for each in worker.held_back[:MAX_NAMED]]
+    left_out = len(worker.blocked_types) - MAX_NAMED
+    named = [_words(each) for each in worker.blocked_types[:MAX_NAMED]]
     return ", ".join([*named, f"and {left_out} more"] if left_out > 0 else named)
 
 

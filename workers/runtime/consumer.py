@@ -148,7 +148,7 @@ class Consumer:
 
     def handle_reply(self, worker_id: str, reply: ServiceReply) -> None:
         """Handles all but the tasks of a reply to a poll or a heartbeat."""
-        self._circuits.update(worker_id, reply.held_back)
+        self._circuits.update(worker_id, reply.blocked_types)
         self._handle_side_effects(worker_id, reply)
 
     def _handle_side_effects(self, worker_id: str, reply: ServiceReply) -> None:

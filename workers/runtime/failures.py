@@ -61,7 +61,7 @@ def error_document(error: BaseException) -> bytes:
     name = type(error).__name__
     details: dict[str, Any] = {"traceback": traceback_of(error)}
     if isinstance(error, Retry):
-        details["asked_for"] = True
+        details["retry_requested"] = True
     if is_task_failure and error.details is not None:
         details["details"] = _encodable(error.details)
     document = {

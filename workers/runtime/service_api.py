@@ -81,7 +81,7 @@ class ServiceReply(msgspec.Struct, frozen=True):
     cancel: list[str] = []
     should_drain: bool = False
     outcomes: list[RowOutcome] = []
-    held_back: list[BlockedTaskType] = []
+    blocked_types: list[BlockedTaskType] = []
     """Absent where empty, and in the reply to a sync of reports alone."""
 
 

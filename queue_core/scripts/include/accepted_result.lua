@@ -4,12 +4,12 @@
 --
 -- @use   check_lease
 local function earlier_outcome(task, lease, digest)
-  if not task or task.settled == '' then return nil end
-  local last_lease, last_digest, outcome = string.match(task.settled, '^([^,]*),([^,]*),([^,]*)')
+  if not task or task.last_result == '' then return nil end
+  local last_lease, last_digest, outcome = string.match(task.last_result, '^([^,]*),([^,]*),([^,]*)')
   if last_lease == '' then last_lease = task.lease end
   return last_lease == lease and last_digest == digest and outcome or nil
 end
 
 local function remember_result(task, digest, outcome)
-  task.settled = (outcome == 'queued' and task.lease or '') .. ',' .. digest .. ',' .. outcome
+  task.last_result = (outcome == 'queued' and task.lease or '') .. ',' .. digest .. ',' .. outcome
 end

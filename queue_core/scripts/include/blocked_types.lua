@@ -3,7 +3,7 @@
 -- them reads all that it holds, and is only done where a task of the type is ready.
 --
 -- @key   lane_names  hash
--- @prefix held       set
+-- @prefix worker_tasks       set
 -- @arg   circuit_trials  int
 -- @use   circuit_state, limits, load_task
 local SLICE = 1000
@@ -16,8 +16,8 @@ local function load_blocks(worker, written, shares)
 end
 
 local function count_held(worker, scope)
-  if scope == '*' then return redis.call('SCARD', held_keys .. worker) end
-  local ids, count = redis.call('SMEMBERS', held_keys .. worker), 0
+  if scope == '*' then return redis.call('SCARD', worker_tasks_keys .. worker) end
+  local ids, count = redis.call('SMEMBERS', worker_tasks_keys .. worker), 0
   for first = 1, #ids, SLICE do fetch_tasks({unpack(ids, first, math.min(first + SLICE - 1, #ids))}) end
   for _, task_id in ipairs(ids) do
     if tasks[task_id] and lane_type(tasks[task_id].lane) == scope then count = count + 1 end

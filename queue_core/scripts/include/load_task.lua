@@ -7,7 +7,7 @@
 local tasks = {}
 local UNREADABLE = {
   state = 'unreadable', version = '0', lane = '0', visible_ms = '', age_bucket = '', lease = '', worker = '',
-  reason = '', settled = '', cold = false,
+  reason = '', last_result = '', cold = false,
 }
 
 -- Cached by text, because most tasks of a batch share it.

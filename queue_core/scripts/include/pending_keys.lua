@@ -1,6 +1,6 @@
 -- pending_keys: idempotency keys whose task lies in another partition than the key
 -- A key is `task fingerprint expiry`. While its batch is being written elsewhere it is pending and ends with ` pending
--- <partition> <deadline>`, which earlier versions do not accept as a key.
+-- <partition> <deadline>`.
 --
 -- @reply KEY_PENDING
 local function read_key(text)

@@ -79,9 +79,9 @@ end
 -- until its last task is recovered.
 local function recover_worker(worker, missed, limit)
   local began_at, moved = recovery_of(worker, missed)
-  local left = redis.call('SCARD', held_keys .. worker)
+  local left = redis.call('SCARD', worker_tasks_keys .. worker)
   local spacing = math.min(STAGGER_MS, math.floor(STAGGER_WITHIN_MS / math.max(moved + left, 1)))
-  local ids = left > 0 and redis.call('SPOP', held_keys .. worker, limit) or {}
+  local ids = left > 0 and redis.call('SPOP', worker_tasks_keys .. worker, limit) or {}
   fetch_tasks(ids)
   for _, task_id in ipairs(ids) do
     local task = load_whole(task_id)

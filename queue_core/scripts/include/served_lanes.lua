@@ -4,7 +4,7 @@
 -- whose heads are read one by one; more are a map of one character a lane.
 -- A lane whose number or signature cannot be read is served by no worker and affects no other lane.
 --
--- @key   serving     hash
+-- @key   served_lanes     hash
 -- @key   lane_names  hash
 -- @use   band
 local FEW_LANES, KEPT_MS = 64, 3600000
@@ -39,14 +39,14 @@ end
 -- Returns a list of lanes, or nil and a map of them.
 local function served_lanes(profile)
   local version = meta[4] or '0'
-  local kept = redis.call('HGET', serving_key, profile) or ''
+  local kept = redis.call('HGET', served_lanes_key, profile) or ''
   local made_for, kind, text = string.match(kept, '^(%d+) (%a+) (.*)$')
   if made_for ~= version then
     local covered = covered_lanes(profile)
     kind = #covered <= FEW_LANES and 'list' or 'map'
     text = kind == 'list' and table.concat(covered, ',') or as_map(covered)
-    redis.call('HSET', serving_key, profile, version .. ' ' .. kind .. ' ' .. text)
-    redis.call('PEXPIRE', serving_key, KEPT_MS, 'NX')
+    redis.call('HSET', served_lanes_key, profile, version .. ' ' .. kind .. ' ' .. text)
+    redis.call('PEXPIRE', served_lanes_key, KEPT_MS, 'NX')
   end
   if kind == 'map' then return nil, text end
   local list = {}

@@ -1,15 +1,15 @@
 -- spend_retry: a failed or timed-out execution costs one retry; without one the task is a dead letter
 -- The errors of the last twenty attempts stay beside the task, with the number of earlier ones; history keeps them all.
 --
--- @prefix notes  hash
+-- @prefix attempt_notes  hash
 -- @use   put_back, finish, retry_delay, event_counts
 local KEPT_ERRORS = 20
 
 local function note_error(task_id, task, body)
-  redis.call('HSET', notes_keys .. task_id, 'e' .. task.attempt, body)
+  redis.call('HSET', attempt_notes_keys .. task_id, 'e' .. task.attempt, body)
   if task.attempt - KEPT_ERRORS > 0 then
-    local count = redis.call('HDEL', notes_keys .. task_id, 'e' .. task.attempt - KEPT_ERRORS)
-    if count > 0 then redis.call('HINCRBY', notes_keys .. task_id, 'dropped', count) end
+    local count = redis.call('HDEL', attempt_notes_keys .. task_id, 'e' .. task.attempt - KEPT_ERRORS)
+    if count > 0 then redis.call('HINCRBY', attempt_notes_keys .. task_id, 'dropped', count) end
   end
 end
 

@@ -1,8 +1,8 @@
 -- worker_tasks: gathers which worker holds which task; flush_holds() writes it at once
 -- A stop names the lease, so that a worker that claimed the same task again does not abandon the new attempt.
 --
--- @prefix held   set
--- @prefix stops  zset
+-- @prefix worker_tasks   set
+-- @prefix cancellations  zset
 -- @use   wake
 local taken_by, dropped_by, stops_for = {}, {}, {}
 
@@ -30,11 +30,11 @@ local function request_stop(task_id, task)
 end
 
 local function flush_holds()
-  for worker, ids in pairs(dropped_by) do redis.call('SREM', held_keys .. worker, unpack(ids)) end
-  for worker, ids in pairs(taken_by) do redis.call('SADD', held_keys .. worker, unpack(ids)) end
+  for worker, ids in pairs(dropped_by) do redis.call('SREM', worker_tasks_keys .. worker, unpack(ids)) end
+  for worker, ids in pairs(taken_by) do redis.call('SADD', worker_tasks_keys .. worker, unpack(ids)) end
   for worker, entries in pairs(stops_for) do
-    redis.call('ZADD', stops_keys .. worker, unpack(entries))
-    redis.call('PEXPIRE', stops_keys .. worker, 600000)
+    redis.call('ZADD', cancellations_keys .. worker, unpack(entries))
+    redis.call('PEXPIRE', cancellations_keys .. worker, 600000)
   end
   taken_by, dropped_by, stops_for = {}, {}, {}
 end

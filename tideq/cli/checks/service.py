@@ -187,7 +187,7 @@ def _check_types(reading: Snapshot) -> Iterator[Finding]:
             found = f"{worker.worker_id} is unhealthy ({worker.reason}) and gets no work"
             yield warn("workers", found, "read its health page and its log")
         if is_blocked(worker):
-            found = f"{worker.worker_id} is blocked from {blocked_types_text(worker)}: {reasons(worker.held_back)}"
+            found = f"{worker.worker_id} is blocked from {blocked_types_text(worker)}: {reasons(worker.blocked_types)}"
             yield warn("circuits", found, "find the cause of the failures in its log and with `tideq dlq patterns`")
 
 

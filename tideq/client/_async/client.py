@@ -167,7 +167,7 @@ class AsyncClient:
     async def explain(self, task_id: str) -> Explanation:
         """Explains why a task is in its state, and what blocks it.
 
-        >>> (await client.explain(mail.task_id)).held_back_by
+        >>> (await client.explain(mail.task_id)).blocked_by
         ('no active worker serves mail',)
         """
         return await self.transport.request(calls.explain(task_id))

@@ -165,7 +165,7 @@ class Client:
     def explain(self, task_id: str) -> Explanation:
         """Explains why a task is in its state, and what blocks it.
 
-        >>> (client.explain(mail.task_id)).held_back_by
+        >>> (client.explain(mail.task_id)).blocked_by
         ('no active worker serves mail',)
         """
         return self.transport.request(calls.explain(task_id))

@@ -65,7 +65,7 @@ def submit_together(bodies: list[bytes], trace: Mapping[str, str]) -> Call[tuple
         method="POST",
         path=f"{TASKS}/batch",
         read=_read_batch,
-        body=b'{"wants_positions":true,"tasks":[%b]}' % b",".join(bodies),
+        body=b'{"include_positions":true,"tasks":[%b]}' % b",".join(bodies),
         headers={**trace, **key_header(new_key())},
     )
 

@@ -47,9 +47,9 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_due_at: datetime | None = None
     died_at: datetime | None = None
     circuit: str = "closed"
-    """`open` while it gets no tasks of the types in `held_back`; `trial` while its next results decide."""
+    """`open` while it gets no tasks of the types in `blocked_types`; `trial` while its next results decide."""
     circuit_open_until: datetime | None = None
-    held_back: tuple[BlockedType, ...] = ()
+    blocked_types: tuple[BlockedType, ...] = ()
     health: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 

@@ -256,5 +256,5 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     serving_workers: int = 0
     """Active workers that serve its type and capabilities."""
     can_start_at: datetime | None = None
-    held_back_by: tuple[str, ...] = ()
+    blocked_by: tuple[str, ...] = ()
     """Reasons, the most important first."""

@@ -15,7 +15,7 @@ import structlog
 
 from tideq.queue_core.outbox.consumer import OutboxEntry
 from tideq.queue_core.outbox.monitor_cursor import UNKNOWN
-from tideq.queue_core.scripts.record import NAMES, SPLIT_COUNT, UnreadableRecord, record_fields
+from tideq.queue_core.scripts.record import NAMES, UnreadableRecord, record_fields, without_number
 from tideq.queue_core.scripts.replies import lossy_text
 from tideq.queue_core.states import Reason, TaskState, reason_named, state_named
 from tideq.queue_core.task import TraceContext
@@ -126,7 +126,7 @@ class ObservedTransition:
     def source(self) -> str:
         """The previous state.
 
-        Empty for a new task, for a reason of a later version, and for a manual retry written by an earlier version.
+        Empty for a new task and for a reason of a later version.
         """
         record = self._record
         source = FROM.get(record[REASON])
@@ -220,12 +220,8 @@ class ObservedTransition:
 
     @property
     def is_requeued(self) -> bool:
-        """Whether this life began with a manual retry or replay, not with a submission (also of a scheduled task).
-
-        Earlier versions wrote no leading zero; for a life they began, this is right until its first retry.
-        """
-        eligible = self._record[ELIGIBLE]
-        return eligible[:1] == b"0" or (bool(eligible) and self._record[QUEUED] == eligible)
+        """Whether this life began with a manual retry or replay, not with a submission (also of a scheduled task)."""
+        return self._record[ELIGIBLE][:1] == b"0"
 
     @property
     def has_requeue_span(self) -> bool:
@@ -323,7 +319,6 @@ def transitions_in(entry: OutboxEntry) -> list[ObservedTransition]:
 
 
 def _requeued_from(state: bytes) -> bytes:
-    """Empty where an earlier version wrote the event."""
     if state and not WORD.fullmatch(state):
         raise UnreadableRecord("the previous state in an event is not a word")
     return state
@@ -344,8 +339,8 @@ def readable_transitions_in(entry: OutboxEntry) -> tuple[list[ObservedTransition
 
 
 def _fields(packed: bytes) -> list[bytes]:
-    fields = packed.split(b"\0")
-    if len(fields) != SPLIT_COUNT or packed[:1].isdigit() or not packed.isascii():
+    fields = without_number(packed).split(b"\0")
+    if len(fields) != len(NAMES) + 1 or not packed.isascii():
         fields = [field.encode() for field in record_fields(packed.decode())]
     if not (all(required_fields(fields)) and b"".join(number_fields(fields)).isdigit()):
         raise UnreadableRecord("a numeric field of a record is not a number")

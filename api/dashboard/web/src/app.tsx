@@ -124,8 +124,8 @@ function Side({ path, onHelp }: { path: string; onHelp: () => void }) {
           </a>
         </div>
         <p class="who">
-          {who?.is_open ? 'open on this machine' : `${who?.name} (${who?.role})`}
-          {!who?.is_open && (
+          {who?.auth_disabled ? 'open on this machine' : `${who?.name} (${who?.role})`}
+          {!who?.auth_disabled && (
             <Button kind="quiet" onClick={signOut}>
               Sign out
             </Button>

@@ -11,7 +11,7 @@ import { Button, Card, Empty, Problem, shortId, When } from '../ui/basics';
 import { Chart, type Line } from '../ui/chart';
 import { count, duration, LIVE, OTHER_TYPES, percent, plain, some, TERMINAL } from '../words';
 import { CleanUp } from './cleanup';
-import { HeldBackCard } from './held-back';
+import { BlockedCard } from './blocked-types';
 import { LastError } from './task-table';
 import { TideCard } from './tide';
 
@@ -34,7 +34,7 @@ export function Overview() {
       <Problem error={stats.error} />
       <StaleDuties />
       <Tiles stats={stats.data} hour={hour.data} />
-      <HeldBackCard stats={stats.data} />
+      <BlockedCard stats={stats.data} />
       <TideCard />
       <Charts stats={stats.data} />
       <div class="columns">

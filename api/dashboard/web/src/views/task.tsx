@@ -150,7 +150,7 @@ function Explain({ task }: { task: RecordedTask }) {
       {data && (
         <>
           <ul class="held">
-            {data.held_back_by.map((words) => (
+            {data.blocked_by.map((words) => (
               <li key={words}>{words}</li>
             ))}
           </ul>

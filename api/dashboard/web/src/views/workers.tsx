@@ -9,7 +9,7 @@ import { useStore } from '../store';
 import { Badge, Button, Card, Empty, Meter, Problem, shortId, Status, When } from '../ui/basics';
 import { Dialog } from '../ui/dialog';
 import { count, duration, plain, some } from '../words';
-import { HeldBackFrom } from './held-back';
+import { BlockedFrom } from './blocked-types';
 
 const STATUSES = ['active', 'draining', 'unhealthy', 'dead'];
 const MAX_IDS = 5;
@@ -117,7 +117,7 @@ function WorkerCard({ worker, now, reload }: { worker: Worker; now: number; relo
           {worker.held > MAX_IDS && <span class="faint">and {count(worker.held - MAX_IDS)} more</span>}
         </p>
       )}
-      <HeldBackFrom worker={worker} now={now} />
+      <BlockedFrom worker={worker} now={now} />
       <Health worker={worker} now={now} />
       <div class="actions">
         <Button kind="quiet" onClick={() => setOpen(!isOpen)} pressed={isOpen}>

@@ -13,7 +13,7 @@ OPEN = "most of its latest tasks of this type failed"
 ON_TRIAL = "its next tasks of this type decide"
 
 
-class HeldBackOut(ResponseSchema, kw_only=True):
+class BlockedTypeOut(ResponseSchema, kw_only=True):
     """One task type held back from a worker."""
 
     task_type: Annotated[str | None, about("Task type; null for all types.", "resize")]
@@ -21,17 +21,17 @@ class HeldBackOut(ResponseSchema, kw_only=True):
     reason: Annotated[str, about("Reason in words.", OPEN)]
 
 
-WorkerHeldBack = Annotated[
-    list[HeldBackOut],
+WorkerBlockedTypes = Annotated[
+    list[BlockedTypeOut],
     about("Types of which the worker gets no tasks, or only trial tasks, because it failed too often.", []),
 ]
-HeldBackIfAny = WorkerHeldBack | msgspec.UnsetType
+BlockedTypesIfAny = WorkerBlockedTypes | msgspec.UnsetType
 """Left out of the response if empty."""
 
 
-def held_back_out(circuits: Iterable[CircuitState]) -> list[HeldBackOut]:
+def blocked_types_out(circuits: Iterable[CircuitState]) -> list[BlockedTypeOut]:
     return [
-        HeldBackOut(
+        BlockedTypeOut(
             task_type=None if circuit.task_type == ALL_TYPES else circuit.task_type,
             until=maybe_rfc3339(circuit.until_ms),
             reason=OPEN if circuit.is_open else ON_TRIAL,
@@ -40,5 +40,5 @@ def held_back_out(circuits: Iterable[CircuitState]) -> list[HeldBackOut]:
     ]
 
 
-def held_back_if_any(circuits: tuple[CircuitState, ...]) -> list[HeldBackOut] | msgspec.UnsetType:
-    return held_back_out(circuits) if circuits else msgspec.UNSET
+def blocked_types_if_any(circuits: tuple[CircuitState, ...]) -> list[BlockedTypeOut] | msgspec.UnsetType:
+    return blocked_types_out(circuits) if circuits else msgspec.UNSET

@@ -8,7 +8,7 @@ import pytest
 from tests.api.bench import Bench, Json
 from tests.kit import Kit
 from tests.observability.scrape import scrape
-from tideq.api.schemas.held_back import ON_TRIAL, OPEN
+from tideq.api.schemas.blocked_types import ON_TRIAL, OPEN
 
 FAILURES = 5
 
@@ -20,9 +20,9 @@ async def fail_five(bench: Bench, worker_id: str, **error: Any) -> None:
         await bench.tell(worker_id, "result", await bench.started(worker_id), status="failed", error=told)
 
 
-async def held_back(bench: Bench, worker_id: str) -> list[Json]:
+async def blocked_types(bench: Bench, worker_id: str) -> list[Json]:
     fleet = (await bench.call("GET", "/api/v1/workers"))["workers"]
-    return next(each["held_back"] for each in fleet if each["worker_id"] == worker_id)
+    return next(each["blocked_types"] for each in fleet if each["worker_id"] == worker_id)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ async def test_explain_says_how_many_workers_are_held_back_until_when_and_how_ma
     await bench.register(task_types=["crawl"])
     await bench.register(task_types=["resize"])
     broken, healthy = await bench.submit("crawl"), await bench.submit("resize")
-    ((until, reason),) = [(each["until"], each["reason"]) for each in await held_back(bench, shut)]
+    ((until, reason),) = [(each["until"], each["reason"]) for each in await blocked_types(bench, shut)]
 
     told = await bench.call("GET", f"/api/v1/tasks/{broken}/explain")
     other = await bench.call("GET", f"/api/v1/tasks/{healthy}/explain")
@@ -49,18 +49,18 @@ async def test_explain_says_how_many_workers_are_held_back_until_when_and_how_ma
         "most of their latest tasks of this type failed"
     )
     assert reason == OPEN
-    assert (told["serving_workers"], told["held_back_by"]) == (1, [sentence])
-    assert (other["serving_workers"], [each for each in other["held_back_by"] if "worker" in each]) == (2, [])
+    assert (told["serving_workers"], told["blocked_by"]) == (1, [sentence])
+    assert (other["serving_workers"], [each for each in other["blocked_by"] if "worker" in each]) == (2, [])
 
 
 async def test_a_task_whose_only_worker_is_held_back_can_start_when_that_ends(bench: Bench, shut: str) -> None:
     task_id = await bench.submit("crawl")
-    (circuit,) = await held_back(bench, shut)
+    (circuit,) = await blocked_types(bench, shut)
 
     told = await bench.call("GET", f"/api/v1/tasks/{task_id}/explain")
 
     assert (told["serving_workers"], told["can_start_at"]) == (0, circuit["until"])
-    assert not [each for each in told["held_back_by"] if "no active worker" in each]
+    assert not [each for each in told["blocked_by"] if "no active worker" in each]
 
 
 async def test_a_task_whose_only_worker_is_on_trial_waits_for_the_results_of_its_trials(
@@ -71,7 +71,7 @@ async def test_a_task_whose_only_worker_is_on_trial_waits_for_the_results_of_its
 
     async def explained() -> tuple[int, list[str], bool]:
         told = await bench.call("GET", f"/api/v1/tasks/{last}/explain")
-        said = [each for each in told["held_back_by"] if "worker" in each]
+        said = [each for each in told["blocked_by"] if "worker" in each]
         return told["serving_workers"], said, told["can_start_at"] is None
 
     def on_trial(left: int) -> list[str]:
@@ -87,12 +87,12 @@ async def test_a_task_whose_only_worker_is_on_trial_waits_for_the_results_of_its
 
 
 async def test_a_poll_a_sync_a_heartbeat_and_the_fleet_say_the_same(bench: Bench, shut: str) -> None:
-    of_poll = (await bench.poll(shut))["held_back"]
-    of_sync = (await bench.sync(shut, available_capacity=1))["held_back"]
-    of_sync_without_a_claim = (await bench.sync(shut))["held_back"]
-    of_heartbeat = (await bench.call("POST", f"/internal/workers/{shut}/heartbeat", {}))["held_back"]
+    of_poll = (await bench.poll(shut))["blocked_types"]
+    of_sync = (await bench.sync(shut, available_capacity=1))["blocked_types"]
+    of_sync_without_a_claim = (await bench.sync(shut))["blocked_types"]
+    of_heartbeat = (await bench.call("POST", f"/internal/workers/{shut}/heartbeat", {}))["blocked_types"]
 
-    told = await held_back(bench, shut)
+    told = await blocked_types(bench, shut)
     assert [(each["task_type"], each["reason"]) for each in told] == [("crawl", OPEN)]
     assert of_poll == of_sync == of_sync_without_a_claim == of_heartbeat == told
 
@@ -102,8 +102,8 @@ async def test_a_worker_that_is_held_back_from_nothing_is_told_nothing(bench: Be
 
     answers = [await bench.poll(worker_id), await bench.sync(worker_id)]
 
-    assert all("held_back" not in answer for answer in answers)
-    assert await held_back(bench, worker_id) == []
+    assert all("blocked_types" not in answer for answer in answers)
+    assert await blocked_types(bench, worker_id) == []
 
 
 async def test_after_its_time_a_worker_is_on_trial(bench: Bench, kit: Kit, shut: str) -> None:
@@ -111,7 +111,7 @@ async def test_after_its_time_a_worker_is_on_trial(bench: Bench, kit: Kit, shut:
     await bench.submit("crawl")
     assert (await bench.poll(shut))["tasks"]
 
-    assert await held_back(bench, shut) == [{"task_type": "crawl", "until": None, "reason": ON_TRIAL}]
+    assert await blocked_types(bench, shut) == [{"task_type": "crawl", "until": None, "reason": ON_TRIAL}]
 
 
 async def test_the_statistics_count_open_circuits_by_type(bench: Bench, shut: str) -> None:
@@ -141,7 +141,7 @@ async def test_the_metrics_count_open_circuits_and_by_type(
 
 @pytest.mark.parametrize(
     "error",
-    [{"details": {"asked_for": True}}, {"code": "RATE_LIMIT"}, {"code": "TEMPORARY_UNAVAILABLE"}],
+    [{"details": {"retry_requested": True}}, {"code": "RATE_LIMIT"}, {"code": "TEMPORARY_UNAVAILABLE"}],
     ids=["asked for", "rate limit", "unavailable"],
 )
 async def test_what_a_handler_reports_on_purpose_does_not_count(bench: Bench, error: Json) -> None:
@@ -149,12 +149,12 @@ async def test_what_a_handler_reports_on_purpose_does_not_count(bench: Bench, er
 
     await fail_five(bench, worker_id, **error)
 
-    assert await held_back(bench, worker_id) == []
+    assert await blocked_types(bench, worker_id) == []
 
 
 async def test_details_that_say_something_else_count(bench: Bench) -> None:
     worker_id = await bench.register(task_types=["crawl"])
 
-    await fail_five(bench, worker_id, details={"asked_for": False, "host": '"asked_for":true'})
+    await fail_five(bench, worker_id, details={"retry_requested": False, "host": '"retry_requested":true'})
 
-    assert [each["task_type"] for each in await held_back(bench, worker_id)] == ["crawl"]
+    assert [each["task_type"] for each in await blocked_types(bench, worker_id)] == ["crawl"]
