@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tideq.api import schemas
 from tideq.queue_core.controls import Control
-from tideq.queue_core.inspector import Explanation
+from tideq.queue_core.partition_views import Explanation
 from tideq.queue_core.score import queue_score
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import Task

@@ -26,11 +26,11 @@ from tideq.queue_core.engine import Engine
 from tideq.queue_core.errors import Unavailable
 from tideq.queue_core.outbox.stream import OutboxStream
 from tideq.queue_core.partitioning.partitioned_live_events import live_events_of
-from tideq.queue_core.partitioning.partitioned_picture import pictures_of
 from tideq.queue_core.partitioning.replica_wait_of_all import replica_wait_of
 from tideq.queue_core.polls.poll_wakeups import PollWakeups
 from tideq.queue_core.polls.ready_lanes import ReadyLanes
 from tideq.queue_core.polls.waiting_polls import WaitingPoll
+from tideq.queue_core.queue_picture import QueuePictures
 from tideq.queue_core.samples import Samples
 from tideq.queue_core.store.access_keys import AccessKeys
 from tideq.queue_core.store.audit_log import AuditLog
@@ -66,7 +66,7 @@ class Service:
         parts, keys = self.engine.parts, self.engine.keys
         self.access_keys = AccessKeys(client, keys)
         self.audit = AuditLog(client, keys)
-        self.pictures = pictures_of([part.scripts for part in parts])
+        self.pictures = QueuePictures([part.scripts for part in parts])
         self.authenticator = Authenticator(
             self.access_keys,
             auth_disabled=settings.auth == "off",

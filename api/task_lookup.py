@@ -18,7 +18,7 @@ from tideq.queue_core.errors import (
     UnknownPriority,
     WrongState,
 )
-from tideq.queue_core.queue import OnRequeued
+from tideq.queue_core.partition import OnRequeued
 from tideq.queue_core.task import NewTask, Submitted, Task
 
 REQUEUE_ERRORS = (

@@ -18,7 +18,8 @@ from tideq.persistence.schema.partitions import DEPENDENTS, remove_from
 from tideq.persistence.tombstones import Tombstone, add_tombstones
 from tideq.queue_core.errors import TaskNotFound
 from tideq.queue_core.outbox.consumer import OutboxConsumer
-from tideq.queue_core.queue import Queue, Removed
+from tideq.queue_core.partition import Removed
+from tideq.queue_core.queue import Queue
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.transitions import TERMINAL
 

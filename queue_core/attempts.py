@@ -4,20 +4,24 @@ Every call presents the lease; a call with a lease that no longer holds the task
 All calls take batches, because one script call for many tasks costs the store least; each row has its own outcome.
 """
 
+import asyncio
+import contextlib
 import hashlib
 import random
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from tideq.queue_core.errors import InvalidRequest, PayloadTooLarge
-from tideq.queue_core.scripts.replies import Outcome, outcomes
-from tideq.queue_core.scripts.runner import Scripts
+from tideq.queue_core.errors import InvalidRequest, PayloadTooLarge, TaskNotFound, Unavailable
+from tideq.queue_core.partitioning.partition_sampler import MAX_PEEKS, home_of
+from tideq.queue_core.partitioning.queue_partitions import QueuePartitions
+from tideq.queue_core.scripts.replies import Outcome, accepted, outcomes
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.validation import check_batch
 
 MAX_ERROR_BYTES = 65_536
 MAX_MESSAGE_LENGTH = 1_000
 
+Row = tuple[str | int | float | bytes, ...]
 AttemptVerb = Literal["retry", "fail", "discard"]
 DELIBERATE_CODES = frozenset(("RATE_LIMIT", "TEMPORARY_UNAVAILABLE", "Retry"))
 """Error codes that a handler reports on purpose: such a failure does not count against its worker."""
@@ -62,9 +66,10 @@ class Failure(NamedTuple):
 
 
 class Attempts:
-    def __init__(self, scripts: Scripts, settings: QueueSettings) -> None:
-        self._scripts = scripts
+    def __init__(self, partitions: QueuePartitions, settings: QueueSettings) -> None:
+        self._partitions = partitions
         self._max_payload_bytes = settings.admission.max_payload_bytes
+        self._marks_suspects = partitions.count > MAX_PEEKS and settings.circuit.mode != "off"
 
     async def start(self, worker_id: str, held: Sequence[LeaseRef]) -> list[Outcome]:
         """Returns outcomes whose details hold the execution deadline."""
@@ -96,7 +101,11 @@ class Attempts:
     async def fail(self, worker_id: str, failures: Sequence[Failure]) -> list[Outcome]:
         """Returns outcomes whose details hold the task's new state."""
         self.check(failures)
-        return await self.call("fail", worker_id, [_failure_row(failure) for failure in failures])
+        rows = [_failure_row(failure) for failure in failures]
+        if not self._marks_suspects or not any(counts_against_worker(failure) for failure in failures):
+            return await self.call("fail", worker_id, rows)
+        failed, _ = await asyncio.gather(self.call("fail", worker_id, rows), self._mark_suspect(worker_id))
+        return failed
 
     def check(self, results: Sequence[Success | Failure]) -> None:
         """Raises what `complete` and `fail` would raise for these results, before anything is sent to the store."""
@@ -109,13 +118,39 @@ class Attempts:
     async def release(self, worker_id: str, held: Sequence[LeaseRef]) -> list[Outcome]:
         return await self.call("release", worker_id, held)
 
-    async def call(
-        self, verb: str, worker_id: str, rows: Sequence[tuple[str | int | float | bytes, ...]]
-    ) -> list[Outcome]:
+    async def call(self, verb: str, worker_id: str, rows: Sequence[Row]) -> list[Outcome]:
+        """Sends each row to its task's partition.
+
+        A partition that is away fails its own rows only. Raises Unavailable if all rows are its own.
+        """
         check_batch(rows)
-        flat = [value for row in rows for value in row]
-        reply = await self._scripts.call(verb, worker_id=worker_id, rows=flat)
-        return outcomes(reply, [str(row[0]) for row in rows])
+        partitions = self._partitions
+
+        async def call_partition(partition: int, some: list[Row]) -> list[Outcome]:
+            flat = [value for row in some for value in row]
+            try:
+                reply = await partitions.scripts[partition].call(verb, worker_id=worker_id, rows=flat)
+                return outcomes(reply, [str(row[0]) for row in some])
+            except Unavailable as error:
+                partitions.health.record(partition, error)
+                if len(some) == len(rows):
+                    raise
+                return [Outcome(str(row[0]), error=error) for row in some]
+
+        return await partitions.by_task_id(rows, lambda row: str(row[0]), call_partition, is_missing)
+
+    async def _mark_suspect(self, worker_id: str) -> None:
+        """Record in the worker's home that a task of its failed: its next claim then peeks at all partitions.
+
+        Limit: while the home is away the circuit opens later, once a claim peeks at the failures by chance.
+        """
+        home = home_of(worker_id, self._partitions.count)
+        with contextlib.suppress(Unavailable):
+            accepted(await self._partitions.scripts[home].call("mark_suspect", worker_id=worker_id))
+
+
+def is_missing(outcome: Outcome) -> bool:
+    return isinstance(outcome.error, TaskNotFound)
 
 
 def _check_failure(failure: Failure) -> None:

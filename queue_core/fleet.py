@@ -1,124 +1,57 @@
 """The fleet: registration, heartbeats, drains, probe results and deregistration of workers.
 
-The tasks of a dead worker are not recovered here: any claim or sweep that finds them due recovers them.
+Every worker is registered in all partitions. The tasks of a dead worker are not recovered here: any claim or sweep that
+finds them due recovers them.
 """
 
-from collections.abc import AsyncIterator, Collection, Sequence
-from typing import Any, Literal
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
-import structlog
 
-from tideq.queue_core.circuits import CircuitState, circuit_summary, parse_circuits
-from tideq.queue_core.errors import InvalidRequest
-from tideq.queue_core.lanes import worker_profile
+from tideq.queue_core.circuits import merged_circuits
+from tideq.queue_core.errors import InvalidRequest, Unavailable, UnknownWorker
 from tideq.queue_core.name_rules import NAME
-from tideq.queue_core.queue import parse_stops
-from tideq.queue_core.scripts.replies import accepted, instant, lossy_text, number, number_or_none, text
-from tideq.queue_core.scripts.runner import Scripts
-from tideq.queue_core.task import Stop, WorkerDeclaration
+from tideq.queue_core.partitioning.queue_partitions import QueuePartitions
+from tideq.queue_core.partitioning.worker_sync import WorkerSync
+from tideq.queue_core.task import WorkerDeclaration
+from tideq.queue_core.worker_calls import (
+    FleetPage,
+    Heartbeat,
+    Member,
+    ReportedState,
+    beat,
+    deregister_worker,
+    get_worker,
+    list_workers,
+    register_worker,
+    set_worker_state,
+)
 
-log = structlog.get_logger(__name__)
-
-DISMISS_LIMIT = 200
 WORKER_STATUSES = ("active", "draining", "unhealthy", "dead")
+URGENCY = ("leaving", "draining", "unhealthy", "active", "dead")
+"""Where partitions have different statuses of a worker, the first of these counts."""
 MAX_PAGE = 500
 LISTED_TASKS = 20
 """Ids of held tasks that a list shows for each worker; the page of one worker shows all."""
-ALL_TASKS = 100_000
 
-ReportedState = Literal["active", "draining", "unhealthy"]
-"""The state that a worker reports about itself."""
-
-
-class Heartbeat(msgspec.Struct, frozen=True):
-    """The reply to a heartbeat: attempts to stop, and whether to drain."""
-
-    now_ms: int
-    should_drain: bool
-    stops: tuple[Stop, ...]
-    circuits: tuple[CircuitState, ...] = ()
-
-
-class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker as stored. A dead worker stays listed for an hour."""
-
-    worker: WorkerDeclaration
-    status: str
-    """`draining` if either state below is, else `unhealthy` if either is. Only an active worker gets new tasks."""
-    service_state: str
-    """Set by the service: `draining` by an operator, `unhealthy` by probes, `dead` by missed heartbeats."""
-    reported_state: str
-    """Reported last by the worker itself, or `leaving`."""
-    held_count: int
-    task_ids: tuple[str, ...]
-    """Held tasks in order; a list shows only the first ones."""
-    current_load: int | None
-    """How many tasks the worker reported to run; None if it never reported."""
-    probe_failures: int
-    """Failed probes in a row, up to the monitor's last round."""
-    registered_at_ms: int
-    since_ms: int
-    """Start of the current status."""
-    heartbeat_due_at_ms: int | None
-    """Deadline of the next heartbeat; of a dead worker, the deadline it missed."""
-    died_at_ms: int | None
-    health: bytes
-    """The JSON object that the worker reported last; empty if it never did."""
-    circuits: tuple[CircuitState, ...]
-    """Its circuits that are open or on trial."""
-
-    @property
-    def reason(self) -> str | None:
-        """Why the worker gets no new tasks; None if it gets some."""
-        match self.status:
-            case "dead":
-                return "heartbeat_missed"
-            case "draining" if self.service_state == "draining":
-                return "leaving" if self.reported_state == "leaving" else "drained_by_operator"
-            case "draining":
-                return "draining_by_itself"
-            case "unhealthy":
-                return "probe_failed" if self.service_state == "unhealthy" else "unhealthy_by_itself"
-            case _:
-                return None
-
-    @property
-    def circuit(self) -> str:
-        return circuit_summary(self.circuits)
-
-    @property
-    def circuit_open_until_ms(self) -> int | None:
-        """When the first open circuit goes on trial."""
-        return min((each.until_ms for each in self.circuits if each.until_ms is not None), default=None)
-
-
-class FleetPage(msgspec.Struct, frozen=True):
-    now_ms: int
-    members: tuple[Member, ...]
-    next_after: str
-    """`after` of the next page; empty after the last page. A page may be short or empty without being the last."""
+T = TypeVar("T")
 
 
 class Fleet:
-    def __init__(self, scripts: Scripts) -> None:
-        self.scripts = scripts
+    def __init__(self, partitions: QueuePartitions, worker_sync: WorkerSync) -> None:
+        self._partitions = partitions
+        self._worker_sync = worker_sync
 
     async def register(self, worker: WorkerDeclaration) -> None:
+        """Registers in all partitions that answer; the others are synchronised later."""
         _check(worker)
-        reply = await self.scripts.call(
-            "register",
-            worker_id=worker.worker_id,
-            profile=worker_profile(worker.task_types, worker.capabilities),
-            description=msgspec.json.encode(worker),
-            capacity=worker.capacity,
-        )
-        accepted(reply)
+        await self._partitions.call_some(lambda scripts: register_worker(scripts, worker))
 
     async def get(self, worker_id: str) -> Member:
         """Returns one worker with all held tasks, also if it died within the hour; raises UnknownWorker."""
-        reply = await self.scripts.call("get_worker", is_bulk=True, worker_id=worker_id, most_tasks=ALL_TASKS)
-        return _member(accepted(reply)[1])
+        answers = await self._partitions.call_known(lambda scripts: get_worker(scripts, worker_id))
+        return merged_member(_registered(answers.values()))
 
     async def heartbeat(
         self,
@@ -129,15 +62,19 @@ class Fleet:
         load: int | None = None,
     ) -> Heartbeat:
         """Omitted values stay as last reported."""
-        reply = await self.scripts.call(
-            "heartbeat",
-            worker_id=worker_id,
-            health=health,
-            word=reported_state or "",
-            load="" if load is None else load,
+        partitions = self._partitions
+        answers = await partitions.call(
+            partitions.health.available(), lambda scripts: beat(scripts, worker_id, health, reported_state, load)
         )
-        now, drains, stops, circuits = accepted(reply)
-        return Heartbeat(number(now), number(drains) == 1, parse_stops(stops), parse_circuits(text(circuits)))
+        failures = {each: error for each, error in answers.items() if isinstance(error, Exception)}
+        beats = [each for each in answers.values() if isinstance(each, Heartbeat)]
+        await self._worker_sync.register_missing(worker_id, failures, is_elsewhere=bool(beats))
+        return Heartbeat(
+            now_ms=max(each.now_ms for each in beats),
+            should_drain=any(each.should_drain for each in beats),
+            stops=tuple(dict.fromkeys(stop for each in beats for stop in each.stops)),
+            circuits=merged_circuits(each.circuits for each in beats),
+        )
 
     async def drain(self, worker_id: str) -> None:
         """Give the worker no new tasks; it may finish those it holds."""
@@ -152,20 +89,15 @@ class Fleet:
     ) -> FleetPage:
         """Returns a page of workers in the order of their ids, each with at most `most_tasks` held task ids.
 
-        Without `statuses`, workers of all statuses.
+        Without `statuses`, workers of all statuses. A status is one over all partitions, so only a single partition can
+        filter by it.
         """
-        self.check_page(statuses, limit)
-        reply = await self.scripts.call(
-            "list_workers", is_bulk=True, after=after, statuses=",".join(statuses), limit=limit, most_tasks=most_tasks
+        _check_page(statuses, limit)
+        filtered = statuses if self._partitions.count == 1 else ()
+        answers = await self._partitions.call_some(
+            lambda scripts: list_workers(scripts, filtered, after=after, limit=limit, most_tasks=most_tasks)
         )
-        now, next_after, rows = accepted(reply)
-        return FleetPage(number(now), tuple(_member(row) for row in rows), text(next_after))
-
-    def check_page(self, statuses: Collection[str], limit: int) -> None:
-        if unknown := sorted(set(statuses) - set(WORKER_STATUSES)):
-            raise InvalidRequest("status", f"{unknown[0]!r} is not one of {', '.join(WORKER_STATUSES)}")
-        if not 1 <= limit <= MAX_PAGE:
-            raise InvalidRequest("limit", f"{limit} lies outside 1 … {MAX_PAGE}")
+        return _merged_page(list(answers.values()), statuses, limit, most_tasks)
 
     async def all(self, statuses: Collection[str] = ()) -> AsyncIterator[Member]:
         """Yields all workers, page by page."""
@@ -179,66 +111,85 @@ class Fleet:
             after = page.next_after
 
     async def remove(self, worker_id: str) -> int:
-        """Deregister the worker and release its tasks at no cost; returns how many tasks were released."""
-        released, left = 0, 1
-        while left:
-            reply = await self.scripts.call("deregister", worker_id=worker_id, limit=DISMISS_LIMIT)
-            moved, left = map(number, accepted(reply))
-            released += moved
-        return released
+        """Deregister the worker and release its tasks at no cost; returns how many tasks were released.
+
+        In several partitions it is drained in all of them first, so that none of its polls registers it again
+        meanwhile.
+        """
+        if self._partitions.count > 1:
+            await self.set_state(worker_id, "draining")
+        answers = await self._partitions.call_known(lambda scripts: deregister_worker(scripts, worker_id))
+        return sum(_registered(answers.values()))
 
     async def set_state(self, worker_id: str, state: ReportedState | None, probe_failures: int | None = None) -> str:
         """Store the state that the service found and the probe failures in a row; returns the new status.
 
         None leaves a value unchanged.
         """
-        reply = await self.scripts.call(
-            "set_worker_state",
-            worker_id=worker_id,
-            verdict=state or "",
-            probe_failures="" if probe_failures is None else probe_failures,
+        answers = await self._partitions.call_known(
+            lambda scripts: set_worker_state(scripts, worker_id, state, probe_failures)
         )
-        return text(accepted(reply)[0])
+        return most_urgent(_registered(answers.values()))
 
 
-def _member(row: Sequence[Any]) -> Member:
-    (worker_id, status, verdict, word, description, registered, since, due, died, *more) = row
-    health, load, probe_failures, held, task_ids, circuits = more
-    registered_at_ms = _optional_number(registered, "registered_ms") or 0
-    died_at_ms = _optional_number(died, "died_ms")
-    return Member(
-        worker=_worker(text(worker_id), description),
-        status=text(status),
-        service_state=text(verdict),
-        reported_state=text(word),
-        held_count=number(held),
-        task_ids=tuple(sorted(map(text, task_ids))),
-        current_load=_optional_number(load, "load"),
-        probe_failures=_optional_number(probe_failures, "probe_failures") or 0,
-        registered_at_ms=registered_at_ms,
-        since_ms=died_at_ms or _optional_number(since, "since_ms") or registered_at_ms,
-        heartbeat_due_at_ms=instant(due),
-        died_at_ms=died_at_ms,
-        health=health or b"",
-        circuits=parse_circuits(lossy_text(circuits)),
+def _check_page(statuses: Collection[str], limit: int) -> None:
+    if unknown := sorted(set(statuses) - set(WORKER_STATUSES)):
+        raise InvalidRequest("status", f"{unknown[0]!r} is not one of {', '.join(WORKER_STATUSES)}")
+    if not 1 <= limit <= MAX_PAGE:
+        raise InvalidRequest("limit", f"{limit} lies outside 1 … {MAX_PAGE}")
+
+
+def _merged_page(pages: Sequence[FleetPage], statuses: Collection[str], limit: int, most_tasks: int) -> FleetPage:
+    """A page ends where the first of the partitions' pages ends."""
+    end = min((page.next_after for page in pages if page.next_after), default="")
+    by_id: dict[str, list[Member]] = {}
+    for member in (member for page in pages for member in page.members):
+        if not end or member.worker.worker_id <= end:
+            by_id.setdefault(member.worker.worker_id, []).append(member)
+    ids = sorted(by_id)
+    if len(ids) > limit:
+        ids, end = ids[:limit], ids[limit - 1]
+    merged = [merged_member(by_id[each], most_tasks) for each in ids]
+    wanted = tuple(member for member in merged if not statuses or member.status in statuses)
+    return FleetPage(max(page.now_ms for page in pages), wanted, end)
+
+
+def _registered(results: Iterable[T | Exception]) -> list[T]:
+    """The answers of the partitions in which the worker is registered. Raises the first error where there is none."""
+    everything = list(results)
+    answers = [each for each in everything if not isinstance(each, Exception)]
+    for error in (each for each in everything if isinstance(each, Exception)):
+        if not answers or not isinstance(error, UnknownWorker | Unavailable):
+            raise error
+    return answers
+
+
+def most_urgent(statuses: Iterable[str]) -> str:
+    """A status of a later version, which this one does not have, comes first."""
+    return min(statuses, key=lambda status: URGENCY.index(status) if status in URGENCY else -1)
+
+
+def merged_member(members: Sequence[Member], most_tasks: int | None = None) -> Member:
+    """Merges the entries of one worker. The worker is dead only if all of them declared it dead."""
+    status = most_urgent(member.status for member in members)
+    living = [member for member in members if member.service_state != "dead"] or members
+    first = members[0]
+    return msgspec.structs.replace(
+        first,
+        status=status,
+        service_state=most_urgent(member.service_state for member in living),
+        reported_state=most_urgent(member.reported_state for member in living),
+        held_count=sum(member.held_count for member in members),
+        task_ids=tuple(sorted(task_id for member in members for task_id in member.task_ids)[:most_tasks]),
+        current_load=next((member.current_load for member in living if member.current_load is not None), None),
+        probe_failures=max(member.probe_failures for member in living),
+        registered_at_ms=min(member.registered_at_ms for member in members),
+        since_ms=min(member.since_ms for member in members if member.status == status),
+        heartbeat_due_at_ms=max(filter(None, (member.heartbeat_due_at_ms for member in members)), default=None),
+        died_at_ms=first.died_at_ms if status == "dead" else None,
+        health=next((member.health for member in members if member.health), b""),
+        circuits=merged_circuits(member.circuits for member in members),
     )
-
-
-def _optional_number(value: Any, of: str) -> int | None:
-    return number_or_none(value, of) if value else None
-
-
-def _worker(worker_id: str, description: bytes) -> WorkerDeclaration:
-    """With the id alone if the declaration is missing or unreadable."""
-    try:
-        return (
-            msgspec.json.decode(description, type=WorkerDeclaration)
-            if description
-            else WorkerDeclaration(worker_id=worker_id)
-        )
-    except msgspec.DecodeError as error:
-        log.error("worker declaration unreadable", worker_id=worker_id, problem=str(error))
-        return WorkerDeclaration(worker_id=worker_id)
 
 
 def _check(worker: WorkerDeclaration) -> None:

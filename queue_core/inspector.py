@@ -1,353 +1,195 @@
-"""Read-only views of one partition: statistics, the explanation of a task, a snapshot for the invariants."""
+"""Read-only statistics of the queue: sums over its partitions, and a task's place among all of them.
 
-from collections import Counter, defaultdict
-from collections.abc import Sequence
-from typing import Any
+Limit: the counts of a partition that is away are missing from the sums; the readiness checks report such a partition.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
-from tideq.queue_core.circuits import parse_circuits
-from tideq.queue_core.controls import Control, parse_control, parse_controls
+from tideq.queue_core.controls import Limits
+from tideq.queue_core.errors import TaskNotFound
 from tideq.queue_core.invariants import Snapshot
-from tideq.queue_core.lanes import serves, task_type_of, worker_profile
-from tideq.queue_core.samples import MAX_TASK_TYPES, OTHER
-from tideq.queue_core.scripts.record import parse_record, readable_record
-from tideq.queue_core.scripts.replies import accepted, counts, instant, lossy_text, number, number_or_none, pairs, text
-from tideq.queue_core.scripts.runner import Scripts
-from tideq.queue_core.states import TaskState, state_named
-from tideq.queue_core.store.ended_tasks import OTHERS, counted_since_ms, ended_counts
+from tideq.queue_core.lanes import task_type_of
+from tideq.queue_core.partition import Partition
+from tideq.queue_core.partition_views import Backlog, Explanation, PartitionViews, ServingWorker, Stats, WorkerCounts
+from tideq.queue_core.partitioning.ledger import Ledger, Permit
+from tideq.queue_core.partitioning.queue_partitions import QueuePartitions
 
-MINUTE_MS = 60_000
-HOUR_MS = 3_600_000
-LIVE_STATES = ("queued", "assigned", "executing")
-
-
-class WorkerCounts(msgspec.Struct, frozen=True):
-    active: int
-    draining: int
-    unhealthy: int
-    dead: int
-    total_capacity: int
-    used_capacity: int
-    open_circuits: int
-    """Workers with a circuit that is open or on trial."""
-    open_circuits_by_type: dict[str, int]
-    """Circuits that are open or on trial, by task type; `*` for all types together."""
-
-
-class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    now_ms: int
-    total_depth: int
-    by_state: dict[str, int]
-    by_type: dict[str, int]
-    """Waiting tasks."""
-    by_priority: dict[str, int]
-    recent: dict[str, int]
-    """Event counts: `completed`, `failed` and `duration_ms` of the last minute, all others of the last hour."""
-    workers: WorkerCounts
-    controls: dict[str, Control]
-    dead_letter_count: int
-    outbox_length: int
-    due_count: int
-    ready_count: int
-    """Waiting tasks that are not hidden."""
-    ages: dict[tuple[str, int], int]
-    """Waiting tasks by priority and the minute from which on they may run, as Unix milliseconds."""
-    totals: dict[str, int]
-    """Recoveries by kind, since the store was created."""
-    counted: dict[tuple[str, str], int]
-    """Tasks by type and state: live tasks, and ended tasks by their last state, without purged ones.
-
-    Rare types among very many share the type `*`. Right after the store was emptied, counts may be too low or negative
-    until history has corrected them."""
-    counted_since_ms: int | None = None
-    """Since when ended tasks are counted; None if history has corrected the counts, so that they are complete."""
-    clock_ahead_ms: int = 0
-    """How far the queue's time is ahead of the store's clock; negative while a jump forward is unconfirmed."""
-    unreadable_count: int = 0
-    """Live tasks set aside because they cannot be read."""
-
-    @property
-    def by_type_and_state(self) -> dict[str, dict[str, int]]:
-        """Every state of each type. Of very many types those with the least to do, then the rarest, are `other`."""
-        totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for (task_type, state), count in self.counted.items():
-            totals[OTHER if task_type == OTHERS else task_type][state] += count
-        live = {task_type: sum(of_type[state] for state in LIVE_STATES) for task_type, of_type in totals.items()}
-        names = sorted(totals.keys() - {OTHER}, key=lambda each: (-live[each], -totals[each].total(), each))
-        for rare in names[MAX_TASK_TYPES:]:
-            totals[OTHER].update(totals.pop(rare))
-        return {
-            task_type: {state: max(totals[task_type][state], 0) for state in TaskState} for task_type in sorted(totals)
-        }
-
-    def ended_count(self, state: TaskState) -> int:
-        return max(sum(count for (_, each), count in self.counted.items() if each == state), 0)
-
-    @property
-    def finished_last_minute(self) -> int:
-        """Executions that ended in the last minute, successful or not."""
-        return self.recent.get("completed", 0) + self.recent.get("failed", 0)
-
-    def age_ms(self, share: float, priority: str = "") -> int:
-        """Returns the age that `share` of the tasks that may run, of one priority or all, do not exceed.
-
-        A share of 1.0 gives the oldest age. Age counts from when a task may run: its submission, its `run_at` or the
-        end of its backoff. Counted by the minute, so the result may be off by half a minute.
-        """
-        counts: Counter[int] = Counter()
-        for (level, minute_ms), count in self.ages.items():
-            if minute_ms <= self.now_ms and priority in ("", level):
-                counts[minute_ms] += count
-        wanted, seen = share * sum(counts.values()), 0
-        for minute_ms in sorted(counts, reverse=True):
-            seen += counts[minute_ms]
-            if seen >= wanted:
-                longest = max(self.now_ms - minute_ms, 0)
-                return longest - min(longest, MINUTE_MS) // 2
-        return 0
-
-
-class Backlog(msgspec.Struct, frozen=True):
-    """Tasks for workers. Autoscalers must use the sum: scaling by `ready` alone would stop busy workers."""
-
-    ready: int
-    held: int
-    """Assigned or executing."""
-
-
-class ServingWorker(msgspec.Struct, frozen=True, kw_only=True):
-    """An active worker that serves a task's lane, with its circuit for the task's type."""
-
-    worker_id: str
-    open_until_ms: int | None = None
-    """Until when the circuit is open; None if it is not."""
-    trials_left: int | None = None
-    """Trial tasks the worker may still get before their results decide; None if it is not on trial."""
-
-    @property
-    def may_take(self) -> bool:
-        return self.open_until_ms is None and self.trials_left != 0
-
-
-class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a task is in its state and position. Positions count the ready tasks before it."""
-
-    task_id: str
-    state: TaskState
-    reason: str
-    rank: int
-    now_ms: int
-    visible_at_ms: int | None
-    lane: str
-    lane_position: int | None
-    global_position: int | None
-    serving_workers: tuple[ServingWorker, ...]
-    queue_control: Control
-    type_control: Control
-    queue_left: int | None
-    """How many tasks the queue's pause and limits allow now; None is unlimited."""
-    type_left: int | None
-    allowed_now: int | None
-    """How many tasks of the type both scopes allow now; None is unlimited."""
-    allowed_at_ms: int | None
-
-    @property
-    def serving_worker_count(self) -> int:
-        """Active workers that may take the task: their circuit for its type does not block them."""
-        return sum(each.may_take for each in self.serving_workers)
-
-    @property
-    def blocked_worker_count(self) -> int:
-        """Active workers that only their circuit blocks: open, or on trial with all trials given."""
-        return len(self.serving_workers) - self.serving_worker_count
-
-    @property
-    def open_circuit_count(self) -> int:
-        return sum(each.open_until_ms is not None for each in self.serving_workers)
-
-    @property
-    def blocked_until_ms(self) -> int | None:
-        """When the first open circuit goes on trial. The end of running trials cannot be predicted."""
-        return min(
-            (each.open_until_ms for each in self.serving_workers if each.open_until_ms is not None), default=None
-        )
-
-    @property
-    def trials_left(self) -> tuple[int, ...]:
-        """Trials left of each worker on trial."""
-        on_trial = (each for each in self.serving_workers if each.open_until_ms is None)
-        return tuple(each.trials_left for each in on_trial if each.trials_left is not None)
+K = TypeVar("K")
+NO_LIMITS = Limits()
+ABOUT_WORKERS = ("workers_lost", "health_probe_failures", "probe_failed", "unhealthy_by_itself")
 
 
 class Inspector:
-    def __init__(self, scripts: Scripts) -> None:
-        self._scripts = scripts
+    def __init__(
+        self, parts: Sequence[PartitionViews], queues: Sequence[Partition], partitions: QueuePartitions, ledger: Ledger
+    ) -> None:
+        self._parts = parts
+        self._queues = queues
+        self._routing = partitions.routing
+        self._health = partitions.health
+        self._ledger = ledger
 
     async def stats(self) -> Stats:
-        (now, live, aged, recent, rules, lane_names, fleet, dead_workers, dead, outbox, due, ready, *more) = accepted(
-            await self._scripts.call("stats")
-        )
-        totals, ahead_ms, unreadable, ended = more
-        counted, waiting = counts(live), _ages(counts(aged))
-        by_type, past = _live_by_type(counted, pairs(lane_names)), pairs(ended)
-        return Stats(
-            now_ms=number(now),
-            total_depth=counted.get("queued", 0),
-            by_state={state: counted.get(state, 0) for state in LIVE_STATES},
-            by_type={task_type: count for (task_type, state), count in by_type.items() if state == TaskState.QUEUED},
-            by_priority=_by_priority(waiting),
-            recent=_recent(counts(recent), number(now)),
-            workers=_workers(fleet, number(dead_workers)),
-            controls=parse_controls(pairs(rules)),
-            dead_letter_count=number(dead),
-            outbox_length=number(outbox),
-            due_count=number(due),
-            ready_count=number(ready),
-            ages=waiting,
-            totals=counts(totals),
-            clock_ahead_ms=number(ahead_ms),
-            unreadable_count=number(unreadable),
-            counted=by_type | ended_counts(past),
-            counted_since_ms=counted_since_ms(past),
-        )
+        return merged_stats(list((await self._health.call_some(lambda each: self._parts[each].stats())).values()))
+
+    async def snapshot(self) -> Snapshot:
+        """Returns the data of the invariants of the first partition at one instant.
+
+        Costs a read of every task: for tests and the doctor. Of several partitions, take it of each engine.
+        """
+        return await self._parts[0].snapshot()
 
     async def backlog(self, task_types: Sequence[str] = (), capabilities: Sequence[str] = ()) -> Backlog:
-        """Returns the backlog of the queue, or of the lanes that a worker with this declaration would serve.
-
-        Without `task_types`, a worker for any type.
-        """
-        is_narrowed = bool(task_types or capabilities)
-        profile = worker_profile(task_types or None, capabilities) if is_narrowed else ""
-        ready, held = accepted(await self._scripts.call("backlog", profile=profile))
-        return Backlog(number(ready), number(held))
-
-    async def explain(self, task_id: str) -> Explanation:
-        reply = await self._scripts.call("explain", task_id=task_id)
-        refused_for = (task_id,) if reply.word in ("TASK_NOT_FOUND", "WRONG_STATE") else ()
-        now, packed, score, place, global_place, lane, fleet, whole, own = accepted(reply, *refused_for)
-        record, placed, signature = parse_record(packed), instant(score), text(lane)
-        allowances = [_allowance(whole), _allowance(own)]
-        return Explanation(
-            task_id=task_id,
-            state=state_named(record.text("state")),
-            reason=record.text("reason"),
-            rank=record.number("rank"),
-            now_ms=number(now),
-            visible_at_ms=placed if placed is not None and placed > 0 else None,
-            lane=signature,
-            lane_position=instant(place),
-            global_position=instant(global_place),
-            serving_workers=_serving_workers(fleet, signature),
-            queue_control=_control(whole),
-            type_control=_control(own),
-            queue_left=allowances[0][0],
-            type_left=allowances[1][0],
-            allowed_now=min((left for left, _ in allowances if left is not None), default=None),
-            allowed_at_ms=max((at for left, at in allowances if at is not None and left == 0), default=None),
-        )
+        """Returns the backlog of the queue, or of the lanes that a worker with this declaration would serve."""
+        parts = (
+            await self._health.call_some(lambda each: self._parts[each].backlog(task_types, capabilities))
+        ).values()
+        return Backlog(sum(each.ready for each in parts), sum(each.held for each in parts))
 
     async def unreadable(self, limit: int = 1_000) -> list[str]:
         """Returns ids of live tasks set aside because this version cannot read them."""
-        return [text(each) for each in accepted(await self._scripts.call("list_unreadable", most=limit))[0]]
+        answers = await self._health.call_some(lambda each: self._parts[each].unreadable(limit))
+        return [task_id for ids in answers.values() for task_id in ids][:limit]
 
-    async def count_ahead(self, task_id: str, rank: int, signature: str) -> tuple[int, int]:
-        """Returns how many ready tasks of this partition go before a task of another one: in its lane, and in all."""
-        in_lane, in_all = accepted(
-            await self._scripts.call("count_ahead", task_id=task_id, rank=rank, signature=signature)
+    async def explain(self, task_id: str) -> Explanation:
+        home, found = await self._find(task_id)
+        if len(self._parts) == 1:
+            return found
+        found = await self._with_trials(home, await self._with_limits(found))
+        if found.lane_position is None or found.global_position is None:
+            return found
+        others = [each for each in self._health.up if each != home]
+        answers = await self._health.call(
+            others, lambda each: self._parts[each].count_ahead(task_id, found.rank, found.lane)
         )
-        return number(in_lane), number(in_all)
-
-    async def trials(self, task_type: str, worker_ids: Sequence[str]) -> list[tuple[int | None, int]]:
-        """Returns for each worker until when its circuit for the type is open here, and how many trials it got here."""
-        flat = accepted(await self._scripts.call("count_trials", task_type=task_type, rows=worker_ids))
-        return [(instant(flat[i]), number(flat[i + 1])) for i in range(0, len(flat), 2)]
-
-    async def snapshot(self) -> Snapshot:
-        """Returns the data of the invariants at one instant. Costs a read of every task: for tests and the doctor."""
-        reply = await self._scripts.call("snapshot", is_bulk=True)
-        now, queue, records, defined, heads, live, ages, lane_names, dead, held, set_aside = accepted(reply)
-        found = {text(records[i]): readable_record(records[i + 1]) for i in range(0, len(records), 2)}
-        return Snapshot(
-            now_ms=number(now),
-            queue={task_id: int(float(score)) for task_id, score in pairs(queue).items()},
-            records={task_id: record.values for task_id, record in found.items() if record is not None},
-            unreadable=frozenset(task_id for task_id, record in found.items() if record is None),
-            set_aside=frozenset(map(text, set_aside)),
-            defined=frozenset(text(task_id) for task_id in defined),
-            heads={int(lane): int(float(rank)) for lane, rank in pairs(heads).items()},
-            counts=counts(live),
-            ages=counts(ages),
-            lane_names={int(lane): name for lane, name in pairs(lane_names).items() if lane.isdecimal()},
-            dead=frozenset(text(task_id) for task_id in dead),
-            held={text(held[i]): frozenset(map(text, held[i + 1])) for i in range(0, len(held), 2)},
+        ahead = [each for each in answers.values() if not isinstance(each, Exception)]
+        return msgspec.structs.replace(
+            found,
+            lane_position=found.lane_position + sum(in_lane for in_lane, _ in ahead),
+            global_position=found.global_position + sum(in_all for _, in_all in ahead),
         )
 
+    async def _with_trials(self, home: int, found: Explanation) -> Explanation:
+        """Trials are counted in the partitions of their tasks, and limited over all partitions together."""
+        on_trial = [each.worker_id for each in found.serving_workers if each.trials_left is not None]
+        if not on_trial:
+            return found
+        task_type, others = task_type_of(found.lane), [each for each in self._health.up if each != home]
+        answers = await self._health.call(others, lambda each: self._parts[each].trials(task_type, on_trial))
+        trials = [
+            dict(zip(on_trial, each, strict=True)) for each in answers.values() if not isinstance(each, Exception)
+        ]
+        return msgspec.structs.replace(
+            found,
+            serving_workers=tuple(
+                _with_trials(each, [at.get(each.worker_id) for at in trials]) for each in found.serving_workers
+            ),
+        )
 
-def _live_by_type(counted: dict[str, int], lane_names: dict[str, str]) -> dict[tuple[str, str], int]:
-    totals: Counter[tuple[str, str]] = Counter()
-    for field, count in counted.items():
-        lane, _, state = field.rpartition(":")
-        if lane:
-            totals[(task_type_of(lane_names.get(lane, "")), state)] += count
+    async def _with_limits(self, found: Explanation) -> Explanation:
+        """Adds what the whole queue's limits let out now; the task's own partition has added its pauses."""
+        if found.queue_control.limits == NO_LIMITS and found.type_control.limits == NO_LIMITS:
+            return found
+        usages = await self._health.call_some(lambda each: self._queues[each].usage())
+        uses = {partition: each for partition, (_, each) in usages.items()}
+        permits = await self._ledger.read(uses, usages[0][0] if 0 in usages else 0)
+        own = [permits[each.scope] for each in (found.queue_control, found.type_control) if each.scope in permits]
+        queue_left = _least(found.queue_left, permits.get(found.queue_control.scope))
+        type_left = _least(found.type_left, permits.get(found.type_control.scope))
+        instants = [found.now_ms + each.refills_in_ms for each in own if each.refills_in_ms is not None]
+        blocks_for_good = any(each.left == 0 and each.refills_in_ms is None for each in own)
+        if found.allowed_at_ms is not None:
+            instants.append(found.allowed_at_ms)
+        return msgspec.structs.replace(
+            found,
+            queue_left=queue_left,
+            type_left=type_left,
+            allowed_now=min((each for each in (queue_left, type_left) if each is not None), default=None),
+            allowed_at_ms=None if blocks_for_good else max(instants, default=None),
+        )
+
+    async def _find(self, task_id: str) -> tuple[int, Explanation]:
+        for partition in (self._routing.of_id(task_id), *self._routing.elsewhere(task_id)):
+            try:
+                return partition, await self._parts[partition].explain(task_id)
+            except TaskNotFound:
+                continue
+        raise TaskNotFound(task_id)
+
+
+def _with_trials(worker: ServingWorker, trials: Sequence[tuple[int | None, int] | None]) -> ServingWorker:
+    """Includes the worker's trials in the other partitions."""
+    if worker.trials_left is None:
+        return worker
+    ends = [end for end, _ in filter(None, trials) if end is not None]
+    used = sum(count for _, count in filter(None, trials))
+    return msgspec.structs.replace(
+        worker, open_until_ms=max(ends, default=None), trials_left=max(worker.trials_left - used, 0)
+    )
+
+
+def _least(left: int | None, permit: Permit | None) -> int | None:
+    """The smaller of what a pause leaves and what a limit leaves."""
+    return min((each for each in (left, permit.left if permit else None) if each is not None), default=None)
+
+
+def merged_stats(parts: Sequence[Stats]) -> Stats:
+    """Workers are registered in all partitions: they are counted once, and the tasks they hold are added up."""
+    first, *others = parts
+    if not others:
+        return first
+    return Stats(
+        now_ms=max(part.now_ms for part in parts),
+        total_depth=sum(part.total_depth for part in parts),
+        by_state=added([part.by_state for part in parts]),
+        by_type=added([part.by_type for part in parts]),
+        by_priority=added([part.by_priority for part in parts]),
+        recent=_added_events([part.recent for part in parts]),
+        workers=_merged_workers([part.workers for part in parts]),
+        controls=first.controls,
+        dead_letter_count=sum(part.dead_letter_count for part in parts),
+        outbox_length=sum(part.outbox_length for part in parts),
+        due_count=sum(part.due_count for part in parts),
+        ready_count=sum(part.ready_count for part in parts),
+        ages=added([part.ages for part in parts]),
+        totals=_added_events([part.totals for part in parts]),
+        clock_ahead_ms=max((part.clock_ahead_ms for part in parts), key=abs),
+        unreadable_count=sum(part.unreadable_count for part in parts),
+        counted=added([part.counted for part in parts]),
+        counted_since_ms=min((since for part in parts if (since := part.counted_since_ms) is not None), default=None),
+    )
+
+
+def added(counts: Sequence[Mapping[K, int]]) -> dict[K, int]:
+    totals: Counter[K] = Counter()
+    for each in counts:
+        totals.update(each)
     return dict(totals)
 
 
-def _ages(buckets: dict[str, int]) -> dict[tuple[str, int], int]:
-    ages: dict[tuple[str, int], int] = {}
-    for bucket, count in buckets.items():
-        priority, _, minute = bucket.rpartition(":")
-        if (minutes := number_or_none(minute, bucket)) is not None:
-            ages[priority, minutes * MINUTE_MS] = count
-    return ages
+def _added_events(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """An event of a worker is counted in every partition."""
+    of_workers = {kind: max(each.get(kind, 0) for each in counts) for kind in ABOUT_WORKERS}
+    return added(counts) | {kind: count for kind, count in of_workers.items() if count}
 
 
-def _by_priority(ages: dict[tuple[str, int], int]) -> dict[str, int]:
-    totals: Counter[str] = Counter()
-    for (priority, _), count in ages.items():
-        totals[priority] += count
-    return dict(totals)
-
-
-def _recent(fields: dict[str, int], now_ms: int) -> dict[str, int]:
-    totals: dict[str, int] = {}
-    for field, value in fields.items():
-        name, _, bucket = field.rpartition(":")
-        span = MINUTE_MS if name in ("completed", "failed", "duration_ms") else HOUR_MS
-        began_ms = number_or_none(bucket, field)
-        if began_ms is not None and began_ms > now_ms - span:
-            totals[name] = totals.get(name, 0) + value
-    return totals
-
-
-def _workers(fleet: Sequence[Any], dead: int) -> WorkerCounts:
-    rows = [tuple(map(lossy_text, row)) for row in fleet]
-    statuses = [status for status, *_ in rows]
-    circuits_by_worker = [parse_circuits(circuits) for *_, circuits in rows]
+def _merged_workers(parts: Sequence[WorkerCounts]) -> WorkerCounts:
     return WorkerCounts(
-        active=statuses.count("active"),
-        draining=statuses.count("draining"),
-        unhealthy=statuses.count("unhealthy"),
-        dead=dead,
-        total_capacity=sum(number_or_none(capacity, "capacity") or 0 for _, capacity, _, _ in rows),
-        used_capacity=sum(int(held) for _, _, held, _ in rows),
-        open_circuits=sum(bool(each) for each in circuits_by_worker),
-        open_circuits_by_type=dict(Counter(circuit.task_type for each in circuits_by_worker for circuit in each)),
+        active=max(part.active for part in parts),
+        draining=max(part.draining for part in parts),
+        unhealthy=max(part.unhealthy for part in parts),
+        dead=max(part.dead for part in parts),
+        total_capacity=max(part.total_capacity for part in parts),
+        used_capacity=sum(part.used_capacity for part in parts),
+        open_circuits=max(part.open_circuits for part in parts),
+        open_circuits_by_type=_most([part.open_circuits_by_type for part in parts]),
     )
 
 
-def _serving_workers(fleet: Sequence[Any], signature: str) -> tuple[ServingWorker, ...]:
-    return tuple(
-        ServingWorker(worker_id=text(worker_id), open_until_ms=instant(open_until), trials_left=instant(left))
-        for worker_id, status, profile, open_until, left in fleet
-        if text(status) == "active" and serves(text(profile), signature)
-    )
-
-
-def _control(parts: Any) -> Control:
-    scope, pause, rate, most, _, _ = map(text, parts)
-    return parse_control(scope, pause, rate, most)
-
-
-def _allowance(parts: Any) -> tuple[int | None, int | None]:
-    return instant(parts[4]), instant(parts[5])
+def _most(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """A worker's circuit is open in every partition."""
+    return {name: max(each.get(name, 0) for each in counts) for name in {name for each in counts for name in each}}

@@ -1,223 +1,70 @@
-"""One partition of the queue: submit, claim, cancel, retry, replay, purge, sweep, and reading tasks.
+"""The queue: submit, claim, cancel, retry, replay, purge, sweep, and reading tasks, over all partitions.
 
-Each method is one script call: it packs the arguments, unpacks the reply, and raises the script's refusal.
-Calls of lease holders are in `attempts.py`, workers in `fleet.py`.
+Submissions are routed to a partition, claims are merged from all, everything else goes by task id. With one partition,
+its most frequent calls go straight to it. Limit: of several partitions, a task's position in its lane is estimated from
+its own partition, which has an even share; `explain` counts it.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
-import structlog
 
-from tideq.queue_core.circuits import parse_circuits
+from tideq.queue_core.attempts import is_missing
+from tideq.queue_core.controls import Controls
 from tideq.queue_core.errors import InvalidTask, TaskNotFound
-from tideq.queue_core.polls.poll import Peek, Poll, Use, make_poll, parse_circuit_results, parse_head, parse_use
-from tideq.queue_core.scripts.record import NAMES, without_number
-from tideq.queue_core.scripts.replies import Outcome, accepted, instant, number, outcomes, text
-from tideq.queue_core.scripts.runner import Scripts
-from tideq.queue_core.scripts.task_view import task_view
-from tideq.queue_core.settings import QueueSettings
-from tideq.queue_core.states import Reason, TaskState
-from tideq.queue_core.store.clock import StoreTime
-from tideq.queue_core.store.formats import FIRST_FORMAT
-from tideq.queue_core.submission import (
-    Prepared,
-    Submissions,
-    SubmitRows,
-    in_rows,
-    share_one_key,
-    unpack_definition,
-)
-from tideq.queue_core.submit_batcher import SubmitBatcher
-from tideq.queue_core.task import Claim, ClaimedTask, Definition, NewTask, RateLimitState, Stop, Submitted, Task
-from tideq.queue_core.task_id import TaskIds, made_together
-from tideq.queue_core.transitions import transition
+from tideq.queue_core.partition import SWEEP_LIMIT, Partition, Removed
+from tideq.queue_core.partitioning.claim_merge import ClaimMerger
+from tideq.queue_core.partitioning.queue_partitions import QueuePartitions
+from tideq.queue_core.partitioning.routing import by_partition
+from tideq.queue_core.partitioning.submit_router import SubmitRouter
+from tideq.queue_core.polls.poll import make_poll
+from tideq.queue_core.scripts.replies import Outcome
+from tideq.queue_core.states import Reason
+from tideq.queue_core.task import Claim, NewTask, Submitted, Task
 from tideq.queue_core.validation import check_batch
 
-SWEEP_LIMIT = 100
-MAX_CLAIM_BYTES = 4 * 2**20
-"""Limit on the definitions in one reply; the task that exceeds it is included. Larger replies would delay others."""
-FEW_TASKS, READ_AT_ONCE = 4, 50
-"""Replies with more than FEW_TASKS tasks are bulk; one script call reads at most READ_AT_ONCE tasks."""
-STATE, ATTEMPT, LEASE, TIMEOUT_MS, VISIBLE_MS = map(
-    NAMES.index, ("state", "attempt", "lease", "timeout_ms", "visible_ms")
-)
-RANK = NAMES.index("rank")
-CLAIMED_END = max(STATE, ATTEMPT, LEASE, TIMEOUT_MS, VISIBLE_MS) + 1
-RETRIES, LOSSES = (NAMES.index(name) - CLAIMED_END for name in ("retries", "losses"))
-
-log = structlog.get_logger(__name__)
-
-
-class KeptTask(msgspec.Struct, frozen=True):
-    """A task's record and definition from history, packed in the store's form."""
-
-    record: bytes
-    definition: bytes
-
-
-class AdmissionTerms(NamedTuple):
-    """What the queue accepts in one of its several partitions."""
-
-    most_new: int | None = None
-    """Tasks that do not exist yet; raises TooManyNew for more. `None` is any number."""
-    is_counted: bool = False
-    """Because the depth is near a limit."""
-
-
-ALL = AdmissionTerms()
-
-
-OnRequeued = Callable[[str, Definition, int], None]
-"""Takes a task's id, its definition, and the instant at which its new life began."""
-
-
-class Removed(NamedTuple):
-    """A row of `forget.lua`. Without a type the task is not subtracted from the counts of ended tasks."""
-
-    task_id: str
-    idempotency: str
-    task_type: str = ""
-    state: str = ""
-
-
-class Written(NamedTuple):
-    submitted: list[Submitted]
-    counted: int | None
-    """Tasks ever counted with the admission `counted`."""
+T = TypeVar("T", Submitted, Task)
 
 
 class Queue:
-    def __init__(self, scripts: Scripts, settings: QueueSettings, time: StoreTime, ids: TaskIds) -> None:
-        """`time` and `ids`, which go by it, are those of the whole process."""
-        self._scripts = scripts
-        self._settings = settings
-        self._time = time
-        self._submissions = Submissions(settings, ids)
-        self._batcher = SubmitBatcher(self._submit)
+    def __init__(
+        self,
+        parts: Sequence[Partition],
+        partitions: QueuePartitions,
+        submits: SubmitRouter,
+        claims: ClaimMerger,
+        controls: Controls,
+    ) -> None:
+        self.parts = parts
+        self._partitions = partitions
+        self._submits = submits
+        self._claims = claims
+        self._controls = controls
+        self._only = parts[0] if len(parts) == 1 else None
 
     async def open(self, epoch: str | None = None) -> str:
         """Adopt and return the store's epoch; an empty store is initialised with the given one."""
-        await self._time.read(self._scripts)
-        reply = await self._scripts.call("init_store", new_epoch=epoch or "1", first_format=FIRST_FORMAT)
-        self._scripts.epoch = text(accepted(reply)[0])
-        return self._scripts.epoch
+        epochs = await asyncio.gather(*(part.open(epoch) for part in self.parts))
+        await self._controls.align()
+        return epochs[0]
 
     async def submit(self, task: NewTask) -> Submitted:
         """Submit one task. Concurrent calls of one client share a script call; each is accepted or refused alone."""
-        (prepared,) = await self.prepare([task])
-        return await self._batcher.submit(task.client_id, prepared)
+        if self._only:
+            return await self._only.submit(task)
+        return (await self.submit_many([task], include_position=True))[0]
 
     async def submit_many(self, tasks: Sequence[NewTask], *, include_position: bool = False) -> list[Submitted]:
         """Submit all tasks or none. All tasks of one call belong to one client."""
-        client_id, prepared, is_one = await self._checked(tasks)
-        return await self._submit(client_id, prepared, include_position=include_position, is_one=is_one)
-
-    async def submit_in_partition(
-        self, tasks: Sequence[NewTask], *, include_position: bool = False, admission: AdmissionTerms = ALL
-    ) -> Written:
-        """Submit to this one of several partitions."""
-        client_id, prepared, is_one = await self._checked(tasks)
-        return await self._write(
-            client_id, prepared, include_position=include_position, is_one=is_one, admission=admission
-        )
-
-    async def prepare(self, tasks: Sequence[NewTask], *, as_one: bool = False) -> list[Prepared]:
-        """Returns the tasks checked, with ids of this partition and of the store's time."""
-        if not self._time.is_read:
-            await self._time.read(self._scripts)
-        return self._submissions.prepare(tasks, as_one=as_one)
-
-    async def submit_prepared(
-        self,
-        client_id: str,
-        prepared: Sequence[Prepared],
-        *,
-        include_position: bool,
-        admission: AdmissionTerms,
-        not_after: int,
-    ) -> Written:
-        """Submit tasks whose idempotency keys are reserved in other partitions until `not_after`."""
-        return await self._write(
-            client_id, prepared, include_position=include_position, admission=admission, not_after=not_after
-        )
-
-    async def reserve_keys(self, partition: int, rows: Sequence[tuple[str, str]]) -> tuple[int, list[str]]:
-        """Reserve idempotency keys here for a batch that another partition will write.
-
-        A row is a task id and the key's name with its fingerprint. Returns the store's time, and for each row the id of
-        the task that already has the key, or an empty text.
-        """
-        now, *existing = accepted(await self._scripts.call("reserve_keys", partition=partition, rows=_flat(rows)))
-        return number(now), [text(each) for each in existing]
-
-    async def settle_keys(self, rows: Sequence[tuple[str, str]], *, is_written: bool) -> None:
-        """Make reservations final or drop them, once the batch was written or not; rows are id and key's name."""
-        accepted(await self._scripts.call("settle_keys", is_written=int(is_written), rows=_flat(rows)))
-
-    async def spend(self, client_id: str, count: int, rate: float, burst: int) -> RateLimitState:
-        """Take `count` submissions from a client's rate limit; a negative count gives some back."""
-        reply = await self._scripts.call(
-            "spend_client_rate", client_id=client_id, count=count, client_rate=rate, client_burst=burst
-        )
-        return RateLimitState(*map(number, accepted(reply)[1]))
-
-    async def depth(self) -> tuple[int, int, int]:
-        """Returns the store's time, the waiting tasks here, and the tasks ever accepted as `counted`."""
-        now, queued, counted = accepted(await self._scripts.call("depth"))
-        return number(now), number(queued), number(counted)
-
-    async def _checked(self, tasks: Sequence[NewTask]) -> tuple[str, list[Prepared], bool]:
-        """Returns the client, the prepared tasks, and whether one idempotency key covers all of them."""
         check_batch(tasks)
-        client_id = tasks[0].client_id
-        if any(task.client_id != client_id for task in tasks):
+        if any(task.client_id != tasks[0].client_id for task in tasks):
             raise InvalidTask("client_id", "the tasks of one submission must have the same client_id")
-        is_one = share_one_key(tasks)
-        return client_id, await self.prepare(tasks, as_one=is_one), is_one
-
-    async def _submit(
-        self,
-        client_id: str,
-        prepared: Sequence[Prepared],
-        *,
-        include_position: bool = True,
-        is_one: bool = False,
-    ) -> list[Submitted]:
-        return (await self._write(client_id, prepared, include_position=include_position, is_one=is_one)).submitted
-
-    async def _write(
-        self,
-        client_id: str,
-        prepared: Sequence[Prepared],
-        *,
-        include_position: bool,
-        is_one: bool = False,
-        admission: AdmissionTerms = ALL,
-        not_after: int | None = None,
-    ) -> Written:
-        batch = in_rows(prepared)
-        reply = await self._scripts.call(
-            "submit",
-            client_id=client_id,
-            is_listed=int(client_id in self._settings.admission.listed_clients),
-            include_position=int(include_position),
-            most_new="" if admission.most_new is None else admission.most_new,
-            is_counted=int(admission.is_counted),
-            not_after="" if not_after is None else not_after,
-            has_own_ids=int(batch.has_own_ids),
-            is_one=int(is_one),
-            kinds=batch.kinds,
-            rows=batch.rows,
-        )
-        now, limit, counted, *answers = accepted(reply)
-        now_ms = number(now)
-        self._time.note(now_ms)
-        bucket = RateLimitState(*map(number, limit)) if limit else None
-        submitted = _submitted(prepared, batch, answers, now_ms, bucket)
-        is_repeated_batch = is_one and not submitted[-1].is_new
-        return Written(_all_of(submitted) if is_repeated_batch else submitted, instant(counted))
+        if self._only:
+            return (await self._only.submit_many(tasks, include_position=include_position)).submitted
+        answers = await self._submits.submit(tasks, include_position=include_position)
+        return [_estimated(answer, len(self.parts)) for answer in answers]
 
     async def claim(
         self,
@@ -233,182 +80,96 @@ class Queue:
 
         `capabilities` replace the declared ones for this claim. With `starts` the tasks are already executing when they
         are returned: if the reply is lost and the `poll_id` is not repeated, they come back only at their execution
-        deadline.
+        deadline. Several partitions ignore it: their claims are assigned one after the other.
         """
-        poll = make_poll(worker_id, wanted, poll_id, assignment_ms, capabilities, starts=starts)
-        return await self.claim_for(poll, wanted)
-
-    async def claim_for(
-        self,
-        poll: Poll,
-        wanted: int,
-        max_rank: int | None = None,
-        answer: int | None = None,
-        permits: str = "",
-        not_after: int | None = None,
-        max_bytes: int = MAX_CLAIM_BYTES,
-    ) -> Claim:
-        """Claim as one of several partitions: ranks up to `max_rank`, under the given answer number.
-
-        `permits` are the shares of limits that all partitions have in common, valid until `not_after`.
-        """
-        token = poll.token
-        reply = await self._scripts.call(
-            "claim",
-            is_bulk=wanted > FEW_TASKS,
-            worker_id=poll.worker_id,
-            wanted=wanted,
-            max_bytes=max_bytes,
-            poll_id=poll.poll_id,
-            starts=int(poll.starts),
-            lease_token=token,
-            circuit_shares=poll.circuit_shares,
-            capabilities=poll.capabilities,
-            assignment_ms=poll.assignment_ms or self._settings.leases.assignment_ms,
-            max_rank="" if max_rank is None else max_rank,
-            answer_number="" if answer is None else answer,
-            permits_given=permits,
-            not_after="" if not_after is None else not_after,
-        )
-        now, answer, retry_at, status, drains, serves, stops, circuits, handed, taken = accepted(reply)
-        tasks, unreadable = _split_claimed(handed, _claimed if max_rank is None else _ranked)
-        if unreadable:
-            accepted(await self._scripts.call("set_aside", worker_id=poll.worker_id, rows=unreadable))
-        return Claim(
-            tasks=tasks,
-            answer=number(answer),
-            now_ms=number(now),
-            retry_at_ms=instant(retry_at),
-            stops=parse_stops(stops),
-            worker_status=text(status),
-            should_drain=number(drains) == 1,
-            profile=text(serves),
-            circuits=parse_circuits(text(circuits)) if circuits else (),
-            is_repeat=bool(tasks) and token not in tasks[0].lease,
-            taken=tuple(_taken(text(each)) for each in taken),
-        )
-
-    async def peek(self, poll: Poll, wanted: int, left: str = "") -> Peek:
-        """Returns what a claim would get. Like a claim, it counts as a heartbeat and recovers due tasks.
-
-        `left` is what shared limits have left, in the form of `permits`.
-        """
-        reply = await self._scripts.call(
-            "peek",
-            worker_id=poll.worker_id,
-            wanted=wanted,
-            poll_id=poll.poll_id,
-            capabilities=poll.capabilities,
-            left=left,
-            circuit_shares=poll.circuit_shares,
-        )
-        now, retry_at, status, drains, serves, stops, answer, live, heads, uses, results, is_suspect = accepted(reply)
-        return Peek(
-            now_ms=number(now),
-            retry_at_ms=instant(retry_at),
-            worker_status=text(status),
-            should_drain=number(drains) == 1,
-            profile=text(serves),
-            stops=parse_stops(stops),
-            answer=number(answer),
-            live_count=number(live),
-            heads=tuple(parse_head(text(head)) for head in heads),
-            uses=tuple(parse_use(text(use)) for use in uses),
-            circuit_results=tuple(parse_circuit_results(text(each)) for each in results),
-            is_suspect=number(is_suspect) == 1,
-        )
-
-    async def mark_suspect(self, worker_id: str) -> None:
-        """Note that a task of this worker failed in another partition: sets `Peek.is_suspect`."""
-        accepted(await self._scripts.call("mark_suspect", worker_id=worker_id))
-
-    async def usage(self) -> tuple[int, tuple[Use, ...]]:
-        """Returns the store's time and the use of each limit in this partition."""
-        now, uses = accepted(await self._scripts.call("read_usage"))
-        return number(now), tuple(parse_use(text(use)) for use in uses)
-
-    async def results(self, worker_id: str, task_types: Sequence[str]) -> list[tuple[int, int]]:
-        """Returns for each type how many of the worker's latest results here were good, and how many bad."""
-        counts = list(
-            map(number, accepted(await self._scripts.call("worker_results", worker_id=worker_id, rows=task_types)))
-        )
-        return list(zip(counts[::2], counts[1::2], strict=True))
-
-    async def trial_turn(self, worker_id: str, token: str, *, is_over: bool = False) -> bool:
-        """Whether it is this claim's turn to give the worker trials; with `is_over` the claim has ended."""
-        reply = await self._scripts.call("trial_turn", worker_id=worker_id, token=token, is_over=int(is_over))
-        return number(accepted(reply)[0]) == 1
-
-    async def set_circuits(self, worker_id: str, decisions: Sequence[tuple[str, str, int]], *, counts: bool) -> None:
-        """Open or close a worker's circuits here; `counts` if this partition's statistics count the opening."""
-        rows = _flat(decisions)
-        accepted(await self._scripts.call("set_circuits", worker_id=worker_id, counts=int(counts), rows=rows))
-
-    async def find_existing(self, rows: Sequence[tuple[str, str]]) -> list[bool]:
-        """Returns for each row, an idempotency key's name or a task id or both, whether a task already has it."""
-        return [number(each) == 1 for each in accepted(await self._scripts.call("find_existing", rows=_flat(rows)))]
+        if self._only:
+            poll = make_poll(worker_id, wanted, poll_id, assignment_ms, capabilities, starts=starts)
+            return await self._only.claim(poll, wanted)
+        return await self._claims.claim(make_poll(worker_id, wanted, poll_id, assignment_ms, capabilities), wanted)
 
     async def undo_claim(self, worker_id: str, poll_id: str, answer: int, *, starts: bool = False) -> int:
         """Release the tasks of a claim reply that could not be delivered; returns how many were released.
 
         `starts` as in the claim: without it, executing tasks prove that the reply arrived and are left alone.
         """
-        handed_as = TaskState.EXECUTING if starts else TaskState.ASSIGNED
-        reply = await self._scripts.call(
-            "undo_claim", worker_id=worker_id, poll_id=poll_id, answer=str(answer), handed_as=handed_as
-        )
-        return number(accepted(reply)[0])
+        if self._only:
+            return await self._only.undo_claim(worker_id, poll_id, answer, starts=starts)
+        if answer == 0:
+            return 0
+        health = self._partitions.health
+        released = await health.call_some(lambda each: self.parts[each].undo_claim(worker_id, poll_id, answer))
+        return sum(released.values())
 
     async def cancel_many(self, task_ids: Sequence[str]) -> list[Outcome]:
         """Returns outcomes whose details hold the previous state and the worker that gets the stop, if any."""
         check_batch(task_ids)
-        return outcomes(await self._scripts.call("cancel", rows=task_ids), task_ids)
+        return await self._by_task_id(task_ids, lambda part, some: part.cancel_many(some))
 
     async def cancel(self, task_id: str) -> Outcome:
         return (await self.cancel_many([task_id]))[0].unwrap()
 
-    async def retry(self, task_id: str, **options: Any) -> int:
-        """Queue a failed, dead or cancelled task again; see `requeue` for the options."""
-        return await self.requeue("retry", Reason.RETRIED, task_id, **options)
-
-    async def replay(self, task_id: str, **options: Any) -> int:
-        """Queue a dead letter again; see `requeue` for the options."""
-        return await self.requeue("replay", Reason.REPLAYED, task_id, **options)
-
     async def purge_many(self, task_ids: Sequence[str]) -> list[Outcome]:
         check_batch(task_ids)
-        return outcomes(await self._scripts.call("purge", rows=task_ids), task_ids)
+        outcomes = await self._by_task_id(task_ids, lambda part, some: part.purge_many(some))
+        keys = [(outcome.task_id, outcome.details[0]) for outcome in outcomes if outcome.details]
+        await self._forget_keys([Removed(task_id, f"{name} ") for task_id, name in keys])
+        return outcomes
 
     async def purge(self, task_id: str) -> Outcome:
         return (await self.purge_many([task_id]))[0].unwrap()
 
     async def forget_many(self, removed: Sequence[Removed]) -> None:
-        """Remove the remains of tasks that history deleted and whose records are gone."""
+        """Remove the remains of tasks that history deleted and whose records are gone.
+
+        Also deletes keys in the partitions that earlier numbers chose. Only the first one corrects its counts.
+        """
         check_batch(removed)
-        accepted(await self._scripts.call("forget", rows=_flat(removed)))
+        routing = self._partitions.routing
+        keys = [Removed(row.task_id, row.idempotency) for row in removed]
+        await self._forget([(row, routing.of_id(row.task_id)) for row in removed])
+        await self._forget([(key, partition) for key in keys for partition in routing.elsewhere(key.task_id)])
+        await self._forget_keys([key for key in keys if key.idempotency])
+
+    async def _forget_keys(self, rows: Sequence[Removed]) -> None:
+        """A key lies in the partition of its name, which may be another one than the task's."""
+        routing = self._partitions.routing
+        await self._forget(
+            [
+                (row, partition)
+                for row in rows
+                for partition in routing.of_key(row.idempotency.partition(" ")[0])
+                if partition != routing.of_id(row.task_id)
+            ]
+        )
+
+    async def _forget(self, rows: Sequence[tuple[Removed, int]]) -> None:
+        if not rows:
+            return
+
+        async def forget(partition: int, some: list[Removed]) -> list[None]:
+            await self.parts[partition].forget_many(some)
+            return [None] * len(some)
+
+        await by_partition([partition for _, partition in rows], [row for row, _ in rows], forget)
 
     async def sweep(self, limit: int = SWEEP_LIMIT) -> int:
         """Recover all due tasks, a bounded number in each script call; returns how many tasks moved."""
-        total = 0
-        while True:
-            moved, due, tidied = map(number, accepted(await self._scripts.call("sweep", limit=limit)))
-            total += moved
-            if due == 0 or moved + tidied == 0:
-                return total
-
-    async def acknowledge(self, first_kept_id: str, finished: Sequence[tuple[str, int]]) -> None:
-        """Trim the outbox below this stream id. `finished` are terminal tasks that history has, with their version."""
-        accepted(await self._scripts.call("acknowledge", first_kept_id=first_kept_id, rows=_flat(finished)))
+        if self._only:
+            return await self._only.sweep(limit)
+        return sum((await self._partitions.health.call_some(lambda each: self.parts[each].sweep(limit))).values())
 
     async def read_many(self, task_ids: Sequence[str]) -> list[Task | None]:
         """Returns the tasks as stored now, None for each that the store does not have. Costs a call for 50 tasks."""
         check_batch(task_ids)
-        tasks: list[Task | None] = []
-        for first in range(0, len(task_ids), READ_AT_ONCE):
-            some = task_ids[first : first + READ_AT_ONCE]
-            now, *rows = accepted(await self._scripts.call("read", rows=some, is_bulk=len(some) > FEW_TASKS))
-            tasks += [task_view(task_id, number(now), row) for task_id, row in zip(some, rows, strict=True)]
-        return tasks
+
+        async def read(partition: int, some: list[str]) -> list[Task | None]:
+            return await self.parts[partition].read_many(some)
+
+        def is_absent(task: Task | None) -> bool:
+            return task is None
+
+        found = await self._partitions.by_task_id(task_ids, str, read, is_absent)
+        return [each and _estimated(each, len(self.parts)) for each in found]
 
     async def read(self, task_id: str) -> Task:
         found = (await self.read_many([task_id]))[0]
@@ -416,137 +177,30 @@ class Queue:
             raise TaskNotFound(task_id)
         return found
 
-    async def requeue(
-        self,
-        verb: str,
-        reason: Reason,
-        task_id: str,
-        *,
-        keeps_budgets: bool = False,
-        priority: str | None = None,
-        kept: KeptTask | None = None,
-        client_id: str = "operator",
-        on_requeued: OnRequeued | None = None,
-    ) -> int:
-        """Requeue a terminal task; returns its new version. A new priority brings its own retries and timeout.
+    async def retry(self, task_id: str, **options: Any) -> int:
+        """Queue a failed, dead or cancelled task again; see `Partition.requeue` for the options."""
+        return await self._requeue("retry", Reason.RETRIED, task_id, **options)
 
-        `kept` comes from history, for a task whose record may have left the store. Reading the definition in a separate
-        call is safe, because definitions never change. With `on_requeued` the record notes that the order has a span.
-        """
-        definition = unpack_definition(kept.definition) if kept else (await self.read(task_id)).definition
-        level = self._submissions.level(priority) if priority else None
-        reply = await self._scripts.call(
-            "requeue",
-            task_id=task_id,
-            sources=",".join(transition(verb).sources),
-            reason=reason,
-            keeps_budgets=int(keeps_budgets),
-            priority=priority or "",
-            offset_ms=level.offset_ms - definition.head_start_ms if level else "",
-            max_retries=level.max_retries if level else "",
-            timeout_ms=level.timeout_ms if level else "",
-            signature=definition.signature,
-            kept_record=kept.record if kept else "",
-            kept_definition=kept.definition if kept else "",
-            client_id=client_id,
-            is_traced=int(on_requeued is not None),
+    async def replay(self, task_id: str, **options: Any) -> int:
+        """Queue a dead letter again; see `Partition.requeue` for the options."""
+        return await self._requeue("replay", Reason.REPLAYED, task_id, **options)
+
+    async def _requeue(self, verb: str, reason: Reason, task_id: str, **options: Any) -> int:
+        home, *others = (self._partitions.routing.of_id(task_id), *self._partitions.routing.elsewhere(task_id))
+        for partition in others and (home, *others):
+            if (await self.parts[partition].read_many([task_id]))[0] is not None:
+                return await self.parts[partition].requeue(verb, reason, task_id, **options)
+        return await self.parts[home].requeue(verb, reason, task_id, **options)
+
+    async def _by_task_id(
+        self, task_ids: Sequence[str], call: Callable[[Partition, list[str]], Awaitable[list[Outcome]]]
+    ) -> list[Outcome]:
+        return await self._partitions.by_task_id(
+            task_ids, str, lambda partition, some: call(self.parts[partition], some), is_missing
         )
-        refused_for = (task_id,) if reply.word in ("TASK_NOT_FOUND", "WRONG_STATE") else ()
-        now_ms, version = map(number, accepted(reply, *refused_for))
-        if on_requeued is not None:
-            on_requeued(task_id, definition, now_ms)
-        return version
 
 
-def parse_stops(entries: Sequence[Any]) -> tuple[Stop, ...]:
-    return tuple(Stop(*text(entry).split(" ", 1)) for entry in entries)
-
-
-def _taken(written: str) -> tuple[str, int]:
-    scope, count = written.split(" ")
-    return scope, int(count)
-
-
-def _flat(rows: Sequence[Sequence[Any]]) -> list[Any]:
-    return [value for row in rows for value in row]
-
-
-def _submitted(
-    prepared: Sequence[Prepared], batch: SubmitRows, answers: Sequence[Any], now_ms: int, bucket: RateLimitState | None
-) -> list[Submitted]:
-    """Merge the script's answers into the prepared tasks. A task without an answer is new and ranks as its kind does.
-
-    An answer is `row|id` for an existing task, `row|id|rank|visible|position` for a task with values of its own, and
-    `*kind|position` for the first task of a kind without an answer: the others follow it in the lane.
-    """
-    by_row, positions = dict[int, str](), dict[int, int]()
-    for each in answers:
-        row_or_kind, _, answer = text(each).partition("|")
-        if row_or_kind[0] == "*":
-            positions[int(row_or_kind[1:])] = int(answer)
-        else:
-            by_row[int(row_or_kind) - 1] = answer
-    submitted: list[Submitted] = []
-    for row, (task_id, kind, *_) in enumerate(prepared):
-        if row in by_row:
-            submitted.append(_parse_submitted(by_row[row], now_ms, bucket))
-            continue
-        position = None
-        if positions:
-            position = positions[batch.numbers[kind]]
-            positions[batch.numbers[kind]] += 1
-        submitted.append(Submitted(task_id, True, now_ms + kind.offset_ms, None, position, now_ms, bucket))
-    return submitted
-
-
-def _parse_submitted(answer: str, now_ms: int, bucket: RateLimitState | None) -> Submitted:
-    task_id, _, placed = answer.partition("|")
-    rank, visible_at, position = map(instant, placed.split("|")) if placed else (None, None, None)
-    return Submitted(task_id, bool(placed), rank, visible_at, position, now_ms, bucket)
-
-
-def _all_of(submitted: Sequence[Submitted]) -> list[Submitted]:
-    """The ids of a batch submitted before under one key: the script returns the id of its last task only."""
-    ids = made_together(submitted[-1].task_id, len(submitted))
-    return [msgspec.structs.replace(each, task_id=own_id) for each, own_id in zip(submitted, ids, strict=True)]
-
-
-def _split_claimed(
-    flat: Sequence[Any], read: Callable[[Sequence[Any]], ClaimedTask]
-) -> tuple[tuple[ClaimedTask, ...], list[bytes]]:
-    """Returns the readable tasks, and the ids and leases of the unreadable ones, which no worker gets."""
-    tasks: list[ClaimedTask] = []
-    unreadable: list[bytes] = []
-    for at in range(0, len(flat), 3):
-        try:
-            tasks.append(read(flat[at : at + 3]))
-        except (ValueError, IndexError) as error:
-            task_id, packed, _ = flat[at : at + 3]
-            problem = "its record is cut off" if isinstance(error, IndexError) else str(error)
-            log.error("task set aside", task_id=task_id.decode(errors="replace"), problem=problem)
-            unreadable += (task_id, without_number(packed).split(b"\0", LEASE + 1)[LEASE])
-    return tuple(tasks), unreadable
-
-
-def _ranked(parts: Sequence[Any]) -> ClaimedTask:
-    rank = text(without_number(parts[1])).split("\0", RANK + 1)[RANK]
-    return msgspec.structs.replace(_claimed(parts), rank=int(rank))
-
-
-def _claimed(parts: Sequence[Any]) -> ClaimedTask:
-    task_id, packed, definition = parts
-    # Only the head of the record is split: reading all its fields takes four times as long.
-    values = text(without_number(packed)).split("\0", CLAIMED_END)
-    attempt = int(values[ATTEMPT])
-    spent = values[CLAIMED_END].split("\0", LOSSES + 1) if attempt > 1 else ()
-    return ClaimedTask(
-        task_id=text(task_id),
-        definition=unpack_definition(definition or b""),
-        attempt=attempt,
-        lease=values[LEASE],
-        timeout_ms=int(values[TIMEOUT_MS]),
-        visible_at_ms=int(values[VISIBLE_MS]),
-        is_started=values[STATE] == TaskState.EXECUTING,
-        retry_count=int(spent[RETRIES]) if spent else 0,
-        losses=int(spent[LOSSES]) if spent else 0,
-    )
+def _estimated(answer: T, count: int) -> T:
+    if count > 1 and answer.lane_position:
+        return msgspec.structs.replace(answer, lane_position=answer.lane_position * count)
+    return answer

@@ -8,9 +8,10 @@ import msgspec
 
 from tideq.queue_core.errors import InvalidTask, UnknownPriority
 from tideq.queue_core.lanes import lane_signature
+from tideq.queue_core.scripts.replies import instant, text
 from tideq.queue_core.settings import Priority, QueueSettings
-from tideq.queue_core.task import Definition, NewTask, TraceContext
-from tideq.queue_core.task_id import TaskIds
+from tideq.queue_core.task import Definition, NewTask, RateLimitState, Submitted, TraceContext
+from tideq.queue_core.task_id import TaskIds, made_together
 from tideq.queue_core.validation import check_kind, check_own
 
 NO_TRACE = TraceContext()
@@ -273,3 +274,43 @@ def _content(task: NewTask) -> tuple[Any, ...]:
 
 def _fingerprint(content: Any) -> str:
     return hashlib.sha256(msgspec.msgpack.encode(content, order="sorted")).hexdigest()[:32]
+
+
+def merged_answers(
+    prepared: Sequence[Prepared], batch: SubmitRows, answers: Sequence[Any], now_ms: int, bucket: RateLimitState | None
+) -> list[Submitted]:
+    """Merge the script's answers into the prepared tasks. A task without an answer is new and ranks as its kind does.
+
+    An answer is `row|id` for an existing task, `row|id|rank|visible|position` for a task with values of its own, and
+    `*kind|position` for the first task of a kind without an answer: the others follow it in the lane.
+    """
+    by_row, positions = dict[int, str](), dict[int, int]()
+    for each in answers:
+        row_or_kind, _, answer = text(each).partition("|")
+        if row_or_kind[0] == "*":
+            positions[int(row_or_kind[1:])] = int(answer)
+        else:
+            by_row[int(row_or_kind) - 1] = answer
+    submitted: list[Submitted] = []
+    for row, (task_id, kind, *_) in enumerate(prepared):
+        if row in by_row:
+            submitted.append(_parse_submitted(by_row[row], now_ms, bucket))
+            continue
+        position = None
+        if positions:
+            position = positions[batch.numbers[kind]]
+            positions[batch.numbers[kind]] += 1
+        submitted.append(Submitted(task_id, True, now_ms + kind.offset_ms, None, position, now_ms, bucket))
+    return submitted
+
+
+def _parse_submitted(answer: str, now_ms: int, bucket: RateLimitState | None) -> Submitted:
+    task_id, _, placed = answer.partition("|")
+    rank, visible_at, position = map(instant, placed.split("|")) if placed else (None, None, None)
+    return Submitted(task_id, bool(placed), rank, visible_at, position, now_ms, bucket)
+
+
+def of_repeated_batch(submitted: Sequence[Submitted]) -> list[Submitted]:
+    """The ids of a batch submitted before under one key: the script returns the id of its last task only."""
+    ids = made_together(submitted[-1].task_id, len(submitted))
+    return [msgspec.structs.replace(each, task_id=own_id) for each, own_id in zip(submitted, ids, strict=True)]

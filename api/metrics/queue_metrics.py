@@ -7,7 +7,7 @@ from tideq.api.service import Service
 from tideq.persistence.read.status import HistoryStatus
 from tideq.queue_core.controls import WHOLE_QUEUE
 from tideq.queue_core.errors import QueueError, StoreReplaced
-from tideq.queue_core.inspector import Stats
+from tideq.queue_core.partition_views import Stats
 from tideq.queue_core.samples import OTHER, Labels, Sample, SampleHistogram, Samples, TypeNames, merged
 from tideq.queue_core.settings import Priority
 from tideq.queue_core.store.ended_tasks import OTHERS

@@ -23,9 +23,9 @@ from tideq.api.schemas.base import (
 )
 from tideq.api.schemas.blocked_types import BlockedTypesIfAny
 from tideq.api.schemas.times import rfc3339
-from tideq.queue_core.fleet import ReportedState
 from tideq.queue_core.task import ClaimedTask
 from tideq.queue_core.telemetry.trace_context import execution_traceparent, is_sampled, trace_id_of
+from tideq.queue_core.worker_calls import ReportedState
 
 Wait = Annotated[float, msgspec.Meta(ge=0, le=MAX_WAIT_SECONDS), about("How long to wait if no task is ready.", 20)]
 PollId = Annotated[

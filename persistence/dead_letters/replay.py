@@ -12,7 +12,8 @@ from tideq.persistence.dead_letters.dead_letter_list import DeadLetterFilter, De
 from tideq.persistence.read.lag import HistoryLag
 from tideq.persistence.read.tasks import lock_tasks
 from tideq.queue_core.errors import HistoryUnavailable, QueueError, Refused, TaskNotFound, UnknownPriority, WrongState
-from tideq.queue_core.queue import KeptTask, OnRequeued, Queue
+from tideq.queue_core.partition import KeptTask, OnRequeued
+from tideq.queue_core.queue import Queue
 from tideq.queue_core.scripts.record import parse_record
 from tideq.queue_core.task import Task
 

@@ -12,7 +12,7 @@ from tideq.persistence.read.lag import HistoryLag
 from tideq.persistence.read.tasks import TaskReader, TransitionRow
 from tideq.queue_core.errors import HistoryUnavailable
 from tideq.queue_core.outbox.consumer import OutboxConsumer
-from tideq.queue_core.queue import KeptTask
+from tideq.queue_core.partition import KeptTask
 from tideq.queue_core.task import Task
 from tideq.queue_core.task_id import is_task_id
 

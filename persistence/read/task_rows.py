@@ -7,7 +7,7 @@ import structlog
 
 from tideq.persistence.database import Connection, statement
 from tideq.persistence.definitions import NO_ATTRIBUTES, definition_of_columns, packed_of_columns, packed_record
-from tideq.queue_core.queue import KeptTask
+from tideq.queue_core.partition import KeptTask
 from tideq.queue_core.scripts.record import record_fields
 from tideq.queue_core.scripts.task_view import task_of
 from tideq.queue_core.task import Definition, Task

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from tideq.persistence.database import Connection, Database, statement, stay_in_transaction
 from tideq.persistence.read.task_rows import TaskRow
 from tideq.queue_core.errors import TaskUnreadable
-from tideq.queue_core.queue import KeptTask
+from tideq.queue_core.partition import KeptTask
 from tideq.queue_core.task import Task
 from tideq.queue_core.task_id import is_task_id
 

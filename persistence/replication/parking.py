@@ -17,7 +17,7 @@ from tideq.persistence.replication.rows import finished_tasks
 from tideq.persistence.replication.writer import Writer
 from tideq.queue_core.engine import Engine
 from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxConsumer, entry_order
-from tideq.queue_core.queue import Queue
+from tideq.queue_core.partition import Partition
 
 MAX_LISTED = 10_000
 
@@ -35,9 +35,9 @@ class ParkedTask(NamedTuple):
 
 
 class Parking:
-    def __init__(self, database: Database, queue: Queue, consumer: OutboxConsumer, partition: int) -> None:
+    def __init__(self, database: Database, source: Partition, consumer: OutboxConsumer, partition: int) -> None:
         self._database = database
-        self._queue = queue
+        self._source = source
         self._consumer = consumer
         self._partition = partition
 
@@ -94,7 +94,7 @@ class Parking:
         """Lets the store expire the finished task: it kept the task while history lacked events of it."""
         finished = finished_tasks(changes, ())
         if finished:
-            await self._queue.acknowledge(FIRST_ID, finished)
+            await self._source.acknowledge(FIRST_ID, finished)
 
 
 class ParkingOfAll:
@@ -118,7 +118,7 @@ class ParkingOfAll:
 def parking_of(database: Database, client: Any, engine: Engine) -> ParkingOfAll:
     return ParkingOfAll(
         [
-            Parking(database, part.queue, OutboxConsumer(client, client, part.keys), part.settings.partition)
+            Parking(database, part.partition, OutboxConsumer(client, client, part.keys), part.settings.partition)
             for part in engine.parts
         ]
     )

@@ -46,7 +46,7 @@ class Replicator:
         linger_ms: int = 0,
     ) -> None:
         self._database = database
-        self._queue = engine.queue
+        self._source = engine.partition
         self._scripts = engine.scripts
         self._consumer = consumer
         self._partition = partition
@@ -150,9 +150,9 @@ class Replicator:
         first_kept = self._kept[0] if len(self._kept) == KEPT_ENTRIES else FIRST_ID
         finished = finished_tasks(changes, writer.parked)
         while len(finished) > ACKNOWLEDGE_LIMIT:
-            await self._queue.acknowledge(FIRST_ID, finished[:ACKNOWLEDGE_LIMIT])
+            await self._source.acknowledge(FIRST_ID, finished[:ACKNOWLEDGE_LIMIT])
             finished = finished[ACKNOWLEDGE_LIMIT:]
-        await self._queue.acknowledge(first_kept, finished)
+        await self._source.acknowledge(first_kept, finished)
 
     async def _acknowledge_again(self, checkpoint: Checkpoint, writer: Writer) -> None:
         """Repeats the last acknowledgements: without them, after a crash, finished tasks would not expire."""

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tideq.queue_core.errors import QueueFull, Refused, StoreUnavailable, Unavailable
+from tideq.queue_core.partition import AdmissionTerms, Partition
 from tideq.queue_core.partitioning.ledger import Grant, Ledger, Uses
 from tideq.queue_core.partitioning.partition_health import PartitionHealth
 from tideq.queue_core.polls.poll import Use
-from tideq.queue_core.queue import AdmissionTerms, Queue
 from tideq.queue_core.settings import Admission as Limits
 from tideq.queue_core.task import NewTask, RateLimitState
 
@@ -82,7 +82,7 @@ class AdmissionEntry:
 class Admissions:
     def __init__(
         self,
-        parts: Sequence[Queue],
+        parts: Sequence[Partition],
         health: PartitionHealth,
         ledger: Ledger,
         limits: Limits,
@@ -141,7 +141,7 @@ class Admissions:
 
 
 class DepthGate:
-    def __init__(self, parts: Sequence[Queue], health: PartitionHealth, ledger: Ledger) -> None:
+    def __init__(self, parts: Sequence[Partition], health: PartitionHealth, ledger: Ledger) -> None:
         self._parts = parts
         self._health = health
         self._ledger = ledger

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from tideq.queue_core.circuits import ALL_TYPES, CircuitState
 from tideq.queue_core.errors import Unavailable
+from tideq.queue_core.partition import Partition
 from tideq.queue_core.partitioning.partition_health import PartitionHealth
 from tideq.queue_core.partitioning.partition_sampler import home_of
 from tideq.queue_core.polls.poll import CircuitResults, Peek
-from tideq.queue_core.queue import Queue
 from tideq.queue_core.settings import Circuit
 
 ResultsByPartition = Mapping[int, CircuitResults]
@@ -55,7 +55,7 @@ class Decision(NamedTuple):
 class Turn:
     """One claim's turn to give trials to its worker; requested only by a claim that finds trials to give."""
 
-    def __init__(self, home: Queue | None, worker_id: str) -> None:
+    def __init__(self, home: Partition | None, worker_id: str) -> None:
         """`home` is None while the home partition is away: then every claim has the turn."""
         self._home = home
         self._worker_id = worker_id
@@ -80,7 +80,7 @@ class Turn:
 
 
 class CircuitTotals:
-    def __init__(self, parts: Sequence[Queue], health: PartitionHealth, settings: Circuit) -> None:
+    def __init__(self, parts: Sequence[Partition], health: PartitionHealth, settings: Circuit) -> None:
         self._parts = parts
         self._health = health
         self._settings = settings

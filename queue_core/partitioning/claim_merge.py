@@ -18,15 +18,15 @@ import msgspec
 from tideq.queue_core.circuits import CircuitState
 from tideq.queue_core.controls import WHOLE_QUEUE
 from tideq.queue_core.errors import Unavailable
+from tideq.queue_core.fleet import most_urgent
+from tideq.queue_core.partition import MAX_CLAIM_BYTES, Partition
 from tideq.queue_core.partitioning.circuit_totals import CLOSED, CircuitTotals, CircuitVerdict, Turn, gives_trials
 from tideq.queue_core.partitioning.head_merge import MergedHeads, Share, best_of, depth_for, scopes_of, shares, within
 from tideq.queue_core.partitioning.ledger import PERMIT_MS, Grant, Ledger, Uses, counts_text
 from tideq.queue_core.partitioning.partition_health import PartitionHealth
 from tideq.queue_core.partitioning.partition_sampler import PartitionSampler
-from tideq.queue_core.partitioning.partitioned_fleet import most_urgent
 from tideq.queue_core.partitioning.worker_sync import WorkerSync
 from tideq.queue_core.polls.poll import Head, Peek, Poll
-from tideq.queue_core.queue import MAX_CLAIM_BYTES, Queue
 from tideq.queue_core.task import Claim, ClaimedTask, Stop
 
 MAX_ROUNDS = 4
@@ -49,7 +49,7 @@ class Taken(NamedTuple):
 class ClaimMerger:
     def __init__(
         self,
-        parts: Sequence[Queue],
+        parts: Sequence[Partition],
         health: PartitionHealth,
         worker_sync: WorkerSync,
         sampler: PartitionSampler,
@@ -177,7 +177,7 @@ class ClaimMerger:
             not_after = peeks[partition].now_ms + PERMIT_MS
             own = msgspec.structs.replace(_poll_for(poll, partition), circuit_shares=verdict.shares(share.counts))
             bounds = (share.wanted, share.max_rank, answer, permits, not_after, room // len(chosen))
-            return await self._parts[partition].claim_for(own, *bounds)
+            return await self._parts[partition].claim(own, *bounds)
 
         return await self._claims(list(by_partition), take)
 
@@ -197,7 +197,7 @@ class ClaimMerger:
         """The tasks of this poll's last answer, in whichever partitions they lie."""
 
         async def repeat(partition: int) -> Claim:
-            return await self._parts[partition].claim_for(
+            return await self._parts[partition].claim(
                 _poll_for(poll, partition), peeks[partition].live_count, -1, answer
             )
 

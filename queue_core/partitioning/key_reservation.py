@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from tideq.queue_core.errors import KeyPending, QueueError, StoreUnavailable, Unavailable
+from tideq.queue_core.partition import AdmissionTerms, Partition, Written
 from tideq.queue_core.partitioning.partition_health import is_untouched
-from tideq.queue_core.queue import AdmissionTerms, Queue, Written
 from tideq.queue_core.submission import Prepared
 from tideq.queue_core.task import NewTask, Submitted
 
@@ -30,7 +30,7 @@ Rows = Mapping[int, list[int]]
 
 
 class KeyReservation:
-    def __init__(self, parts: Sequence[Queue]) -> None:
+    def __init__(self, parts: Sequence[Partition]) -> None:
         self._parts = parts
 
     async def submit(

@@ -38,6 +38,10 @@ class PartitionHealth:
             self._away_until[partition] = now + RETRY_SECONDS
         return found
 
+    def available(self) -> list[int]:
+        """The partitions that are up or may be tried again; all of them where there is none."""
+        return sorted([*self.up, *self.retryable()]) or list(range(self._count))
+
     def record(self, partition: int, error: BaseException | None = None) -> None:
         if isinstance(error, Unavailable):
             self._away_until[partition] = self._clock() + RETRY_SECONDS
@@ -57,8 +61,7 @@ class PartitionHealth:
 
     async def call_some(self, call: Callable[[int], Awaitable[T]]) -> dict[int, T]:
         """The results of all partitions that answer; raises the first error where none does."""
-        partitions = sorted([*self.up, *self.retryable()]) or list(range(self._count))
-        answers = await self.call(partitions, call)
+        answers = await self.call(self.available(), call)
         failures = [each for each in answers.values() if isinstance(each, Exception)]
         for error in failures:
             if not isinstance(error, Unavailable):

@@ -20,9 +20,9 @@ class PartitionedConsumer(OutboxConsumer):
         if not task_ids:
             return set()
 
-        async def has(part: OutboxConsumer, some: list[bytes]) -> list[bool]:
-            gone = await part.absent(some)
+        async def has(partition: int, some: list[bytes]) -> list[bool]:
+            gone = await self.parts[partition].absent(some)
             return [task_id not in gone for task_id in some]
 
-        found = await by_task_id(self._routing, self.parts, task_ids, bytes.decode, has, lambda is_here: not is_here)
+        found = await by_task_id(self._routing, task_ids, bytes.decode, has, lambda is_here: not is_here)
         return {task_id for task_id, is_here in zip(task_ids, found, strict=True) if not is_here}

@@ -11,7 +11,6 @@ from typing import TypeVar
 
 from tideq.queue_core.task_id import partition_of
 
-Part = TypeVar("Part")
 Row = TypeVar("Row")
 Answered = TypeVar("Answered")
 
@@ -40,10 +39,9 @@ class Routing:
 
 
 async def by_partition(
-    parts: Sequence[Part],
     partitions: Sequence[int],
     rows: Sequence[Row],
-    call: Callable[[Part, list[Row]], Awaitable[Sequence[Answered]]],
+    call: Callable[[int, list[Row]], Awaitable[Sequence[Answered]]],
 ) -> list[Answered]:
     """Sends each row to its partition, one call a partition, all at once. The answers are in the order of the rows."""
     numbers_by_partition: dict[int, list[int]] = {}
@@ -51,8 +49,8 @@ async def by_partition(
         numbers_by_partition.setdefault(partition, []).append(number)
     groups = list(numbers_by_partition.items())
     if len(groups) == 1:
-        return list(await call(parts[groups[0][0]], list(rows)))
-    answers = await asyncio.gather(*(call(parts[each], [rows[n] for n in numbers]) for each, numbers in groups))
+        return list(await call(groups[0][0], list(rows)))
+    answers = await asyncio.gather(*(call(each, [rows[n] for n in numbers]) for each, numbers in groups))
     by_number = {
         n: each
         for (_, numbers), some in zip(groups, answers, strict=True)
@@ -63,21 +61,20 @@ async def by_partition(
 
 async def by_task_id(
     routing: Routing,
-    parts: Sequence[Part],
     rows: Sequence[Row],
     id_of: Callable[[Row], str],
-    call: Callable[[Part, list[Row]], Awaitable[Sequence[Answered]]],
+    call: Callable[[int, list[Row]], Awaitable[Sequence[Answered]]],
     is_missing: Callable[[Answered], bool],
 ) -> list[Answered]:
     """The same by the rows' task ids. A task missing in its partition is looked up where earlier numbers placed it."""
     ids = [id_of(row) for row in rows]
-    found = await by_partition(parts, [routing.of_id(task_id) for task_id in ids], rows, call)
-    for attempt in range(len(parts)):
+    found = await by_partition([routing.of_id(task_id) for task_id in ids], rows, call)
+    for attempt in range(routing.count):
         left = [n for n, each in enumerate(found) if is_missing(each) and len(routing.elsewhere(ids[n])) > attempt]
         if not left:
             break
         partitions = [routing.elsewhere(ids[n])[attempt] for n in left]
-        for n, each in zip(left, await by_partition(parts, partitions, [rows[n] for n in left], call), strict=True):
+        for n, each in zip(left, await by_partition(partitions, [rows[n] for n in left], call), strict=True):
             found[n] = found[n] if is_missing(each) else each
     return found
 

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import msgspec
 
 from tideq.queue_core.errors import InvalidTask, Overloaded, QueueError, StoreUnavailable, TooManyNew, Unavailable
+from tideq.queue_core.partition import ALL, AdmissionTerms, Partition, Written
 from tideq.queue_core.partitioning.admission import AdmissionEntry, Admissions, Demand
 from tideq.queue_core.partitioning.key_reservation import KeyReservation
 from tideq.queue_core.partitioning.partition_health import PartitionHealth, is_untouched
 from tideq.queue_core.partitioning.routing import Routing
-from tideq.queue_core.queue import ALL, AdmissionTerms, Queue, Written
 from tideq.queue_core.submission import idempotency_name, share_one_key
 from tideq.queue_core.task import NewTask, Submitted
 
@@ -38,7 +38,7 @@ class Placed(NamedTuple):
 
 class SubmitRouter:
     def __init__(
-        self, parts: Sequence[Queue], routing: Routing, health: PartitionHealth, admissions: Admissions
+        self, parts: Sequence[Partition], routing: Routing, health: PartitionHealth, admissions: Admissions
     ) -> None:
         self._parts = parts
         self._routing = routing
@@ -135,7 +135,7 @@ class SubmitRouter:
         async def submit() -> Written:
             if len(tasks) == 1 and include_position and admission == ALL:
                 return Written([await part.submit(tasks[0])], None)
-            return await part.submit_in_partition(tasks, include_position=include_position, admission=admission)
+            return await part.submit_many(tasks, include_position=include_position, admission=admission)
 
         return submit
 

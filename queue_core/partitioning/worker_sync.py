@@ -7,14 +7,13 @@ import contextlib
 from collections.abc import Mapping, Sequence
 
 from tideq.queue_core.errors import Unavailable, UnknownWorker, WorkerExists
-from tideq.queue_core.fleet import Fleet, ReportedState
-from tideq.queue_core.partitioning.partition_health import PartitionHealth
+from tideq.queue_core.partitioning.queue_partitions import QueuePartitions, answers_of
+from tideq.queue_core.worker_calls import ReportedState, beat, get_worker, register_worker, set_worker_state
 
 
 class WorkerSync:
-    def __init__(self, parts: Sequence[Fleet], health: PartitionHealth) -> None:
-        self._parts = parts
-        self._health = health
+    def __init__(self, partitions: QueuePartitions) -> None:
+        self._partitions = partitions
 
     async def register_missing(
         self, worker_id: str, failures: Mapping[int, Exception], *, is_elsewhere: bool
@@ -33,11 +32,9 @@ class WorkerSync:
 
     async def _register(self, worker_id: str, missing: Sequence[int]) -> list[int]:
         """A draining worker is not registered: it may be leaving one partition after the other just now."""
-        others = [each for each in self._health.up if each not in missing]
-        answers = await self._health.call(others, lambda each: self._parts[each].get(worker_id))
-        members = [
-            each for each in answers.values() if not isinstance(each, Exception) and each.service_state != "dead"
-        ]
+        others = [each for each in self._partitions.health.up if each not in missing]
+        answers = await self._partitions.call(others, lambda scripts: get_worker(scripts, worker_id))
+        members = [each for each in answers_of(answers) if each.service_state != "dead"]
         if not members or any(each.service_state == "draining" for each in members):
             return []
         is_healthy = all(each.service_state == "active" for each in members)
@@ -47,11 +44,12 @@ class WorkerSync:
         )
         joined: list[int] = []
         for partition in missing:
+            scripts = self._partitions.scripts[partition]
             with contextlib.suppress(WorkerExists):
-                await self._parts[partition].register(members[0].worker)
+                await register_worker(scripts, members[0].worker)
             if not is_healthy:
-                await self._parts[partition].set_health(worker_id, is_healthy=False)
+                await set_worker_state(scripts, worker_id, "unhealthy")
             if state:
-                await self._parts[partition].heartbeat(worker_id, reported_state=state)
+                await beat(scripts, worker_id, b"", state, None)
             joined.append(partition)
         return joined

@@ -32,12 +32,8 @@ end
 local function control_of(scope)
   local rules = controls()
   local left, retry_at = allowance(scope)
-  -- A partition of several stores its share of a limit and, beside it, the limit as it was set.
-  local function limit(kind)
-    return string.match(rules['whole_' .. kind .. ':' .. scope] or '', '^[^/]+') or rules[kind .. ':' .. scope] or ''
-  end
-  return {scope, rules['pause:' .. scope] or '', limit('rate'), limit('max'),
-    left < math.huge and left or '', retry_at and string.format('%.0f', retry_at) or ''}
+  return {scope, rules['pause:' .. scope] or '', rules['rate:' .. scope] or '',
+    rules['max:' .. scope] or '', left < math.huge and left or '', retry_at and string.format('%.0f', retry_at) or ''}
 end
 
 -- For each worker its circuit for this type: until when it is open, or how many trials are left.

@@ -6,9 +6,9 @@
 -- @key   controls          hash
 -- @key   control_instants  hash
 -- @arg   scope  text
--- @row   kind     pause, rate or max; or whole_rate or whole_max beside them
+-- @row   kind     pause, rate or max
 -- @row   setting  empty to lift it
--- @row   instant  see `PartitionedControls`; empty with one partition, for now
+-- @row   instant  see controls.py; empty with one partition, for now
 -- @reply OK
 -- @use   ledger, wake, commit
 local INSTANTS_PER_MS, KEPT_MS = 1024, 30 * 86400000
@@ -51,7 +51,7 @@ end
 for i = 1, row_count do
   local kind, setting, instant = row(i)
   local field = kind .. ':' .. scope
-  if is_latest(string.gsub(kind, '^whole_', '') .. ':' .. scope, instant) then
+  if is_latest(field, instant) then
     if setting == '' then
       redis.call('HDEL', controls_key, field)
     else

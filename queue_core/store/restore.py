@@ -13,7 +13,7 @@ import structlog
 
 from tideq.queue_core.errors import StoreUnavailable
 from tideq.queue_core.outbox.consumer import OutboxConsumer, last_entry_id
-from tideq.queue_core.queue import Removed
+from tideq.queue_core.partition import Removed
 from tideq.queue_core.scripts.constants import scripts_for
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.scripts.record import Record, readable_record

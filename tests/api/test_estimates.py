@@ -8,7 +8,8 @@ from tests.contract.situations import complete_all, started_count, submit_count
 from tests.kit import Kit
 from tideq.api import wait_estimate
 from tideq.queue_core.errors import StoreUnavailable
-from tideq.queue_core.inspector import Inspector, Stats
+from tideq.queue_core.inspector import Inspector
+from tideq.queue_core.partition_views import Stats
 
 TASKS = "/api/v1/tasks"
 

@@ -185,7 +185,7 @@ async def test_a_listener_whose_place_is_gone_is_told_of_the_gap(here: Bench, ki
         (old,) = await heard.next(1)
     kept = await kit.submit()
     newest = (await kit.client.xrevrange(kit.keys.key("outbox"), count=1))[0][0].decode()
-    await kit.queue.acknowledge(newest, [])
+    await kit.engine.partition.acknowledge(newest, [])
 
     async with listening(here.http, last_id=old.id) as again:
         (gap,) = await again.next(1)

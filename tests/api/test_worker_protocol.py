@@ -10,7 +10,8 @@ import pytest
 from tests.api.bench import Bench, Json, assert_problem, held, until
 from tests.kit import Kit
 from tideq.api.service import Service
-from tideq.queue_core.fleet import Fleet, Heartbeat
+from tideq.queue_core.fleet import Fleet
+from tideq.queue_core.worker_calls import Heartbeat
 
 VERBS: dict[str, Json] = {
     "poll": {"available_capacity": 1},

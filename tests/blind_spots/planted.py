@@ -116,11 +116,11 @@ MISTAKES = {
     ),
     "trials are counted in the task's own partition only": _mistake(
         f"{TRIALS}::test_explain_counts_the_trials_of_all_partitions",
-        ("queue_core/partitioning/partitioned_inspector.py", "        if not on_trial:", "        if True:"),
+        ("queue_core/inspector.py", "        if not on_trial:", "        if True:"),
     ),
     "a worker without trials left counts as serving": _mistake(
         "tests/api/test_blocked_types.py::test_a_task_whose_only_worker_is_on_trial_waits_for_the_results_of_its_trials",
-        ("queue_core/inspector.py", " and self.trials_left != 0", ""),
+        ("queue_core/partition_views.py", " and self.trials_left != 0", ""),
     ),
     "a timeout's jitter only goes later": _mistake(
         "tests/contract/test_sweep.py::test_timeouts_of_one_sweep_come_back_earlier_and_later_than_their_base_delay",
@@ -256,11 +256,11 @@ MISTAKES = {
     "of two orders what most partitions heard holds": _mistake(
         "tests/partitions/test_controls_away.py::test_what_was_said_last_holds_however_few_partitions_heard_it",
         (
-            "queue_core/partitioning/partitioned_controls.py",
-            "    instant = max(each.instants.get(field, 0) for each in stored_rules)\n",
+            "queue_core/controls.py",
+            "    instant = max(each.instant for each in versions)\n",
             "    instant = 0\n",
         ),
-        ("queue_core/partitioning/partitioned_controls.py", "each.instants.get(field, 0) == instant and (", "("),
+        ("queue_core/controls.py", "each.instant == instant and (", "("),
     ),
     "claims of one worker do not wait for each other's trials": _mistake(
         f"{TRIALS}::test_claims_of_one_worker_at_one_instant_give_it_three_trials_together",

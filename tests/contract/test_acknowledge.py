@@ -25,7 +25,7 @@ async def test_acknowledge_trims_the_outbox_below_the_first_entry_kept(kit: Kit)
         await kit.submit()
     entries = await kit.client.xrange(kit.keys.key("outbox"))
 
-    await kit.queue.acknowledge(entries[2][0].decode(), [])
+    await kit.engine.partition.acknowledge(entries[2][0].decode(), [])
 
     assert [entry for entry, _ in await kit.client.xrange(kit.keys.key("outbox"))] == [entries[2][0]]
 
@@ -34,7 +34,7 @@ async def test_acknowledge_trims_the_outbox_below_the_first_entry_kept(kit: Kit)
 async def test_acknowledge_of_a_finished_task_lets_it_go_after_an_hour(kit: Kit, state: TaskState) -> None:
     await kit.worker()
     ended = await task_in(kit, state)
-    await kit.queue.acknowledge(EVERYTHING, [(ended.task_id, (await kit.read(ended.task_id)).version)])
+    await kit.engine.partition.acknowledge(EVERYTHING, [(ended.task_id, (await kit.read(ended.task_id)).version)])
 
     is_kept = [await is_kept_after(kit, ended.task_id, wait_ms) for wait_ms in (HOUR_MS - 5_000, 5_000)]
 
@@ -54,7 +54,7 @@ async def test_acknowledge_never_lets_a_live_task_go(kit: Kit, state: TaskState)
     await kit.worker()
     live = await task_in(kit, state)
 
-    await kit.queue.acknowledge(EVERYTHING, [(live.task_id, (await kit.read(live.task_id)).version)])
+    await kit.engine.partition.acknowledge(EVERYTHING, [(live.task_id, (await kit.read(live.task_id)).version)])
 
     assert await is_kept_after(kit, live.task_id, 2 * HOUR_MS)
 
@@ -66,7 +66,7 @@ async def test_acknowledge_of_an_older_version_lets_nothing_go(kit: Kit) -> None
     await kit.queue.retry(ended.task_id)
     await kit.queue.cancel(ended.task_id)
 
-    await kit.queue.acknowledge(EVERYTHING, [(ended.task_id, version)])
+    await kit.engine.partition.acknowledge(EVERYTHING, [(ended.task_id, version)])
 
     assert await is_kept_after(kit, ended.task_id, 2 * HOUR_MS)
 
@@ -74,7 +74,7 @@ async def test_acknowledge_of_an_older_version_lets_nothing_go(kit: Kit) -> None
 async def test_acknowledge_of_a_task_that_is_retried_later_does_not_let_the_new_life_go(kit: Kit) -> None:
     await kit.worker()
     ended = await task_in(kit, TaskState.FAILED)
-    await kit.queue.acknowledge(EVERYTHING, [(ended.task_id, (await kit.read(ended.task_id)).version)])
+    await kit.engine.partition.acknowledge(EVERYTHING, [(ended.task_id, (await kit.read(ended.task_id)).version)])
     await kit.queue.retry(ended.task_id)
     await kit.queue.cancel(ended.task_id)
 

@@ -199,7 +199,7 @@ class TestOutbox:
         await kit.submit()
         await kit.submit()
 
-        await kit.queue.acknowledge("9999999999999-0", [])
+        await kit.engine.partition.acknowledge("9999999999999-0", [])
 
         assert await kit.submit()
 

@@ -7,8 +7,8 @@ import pytest
 from tests.kit import Kit
 from tideq.queue_core.attempts import AttemptVerb, LeaseRef
 from tideq.queue_core.circuits import CircuitState
-from tideq.queue_core.fleet import Member
 from tideq.queue_core.settings import Circuit, QueueSettings
+from tideq.queue_core.worker_calls import Member
 
 OPEN_MS = 60_000
 

@@ -78,7 +78,7 @@ class TestTheStoreForgets:
         task = await task_in(kit, TaskState.COMPLETED)
         version = (await kit.read(task.task_id)).version
         for part in kit.engine.parts:
-            await part.queue.acknowledge("0-0", [(task.task_id, version)])
+            await part.partition.acknowledge("0-0", [(task.task_id, version)])
 
         await kit.clock.advance(kit.settings.retention.result_ttl_ms + 1)
         await kit.queue.sweep()

@@ -29,7 +29,7 @@ VERBS: dict[str, Callable[[Kit, ClaimedTask], Awaitable[object]]] = {
     "purge": lambda kit, task: kit.queue.purge(task.task_id),
     "read": lambda kit, task: kit.read(task.task_id),
     "sweep": lambda kit, task: kit.queue.sweep(),
-    "acknowledge": lambda kit, task: kit.queue.acknowledge("9999999999999-0", []),
+    "acknowledge": lambda kit, task: kit.engine.partition.acknowledge("9999999999999-0", []),
     "register": lambda kit, task: kit.worker("w2"),
     "heartbeat": lambda kit, task: kit.fleet.heartbeat("w1"),
     "drain": lambda kit, task: kit.fleet.drain("w1"),
@@ -40,8 +40,8 @@ VERBS: dict[str, Callable[[Kit, ClaimedTask], Awaitable[object]]] = {
     "backlog": lambda kit, task: kit.insight.backlog(),
     "explain": lambda kit, task: kit.insight.explain(task.task_id),
     "snapshot": lambda kit, task: kit.insight.snapshot(),
-    "tide": lambda kit, task: QueuePictures(kit.engine.scripts).picture(),
-    "tallies": lambda kit, task: QueuePictures(kit.engine.scripts).outcomes(60_000),
+    "tide": lambda kit, task: QueuePictures([kit.engine.scripts]).picture(),
+    "tallies": lambda kit, task: QueuePictures([kit.engine.scripts]).outcomes(60_000),
 }
 
 

@@ -5,8 +5,9 @@ import pytest
 from tests.contract.situations import started_count, submit_count
 from tests.kit import Kit
 from tideq.queue_core.errors import InvalidRequest
-from tideq.queue_core.fleet import WORKER_STATUSES, FleetPage, Member
+from tideq.queue_core.fleet import WORKER_STATUSES
 from tideq.queue_core.task import WorkerDeclaration
+from tideq.queue_core.worker_calls import FleetPage, Member
 
 SILENCE_MS = 90_000
 HOUR_MS = 3_600_000

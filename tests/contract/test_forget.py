@@ -2,7 +2,7 @@
 
 from tests.contract.situations import NEVER_MADE_ID
 from tests.kit import Kit
-from tideq.queue_core.queue import Removed
+from tideq.queue_core.partition import Removed
 
 
 async def _dead(kit: Kit) -> Removed:
@@ -19,7 +19,7 @@ async def _forgotten(kit: Kit) -> Removed:
     """The same, acknowledged and gone from the store."""
     gone = await _dead(kit)
     task_id = gone.task_id
-    await kit.queue.acknowledge("0-0", [(task_id, (await kit.read(task_id)).version)])
+    await kit.engine.partition.acknowledge("0-0", [(task_id, (await kit.read(task_id)).version)])
     await kit.clock.advance(kit.settings.retention.result_ttl_ms + 1)
     await kit.queue.sweep()
     assert await kit.queue.read_many([task_id]) == [None]

@@ -61,8 +61,8 @@ async def test_statistics_and_sweeps_go_on_beside_an_odd_value(kit: Kit, name: s
     stats = await kit.insight.stats()
     for _ in range(2):
         await kit.queue.sweep()
-    await QueuePictures(kit.engine.scripts).outcomes(60_000)
-    await QueuePictures(kit.engine.scripts).picture()
+    await QueuePictures([kit.engine.scripts]).outcomes(60_000)
+    await QueuePictures([kit.engine.scripts]).picture()
     await kit.insight.snapshot()
 
     assert (stats.ready_count, stats.workers.active) == (1, 1)

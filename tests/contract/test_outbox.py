@@ -94,7 +94,7 @@ async def test_a_place_that_was_trimmed_is_gone(kit: Kit, outbox: OutboxStream) 
     await kit.submit()
     first, second = await everything(kit, outbox)
 
-    await kit.queue.acknowledge(second.position.entry_id, [])
+    await kit.engine.partition.acknowledge(second.position.entry_id, [])
 
     assert await outbox.page_after(first.position) is None
     assert (await outbox.holds(first.position), await outbox.holds(second.position)) == (False, True)
@@ -182,7 +182,7 @@ async def test_listeners_are_cut_off_when_the_stream_lost_the_place_of_a_reader_
     with reader.subscribe(lambda _: True) as subscription:
         await kit.submit()
         await heard(subscription, 1)
-        await kit.queue.acknowledge("9999999999999-0", [])
+        await kit.engine.partition.acknowledge("9999999999999-0", [])
 
         await kit.submit()
 
@@ -194,7 +194,7 @@ async def test_listeners_of_a_reader_that_keeps_up_need_nothing_old(kit: Kit, re
     with reader.subscribe(lambda _: True) as subscription:
         await kit.submit()
         await heard(subscription, 1)
-        await kit.queue.acknowledge("9999999999999-0", [])
+        await kit.engine.partition.acknowledge("9999999999999-0", [])
 
         task_id = await kit.submit()
 

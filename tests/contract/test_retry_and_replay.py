@@ -12,7 +12,7 @@ from tideq.queue_core.errors import (
     UnknownPriority,
     WrongState,
 )
-from tideq.queue_core.queue import KeptTask
+from tideq.queue_core.partition import KeptTask
 from tideq.queue_core.score import MAX_RANK
 from tideq.queue_core.settings import Admission, QueueSettings
 from tideq.queue_core.states import Reason, TaskState
@@ -27,7 +27,7 @@ async def kept_by_history(kit: Kit, task_id: str) -> KeptTask:
     """The task as history has it, after it has left the store: acknowledged, and an hour gone by."""
     task = await kit.read(task_id)
     record = (await events(kit, task_id))[-1].packed
-    await kit.queue.acknowledge("0-1", [(task_id, task.version)])
+    await kit.engine.partition.acknowledge("0-1", [(task_id, task.version)])
     await kit.clock.advance(HOUR_MS)
     await kit.fleet.heartbeat("w1")
     await kit.queue.sweep()
@@ -269,7 +269,7 @@ async def test_replay_of_a_task_that_left_the_store_without_history_is_refused(k
 async def test_replay_after_the_record_began_to_expire_keeps_it(kit: Kit) -> None:
     await kit.worker()
     dead = await task_in(kit, TaskState.DEAD_LETTER)
-    await kit.queue.acknowledge("0-1", [(dead.task_id, (await kit.read(dead.task_id)).version)])
+    await kit.engine.partition.acknowledge("0-1", [(dead.task_id, (await kit.read(dead.task_id)).version)])
 
     await kit.queue.replay(dead.task_id)
     await kit.clock.advance(2 * HOUR_MS)

@@ -210,7 +210,7 @@ async def test_sweep_repeats_until_every_silent_worker_is_given_up(kit: Kit) -> 
 async def test_sweep_lists_dead_letters_for_thirty_days(kit: Kit) -> None:
     await kit.worker()
     dead = await task_in(kit, TaskState.DEAD_LETTER)
-    await kit.queue.acknowledge("0-1", [(dead.task_id, (await kit.read(dead.task_id)).version)])
+    await kit.engine.partition.acknowledge("0-1", [(dead.task_id, (await kit.read(dead.task_id)).version)])
 
     await kit.clock.advance(30 * DAY_MS - MINUTE_MS)
     await kit.queue.sweep()

@@ -178,7 +178,9 @@ async def test_a_row_nobody_can_read_is_parked_while_the_store_opens_and_comes_b
     bad, good = await submit_count(kit, 2)
     await replicate_all(kept, store.url, kit, migrated)
     before = await rows(migrated, "SELECT attributes, record FROM tasks WHERE task_id = %s", bad)
-    parking = Parking(migrated, kit.queue, OutboxConsumer(kit.client, kit.client, kit.keys), kit.settings.partition)
+    parking = Parking(
+        migrated, kit.engine.partition, OutboxConsumer(kit.client, kit.client, kit.keys), kit.settings.partition
+    )
     await execute(migrated, DAMAGED_ROWS[column], bad)
     for _ in range(2):
         await forget_everything(kit)
@@ -241,7 +243,9 @@ async def test_a_parked_task_whose_row_cannot_be_read_keeps_no_store_closed(
     await until_open(kit)
 
     assert [task and task.task_id for task in await kit.queue.read_many([bad, good])] == [None, good]
-    parking = Parking(migrated, kit.queue, OutboxConsumer(kit.client, kit.client, kit.keys), kit.settings.partition)
+    parking = Parking(
+        migrated, kit.engine.partition, OutboxConsumer(kit.client, kit.client, kit.keys), kit.settings.partition
+    )
     assert await parking.discard(bad) == 1
 
 

@@ -32,7 +32,7 @@ CALLS: dict[str, Callable[[Kit], Awaitable[object]]] = {
     "purge": lambda kit: kit.queue.purge(ID),
     "read": lambda kit: kit.read(ID),
     "sweep": lambda kit: kit.queue.sweep(),
-    "acknowledge": lambda kit: kit.queue.acknowledge("5-0", []),
+    "acknowledge": lambda kit: kit.engine.partition.acknowledge("5-0", []),
     "register": lambda kit: kit.fleet.register(WorkerDeclaration(worker_id="w9")),
     "heartbeat": lambda kit: kit.fleet.heartbeat("w1"),
     "pause": lambda kit: kit.controls.pause(),

@@ -31,11 +31,10 @@ from tideq.persistence.database import Database
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
-from tideq.queue_core import duties
+from tideq.queue_core import controls, duties
 from tideq.queue_core.background import background_task
 from tideq.queue_core.duties import STALE_AFTER_SECONDS, STORE_CHECK, Duties, DutiesEnded
 from tideq.queue_core.errors import QueueError, Unavailable
-from tideq.queue_core.partitioning import partitioned_controls
 from tideq.queue_core.samples import Samples
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.settings import Probing, QueueSettings, SettingsError
@@ -101,7 +100,7 @@ async def shaky(
     Somebody listens to its events, a poll sleeps, and a caller with a key waits; what it does every minute or hour it
     does all the time.
     """
-    monkeypatch.setattr(partitioned_controls, "ALIGN_SECONDS", OFTEN_SECONDS)
+    monkeypatch.setattr(controls, "ALIGN_SECONDS", OFTEN_SECONDS)
     monkeypatch.setattr(duty_board, "BEAT_SECONDS", OFTEN_SECONDS)
     monkeypatch.setattr(pruner, "INTERVAL_SECONDS", OFTEN_SECONDS)
     monkeypatch.setattr(alert_for_ever, "__defaults__", (OFTEN_SECONDS,))

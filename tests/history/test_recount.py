@@ -22,7 +22,7 @@ from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.background import background_task
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.errors import Unavailable, UnknownWorker, WorkerExists
-from tideq.queue_core.queue import Removed
+from tideq.queue_core.partition import Removed
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.store.clock import StoreClock
 from tideq.queue_core.store.ended_tasks import MOST_KINDS, Kind

@@ -18,7 +18,7 @@ from tideq.persistence.definitions import packed_of_columns as packed_definition
 from tideq.persistence.definitions import packed_record
 from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.recovery.store_guard import StoreCheck
-from tideq.queue_core.queue import KeptTask
+from tideq.queue_core.partition import KeptTask
 from tideq.queue_core.store.restore import StoreRestore
 
 

@@ -20,8 +20,8 @@ from tests.model.rules_producers import Aim, ProducerRules
 from tests.model.rules_workers import BODIES, WORKERS, Ticket, WorkerRules
 from tests.model.situation import ASSIGNMENT_MS, CIRCUIT_OPEN_MS, HEARTBEAT_MS, KEY_TTL_MS, PROFILES, SCOPES, Draft
 from tideq.queue_core.attempts import LeaseRef
-from tideq.queue_core.fleet import ReportedState
 from tideq.queue_core.task import WorkerDeclaration
+from tideq.queue_core.worker_calls import ReportedState
 
 FOREVER_MS = 2**60
 MAX_SHRINKING_SECONDS = 40

@@ -9,7 +9,7 @@ from tests.model import situation
 from tests.model.bench import ComparedQueue, foretell, said
 from tests.model.model import ENDED, HELD, REVIVALS
 from tests.model.situation import LEVELS, TASK_TYPES, Draft
-from tideq.queue_core.queue import KeptTask
+from tideq.queue_core.partition import KeptTask
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.task import NewTask
 
@@ -124,7 +124,7 @@ class ProducerRules(ComparedQueue):
         keys, client = self.kit.keys, self.kit.client
         record = await client.hget(keys.key("records"), task_id)
         self.copies[task_id] = KeptTask(record, await client.hget(keys.key("definitions"), task_id))
-        await self.kit.queue.acknowledge("0", [(task_id, version)])
+        await self.kit.engine.partition.acknowledge("0", [(task_id, version)])
 
     def sweep(self, dice: Random) -> None:
         self.wait(self.kit.queue.sweep())

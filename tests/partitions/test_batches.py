@@ -17,8 +17,8 @@ from tideq.queue_core.errors import (
     StoreUnavailable,
     TooManySubmissions,
 )
+from tideq.queue_core.partition import Partition, Removed
 from tideq.queue_core.partitioning import key_reservation
-from tideq.queue_core.queue import Queue, Removed
 from tideq.queue_core.settings import Admission, QueueSettings
 from tideq.queue_core.task import NewTask
 from tideq.queue_core.task_id import partition_of
@@ -132,7 +132,7 @@ async def test_a_batch_whose_process_died_before_it_was_written_is_as_if_it_neve
     kit: Kit, others: list[Kit], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as dying:
-        dying.setattr(Queue, "submit_prepared", _cut_off)
+        dying.setattr(Partition, "submit_prepared", _cut_off)
         with pytest.raises(StoreUnavailable):
             await others[0].queue.submit_many(keyed(*range(20)))
     assert await depth(kit) == 0
@@ -153,7 +153,7 @@ async def test_a_batch_whose_process_died_after_it_was_written_stands_and_is_met
     kit: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as dying:
-        dying.setattr(Queue, "settle_keys", _cut_off)
+        dying.setattr(Partition, "settle_keys", _cut_off)
         first = await kit.queue.submit_many(keyed(*range(20)))
     assert await pending_keys(kit)
 
@@ -164,15 +164,15 @@ async def test_a_batch_whose_process_died_after_it_was_written_stands_and_is_met
 
 
 async def test_a_process_that_slept_before_it_wrote_writes_nothing(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    submit = Queue.submit_prepared
+    submit = Partition.submit_prepared
 
-    async def sleepy(self: Queue, *arguments: Any, **named: Any) -> Any:
+    async def sleepy(self: Partition, *arguments: Any, **named: Any) -> Any:
         await kit.clock.advance(5_001)
         return await submit(self, *arguments, **named)
 
     before = await kit.dump()
     with monkeypatch.context() as slow:
-        slow.setattr(Queue, "submit_prepared", sleepy)
+        slow.setattr(Partition, "submit_prepared", sleepy)
         with pytest.raises(StoreUnavailable, match="expired"):
             await kit.queue.submit_many(keyed(*range(20)))
 

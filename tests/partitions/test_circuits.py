@@ -14,11 +14,11 @@ from tests.stores import StoreUnderTest
 from tideq.queue_core.attempts import AttemptVerb
 from tideq.queue_core.circuits import CircuitState
 from tideq.queue_core.engine import Engine
-from tideq.queue_core.fleet import Member
 from tideq.queue_core.partitioning.claim_merge import ClaimMerger
 from tideq.queue_core.partitioning.partition_sampler import home_of
 from tideq.queue_core.task import Claim, ClaimedTask, NewTask
 from tideq.queue_core.task_id import partition_of
+from tideq.queue_core.worker_calls import Member
 
 OPEN_MS = 60_000
 
@@ -168,7 +168,7 @@ async def test_claims_of_one_worker_at_one_instant_give_it_three_trials_together
     has_two, may_end, claimed = asyncio.Event(), asyncio.Event(), list[int]()
     for number, part in enumerate(shut.engine.parts):
         stopping = _stopping_before_the_third(number, part, claimed, has_two, may_end)
-        monkeypatch.setattr(part.queue, "claim_for", stopping)
+        monkeypatch.setattr(part.partition, "claim", stopping)
 
     first = asyncio.create_task(given(shut))
     await has_two.wait()
@@ -185,7 +185,7 @@ async def test_claims_of_one_worker_at_one_instant_give_it_three_trials_together
 def _stopping_before_the_third(
     number: int, part: Engine, claimed: list[int], has_two: asyncio.Event, may_end: asyncio.Event
 ) -> Callable[..., Awaitable[Claim]]:
-    claim_for = part.queue.claim_for
+    claim_here = part.partition.claim
 
     async def claim(*arguments: Any) -> Claim:
         if number == 2 and not may_end.is_set():
@@ -193,7 +193,7 @@ def _stopping_before_the_third(
                 await asyncio.sleep(0)
             has_two.set()
             await may_end.wait()
-        got = await claim_for(*arguments)
+        got = await claim_here(*arguments)
         claimed.append(number)
         return got
 
@@ -204,7 +204,7 @@ async def test_a_claim_that_waits_for_its_turn_says_when_to_come_again_and_a_tur
     await shut.clock.advance(OPEN_MS)
     for partition in range(4):
         await submit_in(shut, partition)
-    home = shut.engine.parts[home_of("w1", 4)].queue
+    home = shut.engine.parts[home_of("w1", 4)].partition
     assert await home.trial_turn("w1", "dead")
 
     waiting = await shut.queue.claim("w1", 9)

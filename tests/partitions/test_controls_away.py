@@ -9,9 +9,9 @@ import pytest
 from tests.kit import Kit, make_kit
 from tests.partitions.test_limits import claimed_count, fill, refuse_calls
 from tests.stores import StoreUnderTest
+from tideq.queue_core import controls
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.errors import StoreUnavailable
-from tideq.queue_core.partitioning import partitioned_controls
 from tideq.queue_core.task_id import partition_of
 
 AWAY = 5
@@ -57,7 +57,7 @@ async def test_slots_set_while_a_partition_is_away_let_out_work_again_once_it_is
         with away(kit, AWAY):
             await kit.controls.limit("resize", max_executing=3)
             assert await claimed_count(kit) == 0, "what runs in a partition that nobody saw under the limit is unknown"
-        await until_agreed(kit, "whole_max:resize")
+        await until_agreed(kit, "max:resize")
 
         assert await claimed_count(kit) == 3
         assert await claimed_count(kit) == 0
@@ -70,7 +70,7 @@ async def test_a_limit_lifted_while_a_partition_is_away_is_lifted_there_once_it_
     async with aligning(kit):
         with away(kit, AWAY):
             await kit.controls.limit("resize")
-        for field in ("whole_max:resize", "whole_rate:resize"):
+        for field in ("max:resize", "rate:resize"):
             await until_agreed(kit, field, lambda rule: rule == "")
 
         assert [await part.controls.rules() for part in kit.engine.parts] == [{}] * 8
@@ -103,29 +103,29 @@ async def test_what_was_said_last_holds_however_few_partitions_heard_it(kit: Kit
 
     await kit.controls.align()
 
-    assert await rules(kit, "whole_max:resize") == {"2/8"}
+    assert await rules(kit, "max:resize") == {"2"}
     assert {rule.rpartition("|")[2] for rule in await rules(kit, "pause:resize")} == {"moving"}
 
 
 async def test_an_order_that_arrives_after_a_later_one_changes_nothing(kit: Kit) -> None:
-    part = kit.engine.parts[AWAY].controls
-    await part.set_rules("resize", {"pause": "||later"}, {"pause": 2_000})
+    scripts = kit.engine.parts[AWAY].scripts
+    await controls.write_rules(scripts, "resize", {"pause": "||later"}, {"pause": 2_000})
 
-    await part.set_rules("resize", {"pause": "||earlier"}, {"pause": 1_999})
-    await part.set_rules("resize", {"pause": ""}, {"pause": 1_999})
+    await controls.write_rules(scripts, "resize", {"pause": "||earlier"}, {"pause": 1_999})
+    await controls.write_rules(scripts, "resize", {"pause": ""}, {"pause": 1_999})
 
-    assert (await part.rules())["pause:resize"] == "||later"
+    assert (await kit.engine.parts[AWAY].controls.rules())["pause:resize"] == "||later"
 
 
 async def test_what_a_process_that_stopped_before_it_was_in_force_had_set_another_one_completes(
     kit: Kit, store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partitioned_controls, "ALIGN_SECONDS", 0.05)
+    monkeypatch.setattr(controls, "ALIGN_SECONDS", 0.05)
     other = await make_kit(store.client(), kit.settings.queue_name, kit.settings, sends_flags=store.sends_flags)
     async with aligning(other):
         with away(kit, AWAY):
             await kit.controls.limit("resize", max_executing=3)
-        await until_agreed(kit, "whole_max:resize")
+        await until_agreed(kit, "max:resize")
     await other.client.aclose()
 
 
@@ -133,7 +133,7 @@ async def test_a_limit_that_no_partition_heard_of_is_refused(kit: Kit) -> None:
     with away(kit, *range(8)), pytest.raises(StoreUnavailable):
         await kit.controls.limit("resize", max_executing=3)
 
-    assert await rules(kit, "whole_max:resize") == {""}
+    assert await rules(kit, "max:resize") == {""}
 
 
 async def test_partitions_that_answer_agree_while_another_is_away(kit: Kit) -> None:
@@ -175,9 +175,9 @@ async def test_a_rule_lifted_long_ago_leaves_no_instant(kit: Kit) -> None:
     await kit.controls.pause("crop")
     await kit.controls.resume("resize")
     await kit.controls.resume("crop")
-    assert set((await part.controls.stored()).instants) == {"pause:resize", "pause:crop"}
+    assert set((await controls.read_rules(part.scripts)).instants) == {"pause:resize", "pause:crop"}
 
     await kit.clock.advance(31 * 86_400_000)
     await kit.controls.pause("crop")
 
-    assert set((await part.controls.stored()).instants) == {"pause:crop"}
+    assert set((await controls.read_rules(part.scripts)).instants) == {"pause:crop"}

@@ -381,7 +381,7 @@ def ledger_of(kit: Kit) -> Ledger:
 
 
 async def uses_of(kit: Kit) -> tuple[int, dict[int, Any]]:
-    told = [await part.queue.usage() for part in kit.engine.parts]
+    told = [await part.partition.usage() for part in kit.engine.parts]
     return told[0][0], {number: uses for number, (_, uses) in enumerate(told)}
 
 

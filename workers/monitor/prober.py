@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from tideq.queue_core.duties import Duties
-from tideq.queue_core.fleet import Fleet, Member
+from tideq.queue_core.fleet import Fleet
+from tideq.queue_core.worker_calls import Member
 from tideq.workers.monitor.addresses import Address, NotAllowed, NotResolved, allowed_address
 from tideq.workers.monitor.probe import probe
 

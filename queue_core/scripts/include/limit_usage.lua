@@ -6,11 +6,6 @@
 -- @key   counts      hash
 -- @key   usage       hash
 -- @use   limits
-local function whole_limit(kind, scope)
-  local rules = controls()
-  return string.match(rules['whole_' .. kind .. ':' .. scope] or '', '^[^/]+') or rules[kind .. ':' .. scope]
-end
-
 local function limited_scopes()
   local scopes, is_listed = {}, {}
   for field in pairs(controls()) do
@@ -36,10 +31,10 @@ local function running_by_type()
 end
 
 local function usages()
-  if not controls().any then return {} end
-  local lines, sums = {}, nil
+  local rules, lines, sums = controls(), {}, nil
+  if not rules.any then return {} end
   for _, scope in ipairs(limited_scopes()) do
-    local rate, most = whole_limit('rate', scope), whole_limit('max', scope)
+    local rate, most = rules['rate:' .. scope], rules['max:' .. scope]
     if most then sums = sums or running_by_type() end
     local used = redis.call('HMGET', usage_key, 'taken:' .. scope, 'refunded:' .. scope)
     lines[#lines + 1] = table.concat({scope, rate or '-', most or '-', most and sums[scope] or 0,
