@@ -20,7 +20,8 @@ from tideq.queue_core.engine import Engine
 from tideq.queue_core.errors import QueueError, StoreUnavailable
 from tideq.queue_core.partitioning.routing import Routing
 from tideq.queue_core.settings import QueueSettings
-from tideq.queue_core.store.connect import identities_of, is_cluster, store_errors
+from tideq.queue_core.store.connect import identities_of, is_cluster
+from tideq.queue_core.store.driver_errors import store_errors
 from tideq.queue_core.store.restore import StoreRestore
 from tideq.queue_core.store.server_identity import TrustedServers
 

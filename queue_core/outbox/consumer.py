@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from tideq.queue_core.errors import StoreRefused
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.scripts.replies import text
-from tideq.queue_core.store.connect import store_errors
-from tideq.queue_core.store.reconnecting import drop_idle_connections
+from tideq.queue_core.store.driver_errors import store_errors
+from tideq.queue_core.store.store_client import drop_idle_connections
 from tideq.queue_core.task_id import is_task_id
 
 FIRST_ID = "0-0"

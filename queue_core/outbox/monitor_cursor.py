@@ -16,7 +16,7 @@ from tideq.queue_core.polls.lane_names import LaneNames
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.scripts.replies import accepted, number, text
 from tideq.queue_core.scripts.runner import Scripts
-from tideq.queue_core.store.connect import store_errors
+from tideq.queue_core.store.driver_errors import store_errors
 from tideq.queue_core.task import ANONYMOUS, TraceContext
 
 READ_COUNT = 200

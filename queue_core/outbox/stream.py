@@ -15,7 +15,7 @@ from tideq.queue_core.polls.lane_names import LaneNames
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.scripts.record import Record, parse_record
 from tideq.queue_core.scripts.replies import lossy_text, text
-from tideq.queue_core.store.connect import store_errors
+from tideq.queue_core.store.driver_errors import store_errors
 
 PAGE_ENTRIES = 20
 ID_LENGTH = 36

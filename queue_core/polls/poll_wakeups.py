@@ -22,7 +22,7 @@ from tideq.queue_core.errors import QueueError
 from tideq.queue_core.polls.ready_lanes import ReadyLanes, ReadyScan
 from tideq.queue_core.polls.waiting_polls import WaitingPoll, WaitingPolls
 from tideq.queue_core.store.driver_errors import store_errors
-from tideq.queue_core.store.subscription import subscribed
+from tideq.queue_core.store.store_client import subscribed
 from tideq.queue_core.task import Claim, Stop
 
 SCAN_SECONDS = 1.0

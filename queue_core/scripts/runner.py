@@ -14,7 +14,7 @@ import hashlib
 import random
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import resources
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,8 +25,7 @@ from tideq.queue_core.errors import StoreUnavailable
 from tideq.queue_core.scripts.keys import KEYS, PREFIXES, Keys
 from tideq.queue_core.scripts.record import lua_codec
 from tideq.queue_core.store.driver_errors import EDGE_ERRORS, translated
-from tideq.queue_core.store.line import StoreClient
-from tideq.queue_core.store.reconnecting import drop_idle_connections
+from tideq.queue_core.store.store_client import drop_idle_connections
 
 LUA = resources.files("tideq.queue_core.scripts")
 DIRECTIVE = re.compile(r"^-- @(\w+)\s*(.*)$")
@@ -280,7 +279,7 @@ class Scripts:
         words = self._words(template, arguments)
         words += rows
         async with self._slots[is_bulk]:
-            reply = await self._evaluate(template.source, template.key_count, words, is_bulk=is_bulk)
+            reply = await self._evaluate(template.source, template.key_count, words)
         word = reply[0].decode() if isinstance(reply[0], bytes) else reply[0]
         if word == "EPOCH_MISMATCH":
             self.on_replaced()
@@ -318,11 +317,11 @@ class Scripts:
             raise TypeError(f"{template.source.name} needs argument {min(template.required - arguments.keys())!r}")
         return words
 
-    async def _evaluate(self, source: ScriptSource, key_count: int, words: list[Value], *, is_bulk: bool) -> list[Any]:
+    async def _evaluate(self, source: ScriptSource, key_count: int, words: list[Value]) -> list[Any]:
         try:
             for _ in range(MAX_LOADS):
                 try:
-                    return await self._execute("EVALSHA", await self._hash(source), key_count, *words, is_bulk=is_bulk)
+                    return await self._client.execute_command("EVALSHA", await self._hash(source), key_count, *words)
                 except NoScriptError:
                     # Nothing ran, so a repetition is safe. The store may lose the script again before it.
                     if self._is_cluster:
@@ -331,13 +330,6 @@ class Scripts:
             raise StoreUnavailable(f"the store lost script {source.name} {MAX_LOADS} times right after it was loaded")
         except EDGE_ERRORS as error:
             raise translated(error) from error
-
-    def _execute(self, *words: Any, is_bulk: bool) -> Awaitable[Any]:
-        """Send a command over the shared connection; through the driver for clusters and fakeredis."""
-        client = self._client
-        return (
-            client.ask(*words, is_bulk=is_bulk) if isinstance(client, StoreClient) else client.execute_command(*words)
-        )
 
     async def _hash(self, source: ScriptSource) -> str:
         """Returns the script's hash. In a cluster nothing is loaded here: loading fails if any node is unreachable."""

@@ -18,7 +18,7 @@ from tideq.queue_core.errors import InvalidRequest
 from tideq.queue_core.log_once import LogOnce
 from tideq.queue_core.name_rules import NAME
 from tideq.queue_core.scripts.keys import Keys
-from tideq.queue_core.store.connect import store_errors
+from tideq.queue_core.store.driver_errors import store_errors
 
 ANY_CLIENT = "*"
 ROLES = ("producer", "worker", "viewer", "admin")

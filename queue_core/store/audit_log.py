@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from tideq.queue_core.scripts.keys import Keys
-from tideq.queue_core.store.connect import store_errors
+from tideq.queue_core.store.driver_errors import store_errors
 
 MAX_NOTES = 10_000
 

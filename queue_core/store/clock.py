@@ -9,7 +9,8 @@ from tideq.queue_core.errors import StoreUnavailable
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.scripts.replies import accepted, number
 from tideq.queue_core.scripts.runner import Scripts
-from tideq.queue_core.store.connect import node_of, store_errors
+from tideq.queue_core.store.connect import target_of
+from tideq.queue_core.store.driver_errors import store_errors
 
 RECHECK_SECONDS = 0.5
 BEFORE_ALL_TIME_MS = -(10**14)
@@ -64,8 +65,7 @@ class StoreTime:
 async def server_now_ms(client: Any, keys: Keys) -> int:
     """Returns the clock of the server that has this partition, without the queue's corrections."""
     with store_errors():
-        node = await node_of(client, keys.key("meta"))
-        seconds, microseconds = await (client.time(target_nodes=node) if node else client.time())
+        seconds, microseconds = await client.time(**await target_of(client, keys.key("meta")))
     return int(seconds) * 1_000 + int(microseconds) // 1_000
 
 

@@ -4,8 +4,8 @@
     redis+sentinel://host1:26379,host2:26379/service-name/0    (rediss+sentinel:// for TLS)
     redis+cluster://host1:7000,host2:7000                      (rediss+cluster:// for TLS)
 
-The driver never retries commands, because it would repeat a script whose reply was only late. Callers repeat the
-scripts that may be repeated.
+No command is ever repeated, because a script whose reply was only late would run twice. Callers repeat the scripts that
+may be repeated.
 """
 
 import asyncio
@@ -18,37 +18,25 @@ from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
+from redis.maint_notifications import MaintNotificationsConfig
 
-from tideq.queue_core.store.driver_errors import store_errors as store_errors
-from tideq.queue_core.store.line import StoreClient
-from tideq.queue_core.store.packing import packing, packing_cluster
 from tideq.queue_core.store.server_identity import ServerInfo, TrustedServers, server_info_of
+from tideq.queue_core.store.store_client import SentinelClient, StoreClient, store_connection
 
 COMMAND_TIMEOUT_SECONDS = 5.0
-MAX_NODE_CONNECTIONS = 1_000
+MAX_CONNECTIONS = 1_000
+"""To one server. Script calls of a partition use 16 at most; beyond the maximum, redis-py refuses a command."""
 SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
+pools: Any = redis.ConnectionPool
 
 
 class StoreUrlError(ValueError):
     """The store's URL is invalid; the message gives the reason."""
 
 
-class SentinelClient(StoreClient):
-    """Follows the primary. `aclose` also closes the connections to the sentinels, which the driver leaves open."""
-
-    async def aclose(self, close_connection_pool: bool | None = None) -> None:
-        await super().aclose(close_connection_pool)
-        pool: Any = self.connection_pool
-        for sentinel in pool.sentinel_manager.sentinels:
-            await sentinel.aclose()
-
-
 def connect(url: str, identity: TrustedServers | None = None) -> Any:
     """Returns a client for commands, with a short timeout and no retries; with `identity`, for trusted servers only."""
-    options: dict[str, Any] = {"socket_timeout": COMMAND_TIMEOUT_SECONDS}
-    if identity is not None:
-        options["redis_connect_func"] = identity.check
-    return _client(url, **options)
+    return _client(url, identity, COMMAND_TIMEOUT_SECONDS)
 
 
 def connect_reader(url: str, identity: TrustedServers | None = None) -> Any:
@@ -60,25 +48,33 @@ def connect_listener(url: str, identity: TrustedServers | None = None) -> Any:
     """Returns a client for subscriptions: reads without a timeout, dead peers detected by keep-alives.
 
     With `identity`, for trusted servers only. In a cluster every node receives the messages of all nodes, so a random
-    node serves.
+    node serves, and no node is checked.
     """
     parts = urlsplit(url)
-    options: dict[str, Any] = {"socket_timeout": None}
-    if parts.scheme != "unix":
-        options["socket_keepalive"] = True
     if "cluster" not in parts.scheme:
-        return _client(url, **options, **({"redis_connect_func": identity.check} if identity else {}))
+        return _client(url, identity, None)
     host, port = random.choice(_addresses(parts, 6_379))
-    return StoreClient(host=host, port=port, ssl=parts.scheme.startswith("rediss"), **_credentials(parts), **options)
+    login, at, _ = parts.netloc.rpartition("@")
+    node = parts._replace(scheme=parts.scheme.removesuffix("+cluster"), netloc=f"{login}{at}{host}:{port}", path="")
+    return _client(node.geturl(), None, None)
 
 
-def _client(url: str, **options: Any) -> Any:
+def _client(url: str, identity: TrustedServers | None, timeout_seconds: float | None) -> Any:
     parts = urlsplit(url)
-    options = {"retry": Retry(NoBackoff(), 0), "socket_connect_timeout": COMMAND_TIMEOUT_SECONDS, **options}
+    options: dict[str, Any] = {
+        "socket_timeout": timeout_seconds,
+        "socket_connect_timeout": COMMAND_TIMEOUT_SECONDS,
+        # Without errors to retry, a subscription ends with its connection instead of missing messages unnoticed.
+        "retry": Retry(NoBackoff(), 0, supported_errors=()),
+        # With them, redis-py does not notice that the server closed an idle connection.
+        "maint_notifications_config": MaintNotificationsConfig(enabled=False),
+        "max_connections": MAX_CONNECTIONS,
+    }
+    if identity is not None:
+        options["redis_connect_func"] = identity.check
     if parts.scheme in ("redis", "rediss", "unix"):
-        pools: Any = redis.ConnectionPool
         try:
-            return StoreClient.from_pool(packing(pools.from_url(url, **options)))
+            return StoreClient.from_pools(lambda: _with_store_connections(pools.from_url(url, **options)))
         except ValueError as error:
             raise StoreUrlError(f"REDIS_URL: {error}") from error
     if parts.scheme not in SCHEMES:
@@ -87,6 +83,11 @@ def _client(url: str, **options: Any) -> Any:
     if parts.scheme.startswith("rediss"):
         options["ssl"] = True
     return _sentinel(parts, options) if "sentinel" in parts.scheme else _cluster(parts, options)
+
+
+def _with_store_connections(pool: Any) -> Any:
+    pool.connection_class = store_connection(pool.connection_class)
+    return pool
 
 
 def _credentials(parts: SplitResult) -> dict[str, str]:
@@ -115,30 +116,35 @@ def _sentinel(parts: SplitResult, options: dict[str, Any]) -> Any:
         raise StoreUrlError("REDIS_URL: a Sentinel URL ends with the service's name, like /mymaster/0")
     sentinel_options = {"socket_timeout": COMMAND_TIMEOUT_SECONDS}
     sentinel = Sentinel(_addresses(parts, 26_379), sentinel_kwargs=sentinel_options)
-    pool = SentinelConnectionPool(service, sentinel, db=int(database or 0), **options)
-    return SentinelClient.from_pool(packing(pool))
+    return SentinelClient.from_pools(
+        lambda: _with_store_connections(SentinelConnectionPool(service, sentinel, db=int(database or 0), **options))
+    )
 
 
 def _cluster(parts: SplitResult, options: dict[str, Any]) -> Any:
     """Returns a client that follows moved slots one by one: the driver's refresh of all nodes after some moves would
     close connections that other calls wait on."""
     nodes = [ClusterNode(host, port) for host, port in _addresses(parts, 6_379)]
-    own = {"redis_connect_func": options.pop("redis_connect_func")} if "redis_connect_func" in options else {}
-    limits = {"max_connections": MAX_NODE_CONNECTIONS, "reinitialize_steps": 0}
-    client = RedisCluster(startup_nodes=nodes, retry=options.pop("retry"), **limits, **options)
-    return packing_cluster(client, **own)
+    check = {"redis_connect_func": options.pop("redis_connect_func")} if "redis_connect_func" in options else {}
+    client: Any = RedisCluster(startup_nodes=nodes, reinitialize_steps=0, **options)
+    # RedisCluster takes neither of the two: nodes found later get them from the client's options.
+    client.connection_kwargs["connection_class"] = store_connection(client.connection_kwargs["connection_class"])
+    client.connection_kwargs.update(check)
+    for node in client.nodes_manager.startup_nodes.values():
+        _with_store_connections(node).connection_kwargs.update(check)
+    return client
 
 
 def is_cluster(client: Any) -> bool:
     return isinstance(client, RedisCluster)
 
 
-async def node_of(client: Any, key: str) -> Any:
-    """Returns the cluster node that has this key, as a target for commands; None without a cluster."""
+async def target_of(client: Any, key: str) -> dict[str, Any]:
+    """Returns the option that sends a command to the cluster node that has this key; none without a cluster."""
     if not is_cluster(client):
-        return None
+        return {}
     await client.initialize()
-    return client.get_node_from_key(key)
+    return {"target_nodes": client.get_node_from_key(key)}
 
 
 def node_client(node: Any) -> Any:
@@ -153,5 +159,6 @@ async def identities_of(client: Any) -> list[str]:
     if not is_cluster(client):
         return [(await server_info_of(client)).identity]
     await client.initialize()
-    infos = await asyncio.gather(*(server_info_of(client, node) for node in client.get_nodes()), return_exceptions=True)
+    calls = (server_info_of(client, target_nodes=node) for node in client.get_nodes())
+    infos = await asyncio.gather(*calls, return_exceptions=True)
     return [each.identity for each in infos if isinstance(each, ServerInfo)]

@@ -31,6 +31,7 @@ PASSING_WORDS = frozenset(
     ("MISCONF", "LOADING", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS", "BUSY", "TRYAGAIN")
 )
 """The same errors by the server's words: the driver has no class for some, and for none inside a script's error."""
+UNSENT = (driver.RedisClusterException, driver.MaxConnectionsError)
 LOGIN = (driver.AuthenticationError, driver.AuthenticationWrongNumberOfArgsError)
 REFUSALS = (driver.ResponseError, driver.DataError, driver.WatchError, driver.PubSubError, driver.LockError)
 IN_SCRIPT = re.compile(r"(?:ERR )?Error running script .*?: -([A-Z]+) ")
@@ -59,7 +60,7 @@ def translated(error: Exception) -> QueueError:
         return StoreUnavailable(text, is_untouched=True)
     if isinstance(error, REFUSALS):
         return StoreRefused(text)
-    is_untouched = isinstance(error, driver.RedisClusterException) or getattr(error, "is_unsent", False)
+    is_untouched = isinstance(error, UNSENT) or getattr(error, "is_unsent", False)
     return StoreUnavailable(text or type(error).__name__, is_untouched=is_untouched)
 
 

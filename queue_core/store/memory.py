@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from tideq.queue_core.scripts.replies import accepted
 from tideq.queue_core.scripts.runner import Scripts
-from tideq.queue_core.store.connect import store_errors
+from tideq.queue_core.store.driver_errors import store_errors
+from tideq.queue_core.store.server_identity import infos_of
 
 
 class Memory(NamedTuple):
@@ -23,8 +24,8 @@ class Memory(NamedTuple):
 
 async def read_memory(client: Any) -> Memory:
     with store_errors():
-        info = await client.info("memory")
-    nodes = [Memory(node["used_memory"], node["maxmemory"]) for node in _nodes(info)]
+        infos = await infos_of(client, "memory")
+    nodes = [Memory(node["used_memory"], node["maxmemory"]) for node in infos]
     return max(nodes, key=lambda memory: (memory.ratio, memory.used_bytes))
 
 
@@ -49,8 +50,3 @@ class MemoryWatch:
 
     async def _set_flag(self, scripts: Scripts, is_high: int) -> None:
         accepted(await scripts.call("set_memory_flag", is_high=is_high))
-
-
-def _nodes(info: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the INFO sections of all nodes: a cluster replies with one for each."""
-    return [info] if "used_memory" in info else list(info.values())

@@ -11,7 +11,9 @@ from typing import Any
 from tideq.queue_core.durability import Durability
 from tideq.queue_core.errors import DurabilityUnavailable, StoreRefused, StoreUnavailable
 from tideq.queue_core.scripts.keys import Keys
-from tideq.queue_core.store.connect import node_client, node_of, store_errors
+from tideq.queue_core.store.connect import node_client, target_of
+from tideq.queue_core.store.driver_errors import store_errors
+from tideq.queue_core.store.server_identity import infos_of
 
 REPLICAS = 1
 
@@ -58,34 +60,27 @@ class ReplicaWait:
 
     async def _server(self) -> Any:
         """Returns a client whose connections all lead to the server that has the partition."""
-        node = await node_of(self._client, self._meta)
-        return self._client if node is None else node_client(node)
+        target = await target_of(self._client, self._meta)
+        return node_client(target["target_nodes"]) if target else self._client
 
     async def _info(self, section: str) -> dict[str, Any]:
-        info = await self._client.info(section, **_target(await node_of(self._client, self._meta)))
-        return next(iter(info.values())) if all(isinstance(each, dict) for each in info.values()) else info
+        with store_errors():
+            (info,) = await infos_of(self._client, section, **await target_of(self._client, self._meta))
+        return info
 
     async def _has_replica(self) -> bool:
-        with store_errors():
-            info = await self._info("replication")
-        return int(info.get("connected_slaves", 0)) >= REPLICAS
+        return int((await self._info("replication")).get("connected_slaves", 0)) >= REPLICAS
 
     async def _can_wait_for_disk(self) -> bool:
         """Tests WAITAOF with zero copies, which replies at once or is refused."""
-        with store_errors():
-            info = await self._info("persistence")
-            node = await node_of(self._client, self._meta)
-        if not int(info.get("aof_enabled", 0)):
+        if not int((await self._info("persistence")).get("aof_enabled", 0)):
             return False
         try:
             with store_errors():
-                await self._client.execute_command("WAITAOF", 0, 0, 1, **_target(node))
+                target = await target_of(self._client, self._meta)
+                await self._client.execute_command("WAITAOF", 0, 0, 1, **target)
         except StoreRefused:
             return False
         except StoreUnavailable as error:
             raise DurabilityUnavailable(Durability.DISK, str(error)) from error
         return True
-
-
-def _target(node: Any) -> dict[str, Any]:
-    return {} if node is None else {"target_nodes": node}

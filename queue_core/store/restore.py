@@ -21,11 +21,12 @@ from tideq.queue_core.scripts.replies import accepted, text
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.store.clock import settled_time
-from tideq.queue_core.store.connect import node_of, store_errors
+from tideq.queue_core.store.connect import target_of
+from tideq.queue_core.store.driver_errors import store_errors
 from tideq.queue_core.store.formats import FIRST_FORMAT
-from tideq.queue_core.store.reconnecting import drop_idle_connections
 from tideq.queue_core.store.server_identity import ServerInfo, server_info_of
 from tideq.queue_core.store.side_data import put_side_data
+from tideq.queue_core.store.store_client import drop_idle_connections
 
 SPARE_MS = 31 * 86_400_000
 """Added to a key's expiry by the queue's clock to get its expiry by the server's clock, as in `store_key.lua`."""
@@ -137,7 +138,7 @@ class StoreRestore:
         accepted(reply)
 
     async def _server_info(self) -> ServerInfo:
-        return await server_info_of(self._client, await node_of(self._client, self._keys.key("meta")))
+        return await server_info_of(self._client, **await target_of(self._client, self._keys.key("meta")))
 
     async def wipe(self) -> None:
         """Delete all keys but `meta`, which holds the epoch; the outbox first, which history has by now."""

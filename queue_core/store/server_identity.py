@@ -9,8 +9,7 @@ import asyncio
 from typing import Any, NamedTuple
 
 from redis.exceptions import ConnectionError as StoreConnectionError
-
-from tideq.queue_core.scripts.replies import text
+from redis.utils import str_if_bytes
 
 
 class TrustedServers:
@@ -29,7 +28,7 @@ class TrustedServers:
         """Called by the driver for every new connection, before any command; raises for an untrusted server."""
         await connection.on_connect()
         await connection.send_command("INFO", "server", "replication")
-        if identity_in(text(await connection.read_response())) not in self._trusted:
+        if identity_in(str_if_bytes(await connection.read_response())) not in self._trusted:
             self.unverified.set()
             raise StoreConnectionError("the store restarted and is being compared with history")
 
@@ -42,12 +41,17 @@ class ServerInfo(NamedTuple):
     """Whether it replaced another primary, which may still run without noticing."""
 
 
-async def server_info_of(client: Any, node: Any = None) -> ServerInfo:
-    """Returns the info of the server, or of one node of a cluster."""
-    reply = await client.info("server", "replication", **({} if node is None else {"target_nodes": node}))
-    info = reply if "run_id" in reply else next(iter(reply.values()))
+async def server_info_of(client: Any, **target: Any) -> ServerInfo:
+    """Returns the info of the server, or of the one cluster node that `target` names."""
+    (info,) = await infos_of(client, "server", "replication", **target)
     identity = _identity(str(info.get("run_id", "")), str(info.get("master_replid", "")))
     return ServerInfo(identity, was_replica=bool(str(info.get("master_replid2", "")).strip("0")))
+
+
+async def infos_of(client: Any, *sections: str, **target: Any) -> list[dict[str, Any]]:
+    """Returns INFO of every server that replies: of all nodes of a cluster, unless `target` names one."""
+    reply = await client.info(*sections, **target)
+    return list(reply.values()) if all(isinstance(each, dict) for each in reply.values()) else [reply]
 
 
 def identity_in(info: str) -> str:

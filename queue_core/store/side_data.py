@@ -13,7 +13,7 @@ import structlog
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.scripts.replies import accepted, lossy_text, number, text_or_none
 from tideq.queue_core.scripts.runner import Scripts
-from tideq.queue_core.store.connect import store_errors
+from tideq.queue_core.store.driver_errors import store_errors
 from tideq.queue_core.store.formats import FIRST_FORMAT, unknown_format
 
 NAMES = ("access_keys", "controls", "fleet", "format")

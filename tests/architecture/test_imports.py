@@ -22,10 +22,7 @@ TYPING_FREE = ("workers/runtime",)
 
 EDGES = {
     "redis.exceptions": {
-        *(
-            f"queue_core/store/{name}.py"
-            for name in ("driver_errors", "line", "packing", "server_identity", "subscription", "wire")
-        ),
+        *(f"queue_core/store/{name}.py" for name in ("driver_errors", "server_identity", "store_client")),
         "queue_core/scripts/runner.py",
     },
     "psycopg.errors": {

@@ -91,7 +91,8 @@ MISTAKES = {
     "a script is sent twice": Mistake(
         "queue_core/scripts/runner.py",
         "            raise translated(error) from error\n",
-        '            return await self._execute("EVALSHA", await self._hash(source), key_count, *words)\n',
+        "            sha = await self._hash(source)\n"
+        '            return await self._client.execute_command("EVALSHA", sha, key_count, *words)\n',
         {"lose_replies:api-1>valkey": 1},
     ),
     "a finished task is forgotten before history has it": Mistake(

@@ -156,6 +156,20 @@ async def test_a_sentinel_url_leads_to_the_primary_and_follows_a_fail_over(senti
     await client.aclose()
 
 
+async def test_a_primary_that_became_a_replica_is_left_and_did_nothing(sentinel_group: SentinelGroup) -> None:
+    client = connect(sentinel_group.url)
+    kit = await make_kit(client, "urls")
+    own = await client.client_id()
+    await client.execute_command("REPLICAOF", "127.0.0.1", sentinel_group.replicas[0])
+
+    with pytest.raises(StoreUnavailable) as caught:
+        await kit.submit()
+
+    assert caught.value.is_untouched
+    assert await client.client_id() != own
+    await client.aclose()
+
+
 async def test_a_store_that_is_away_is_said_to_be_unavailable() -> None:
     client = connect(f"redis://127.0.0.1:{free_port()}")
     with pytest.raises(StoreUnavailable):

@@ -12,7 +12,7 @@ from redis.exceptions import ConnectionError as ConnectionLost
 from tideq.embedded import EmbeddedStores, ValkeyOptions, bundled_valkey
 from tideq.queue_core.errors import StoreRefused
 from tideq.queue_core.store.connect import connect, connect_listener
-from tideq.queue_core.store.subscription import subscribed
+from tideq.queue_core.store.store_client import subscribed
 
 
 class Heard:

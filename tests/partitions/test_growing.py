@@ -236,7 +236,9 @@ def test_a_number_that_cannot_be_is_refused(written: str) -> None:
         read_settings({"TIDEQ_PARTITIONS": written})
 
 
-async def test_one_partition_costs_nothing(client: Any, store: StoreUnderTest, queue_name: str) -> None:
+async def test_one_partition_costs_nothing(
+    client: Any, store: StoreUnderTest, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same keys as ever, and one call of the store for each verb."""
     kit = await grown(client, queue_name, 1)
     await kit.worker()
@@ -246,13 +248,13 @@ async def test_one_partition_costs_nothing(client: Any, store: StoreUnderTest, q
     await kit.queue.read(done.task_id)
     await kit.fleet.heartbeat("w1")
     called: list[str] = []
-    ask: Any = kit.engine.scripts._execute  # pyright: ignore[reportPrivateUsage]
+    execute: Any = client.execute_command
 
     def counting(command: str, *words: Any, **options: Any) -> Any:
         called.append(command)
-        return ask(command, *words, **options)
+        return execute(command, *words, **options)
 
-    kit.engine.scripts._execute = counting  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(client, "execute_command", counting)
     await kit.submit()
     held = await kit.started()
     await kit.complete(held)

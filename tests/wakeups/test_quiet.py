@@ -9,7 +9,7 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.queue_core.polls.ready_lanes import ReadyLanes
 from tideq.queue_core.store.connect import connect_listener
-from tideq.queue_core.store.subscription import subscribed
+from tideq.queue_core.store.store_client import subscribed
 
 LONGER_THAN_A_SURVEY_MS = 5_000
 END = "end"

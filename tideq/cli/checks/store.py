@@ -9,7 +9,8 @@ from tideq.embedded.aof_sync import CONNECTION_NAME as AOF_SYNC_NAME
 from tideq.queue_core.errors import QueueError
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.settings import QueueSettings
-from tideq.queue_core.store.connect import StoreUrlError, connect, store_errors
+from tideq.queue_core.store.connect import StoreUrlError, connect
+from tideq.queue_core.store.driver_errors import store_errors
 from tideq.queue_core.store.restore import StoreRestore
 
 OLDEST_VERSION = (7, 0)
