@@ -35,7 +35,6 @@ PENDING = (
     "tideq/telemetry/metrics_data.py",
     "tideq/telemetry/otlp_encoding.py",
     "tideq/telemetry/outlet.py",
-    "tideq/cli/benchmark/",
     "api/openapi/html.py",
     "api/openapi/page.py",
     "api/openapi/operation_page.py",
