@@ -4,6 +4,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import structlog
 from litestar import Litestar, Request, Response
 from litestar.connection import ASGIConnection
@@ -21,7 +22,7 @@ from tideq.api.edge.query_check import check_query
 from tideq.api.edge.safe_headers import SafeHeaders
 from tideq.api.hot_path import HotPath
 from tideq.api.metrics.request_metrics import MetricsMiddleware, RequestTimer, StartTimer
-from tideq.api.openapi.documentation import Documentation
+from tideq.api.openapi import describe
 from tideq.api.request_spans import RequestTracer
 from tideq.api.routes import (
     audit,
@@ -41,7 +42,7 @@ from tideq.api.service import Service
 from tideq.queue_core.errors import HistoryRefused, QueueError, StoreRefused
 from tideq.queue_core.log_once import LogOnce
 
-PUBLIC_PATHS = ("^/livez$", "^/readyz$", r"^/openapi\.json$", r"^/docs(/page\.(js|css))?$", "^/$", "^/ui(/|$)")
+PUBLIC_PATHS = ("^/livez$", "^/readyz$", r"^/openapi\.json$", "^/docs$", "^/$", "^/ui(/|$)")
 
 LOG_AGAIN_SECONDS = 60.0
 """A refusal by the store or by history is logged at most this often for each reason."""
@@ -72,8 +73,13 @@ def create_app(service: Service) -> Litestar:
                 log.error("request failed", path=request.url.path, exc_info=error)
         return problems.respond(request, error)
 
-    async def provide_documentation() -> Documentation:
-        return described
+    @functools.cache
+    def document() -> bytes:
+        return msgspec.json.encode(describe(routes(app), service.settings.queue))
+
+    async def provide_document() -> bytes:
+        """Made at the first request, then cached."""
+        return document()
 
     begin: StartTimer = functools.partial(RequestTimer, service.metrics)
     if service.tracing is not None:
@@ -95,7 +101,7 @@ def create_app(service: Service) -> Litestar:
             documentation.router,
             *pages.handlers(pages.Pages()),
         ],
-        dependencies={"service": Provide(provide_service), "documentation": Provide(provide_documentation)},
+        dependencies={"service": Provide(provide_service), "document": Provide(provide_document)},
         middleware=[
             *around,
             DefineMiddleware(AuthMiddleware, authenticator=service.authenticator, exclude=list(PUBLIC_PATHS)),
@@ -109,7 +115,6 @@ def create_app(service: Service) -> Litestar:
     for handler in handlers(app):
         allowed_roles(handler)
     app.asgi_handler = HotPath(app.asgi_handler, service, routes(app), begin, refuse)
-    described = Documentation(lambda: routes(app), service.settings.queue)
     return app
 
 

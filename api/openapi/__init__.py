@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, generated from the routes, and the page that shows it."""
+"""The OpenAPI 3.1 document, generated from the routes."""
 
 from tideq.api.openapi.document import describe
 

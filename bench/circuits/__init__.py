@@ -12,11 +12,9 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from bench.figures import Findings, Plan, Table, Target, figure, ratio, take_turns
 from bench.http.processes import ServerProcess, api
-from bench.http.wire import connect
+from bench.http.wire import connect, queue_counts, submit
 from bench.runtime.processes import workers
 from bench.server import Servers
 
@@ -25,7 +23,6 @@ BROKEN = tuple(f"broken-{number}" for number in range(50))
 SECONDS = 0.01
 """The duration of each task."""
 SLOTS = 10
-BATCH = 500
 ALONE = "alone"
 MIN_SHARE = 0.9
 MANY = 50
@@ -59,7 +56,7 @@ async def _healthy_per_second(
     servers: Servers, count: int, broken_type_count: int, handler_sets: WorkerHandlers
 ) -> float:
     with servers.start() as store, api(store.url) as service, ExitStack() as running:
-        await _fill(service, tasks := list(_tasks(count, broken_type_count)))
+        await submit(service.port, tasks := list(_tasks(count, broken_type_count)))
         filled = len(tasks)
         for handlers in handler_sets:
             running.enter_context(workers(service, 1, SLOTS, handlers=handlers))
@@ -76,19 +73,9 @@ def _tasks(count: int, broken_type_count: int) -> Iterator[dict[str, object]]:
         yield {"task_type": HEALTHY}
 
 
-async def _fill(service: ServerProcess, tasks: Sequence[dict[str, object]]) -> None:
-    connection = await connect(service.port)
-    for start in range(0, len(tasks), BATCH):
-        await connection.call("/api/v1/tasks/batch", {"tasks": tasks[start : start + BATCH]})
-    connection.close()
-
-
 async def _until(service: ServerProcess, is_so: Callable[[dict[str, Any]], bool]) -> None:
     """Polls the queue's statistics: other processes change them."""
     connection = await connect(service.port)
-    while True:
-        stats = msgspec.json.decode(await connection.request(b"GET /api/v1/queue/stats HTTP/1.1\r\nhost: x\r\n\r\n"))
-        if is_so(stats["queue"]):
-            break
+    while not is_so(await queue_counts(connection)):  # noqa: ASYNC110 - other processes change them
         await asyncio.sleep(0.02)
     connection.close()

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from bench.figures import Figure, Findings, Plan, Table, Target, figure, ratio, take_turns
 from bench.history.population import CODES, WEEKS, WORKERS, Span, populate
-from bench.history.stores import Stores, cpu_us, history_stores
-from bench.server import Servers
+from bench.history.stores import Stores, history_stores
+from bench.server import Servers, process_cpu_us
 from tideq.persistence.read.filters import TaskFilter
 from tideq.persistence.read.task_list import TaskList
 from tideq.persistence.read.tasks import TaskReader
@@ -123,9 +123,9 @@ async def _timed(stores: Stores, find: Query, page: Query, times: int) -> list[P
 
 async def _cost(query: Query, backends: list[int]) -> tuple[float, float]:
     """Milliseconds of time, and of CPU."""
-    cpu, began = time.process_time() * 1e6 + sum(map(cpu_us, backends)), time.perf_counter()
+    cpu, began = time.process_time() * 1e6 + sum(map(process_cpu_us, backends)), time.perf_counter()
     await query()
-    seconds, used = time.perf_counter() - began, time.process_time() * 1e6 + sum(map(cpu_us, backends)) - cpu
+    seconds, used = time.perf_counter() - began, time.process_time() * 1e6 + sum(map(process_cpu_us, backends)) - cpu
     return seconds * 1000, used / 1000
 
 

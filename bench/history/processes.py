@@ -11,8 +11,10 @@ from typing import IO, NamedTuple
 
 import msgspec
 
-from bench.history.stores import Stores, cpu_us
+from bench.history.stores import Stores
 from bench.history.work import Done, Job, Where, Work
+from bench.http.processes import client_process, report_of
+from bench.server import process_cpu_us
 from tideq.persistence.replication.replicator import LOCK
 
 START_SECONDS = 60
@@ -27,7 +29,7 @@ class Replicating(NamedTuple):
 
     def cpu_us(self) -> tuple[float, float]:
         """CPU of the replicator, and of its PostgreSQL backend."""
-        return cpu_us(self.pid), cpu_us(self.backend_pid)
+        return process_cpu_us(self.pid), process_cpu_us(self.backend_pid)
 
 
 def environ_for(stores: Stores) -> dict[str, str]:
@@ -87,16 +89,5 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
 async def load(stores: Stores, work: Work) -> Done:
     """Runs the load in a process of its own; its time starts once it has connected."""
     where = Where(stores.server.url, stores.database_url, stores.queue_name)
-    client = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bench.history.load", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-    )
-    assert client.stdin is not None
-    assert client.stdout is not None
-    client.stdin.write(msgspec.json.encode(Job(where, work)) + b"\n")
-    if await client.stdout.readline() != b"ready\n":
-        raise RuntimeError("the load process did not start; see its error above")
-    client.stdin.write(b"go\n")
-    answer = await client.stdout.readline()
-    if await client.wait() or not answer:
-        raise RuntimeError("the load process failed; see its error above")
-    return msgspec.json.decode(answer, type=Done)
+    client = await client_process("bench.history.load", Job(where, work))
+    return msgspec.json.decode(await report_of(client), type=Done)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, LiteralString, NamedTuple
 
 from bench.figures import Findings
-from bench.server import NO_LIMITS, BenchServer, Servers
+from bench.server import NO_LIMITS, BenchServer, Servers, process_cpu_us
 from tideq.embedded import PostgresOptions
 from tideq.persistence.database import Database
 from tideq.persistence.recovery.open_store import OpenStore, open_store
@@ -76,20 +76,12 @@ class PostgresCpu(NamedTuple):
 
     def us(self) -> float:
         ended = sum(_stat(self.postmaster)[CHILDREN_CPU]) / TICKS * 1e6
-        return ended + sum(map(cpu_us, (self.postmaster, *_children(self.postmaster))))
+        return ended + sum(map(process_cpu_us, (self.postmaster, *_children(self.postmaster))))
 
 
 async def postgres_cpu(stores: Stores) -> PostgresCpu:
     ((backend,),) = await stores.rows("SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'")
     return PostgresCpu(_stat(backend)[PARENT])
-
-
-def cpu_us(pid: int) -> float:
-    """CPU of all threads of a process, from its Linux CPU clock; `/proc` only counts ticks of 10 ms."""
-    try:
-        return time.clock_gettime(~pid << 3 | 2) * 1e6
-    except OSError:
-        return 0.0
 
 
 def _children(pid: int) -> list[int]:

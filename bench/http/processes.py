@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from bench.http.jobs import Done, Job
+from bench.server import process_cpu_us
 
 GREETING = "TideQ answers at "
 NO_LIMITS = {
@@ -29,8 +30,7 @@ class ServerProcess(NamedTuple):
     port: int
 
     def cpu_us(self) -> float:
-        """CPU of all its threads, from the process's Linux CPU clock; `/proc` only counts ticks of 10 ms."""
-        return time.clock_gettime(~self.pid << 3 | 2) * 1e6
+        return process_cpu_us(self.pid)
 
 
 class Load(NamedTuple):
@@ -44,22 +44,27 @@ def api(
 ) -> Generator[ServerProcess]:
     """`tideq serve` with default settings, except for the depth limits."""
     settings = {**service_settings(redis_url), "DATABASE_URL": database_url, **settings}
-    with _serving(("-m", "tideq.cli", "serve", "--port", "0"), settings) as server:
-        yield server
+    with started(("-m", "tideq.cli", "serve", "--port", "0"), settings, GREETING) as (pid, line):
+        yield _server(pid, line)
 
 
 @contextmanager
 def empty_echo() -> Generator[ServerProcess]:
-    with _serving(("-m", "bench.http.echo"), {}) as server:
-        yield server
+    with started(("-m", "bench.http.echo"), {}, GREETING) as (pid, line):
+        yield _server(pid, line)
 
 
 async def load(*jobs: Job) -> Load:
     """Runs a client process for each job; the time is measured from when all are ready until all are done."""
-    clients = [await _client(job) for job in jobs]
+    clients = [await client_process("bench.http.client", job) for job in jobs]
     began = time.perf_counter()
-    done = await asyncio.gather(*map(_go, clients))
-    return Load(time.perf_counter() - began, _merged(done))
+    reports = await asyncio.gather(*map(report_of, clients))
+    seconds = time.perf_counter() - began
+    return Load(seconds, _merged([msgspec.json.decode(report, type=Done) for report in reports]))
+
+
+def _server(pid: int, greeting: str) -> ServerProcess:
+    return ServerProcess(pid, int(greeting.rpartition(":")[2]))
 
 
 def service_settings(redis_url: str) -> dict[str, str]:
@@ -67,54 +72,47 @@ def service_settings(redis_url: str) -> dict[str, str]:
 
 
 @contextmanager
-def _serving(arguments: Sequence[str], settings: dict[str, str]) -> Generator[ServerProcess]:
+def started(arguments: Sequence[str], settings: Mapping[str, str], greeting: str) -> Generator[tuple[int, str]]:
+    """The pid of a Python process and the first line it prints; no TIDEQ_ settings of the current shell."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("TIDEQ_")}
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(
-            [sys.executable, *arguments], env=inherited | settings, stdout=subprocess.PIPE, stderr=log, text=True
+            [sys.executable, *arguments], env=inherited | dict(settings), stdout=subprocess.PIPE, stderr=log, text=True
         )
         try:
-            greeting = process.stdout.readline() if process.stdout else ""
-            if not greeting.startswith(GREETING):
+            line = process.stdout.readline() if process.stdout else ""
+            if not line.startswith(greeting):
                 log.seek(0)
                 raise RuntimeError(f"{' '.join(arguments)} did not start: {log.read()[-2_000:]}")
-            yield ServerProcess(process.pid, int(greeting.rpartition(":")[2]))
+            yield process.pid, line.strip()
         finally:
             process.terminate()
             process.communicate()
 
 
-async def _client(job: Job) -> asyncio.subprocess.Process:
+async def client_process(module: str, job: msgspec.Struct) -> asyncio.subprocess.Process:
+    """A client process that has read its job and connected."""
     client = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "bench.http.client",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        limit=2**26,
+        sys.executable, "-m", module, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=2**26
     )
-    await _write_line(client, msgspec.json.encode(job))
-    if await _read_line(client) != b"ready\n":
+    if await _answer(client, msgspec.json.encode(job)) != b"ready\n":
         raise RuntimeError("a client process did not start; see its error above")
     return client
 
 
-async def _go(client: asyncio.subprocess.Process) -> Done:
-    await _write_line(client, b"go")
-    answer = await _read_line(client)
-    if await client.wait() or not answer:
+async def report_of(client: asyncio.subprocess.Process) -> bytes:
+    """Lets it begin; returns its report once it has ended."""
+    report = await _answer(client, b"go")
+    if await client.wait() or not report:
         raise RuntimeError("a client process failed; see its error above")
-    return msgspec.json.decode(answer, type=Done)
+    return report
 
 
-async def _write_line(client: asyncio.subprocess.Process, line: bytes) -> None:
+async def _answer(client: asyncio.subprocess.Process, line: bytes) -> bytes:
     assert client.stdin is not None
+    assert client.stdout is not None
     client.stdin.write(line + b"\n")
     await client.stdin.drain()
-
-
-async def _read_line(client: asyncio.subprocess.Process) -> bytes:
-    assert client.stdout is not None
     return await client.stdout.readline()
 
 

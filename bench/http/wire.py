@@ -5,12 +5,14 @@ refusals are faster than the real work.
 """
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 END_OF_HEAD = b"\r\n\r\n"
 LENGTH = b"content-length:"
+BATCH = 500
 
 
 class Refused(RuntimeError):
@@ -66,6 +68,21 @@ def post(path: str, body: bytes) -> bytes:
 async def connect(port: int) -> Connection:
     _, connection = await asyncio.get_running_loop().create_connection(Connection, "127.0.0.1", port)
     return connection
+
+
+async def submit(port: int, tasks: Sequence[Mapping[str, object]]) -> None:
+    """In batches, on one connection."""
+    connection = await connect(port)
+    for start in range(0, len(tasks), BATCH):
+        await connection.call("/api/v1/tasks/batch", {"tasks": tasks[start : start + BATCH]})
+    connection.close()
+
+
+async def queue_counts(connection: Connection) -> dict[str, Any]:
+    """The live tasks of the queue, as `by_state` and `by_type`."""
+    return msgspec.json.decode(await connection.request(b"GET /api/v1/queue/stats HTTP/1.1\r\nhost: x\r\n\r\n"))[
+        "queue"
+    ]
 
 
 def _length(head: bytes) -> int:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from bench.history.stores import PostgresCpu
-from bench.history.stores import cpu_us as cpu_us
 
 START_SECONDS = 60
 ORDER_SECONDS = 120

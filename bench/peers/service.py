@@ -45,7 +45,7 @@ def service(redis_url: str, database_url: str = "") -> Generator[Service]:
 async def history_has_everything(redis_url: str, database_url: str) -> None:
     """Returns once history has all events."""
     async with Database(database_url, QUEUE) as database:
-        server = BenchServer("", redis_url)
+        server = BenchServer(redis_url)
         await Watch(Stores(server, database_url, database, QUEUE)).caught_up()
         await server.client.aclose()
 

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 from psycopg import sql
 
-from bench.history.stores import PostgresCpu, cpu_us
+from bench.history.stores import PostgresCpu
 from bench.http.echo import free_port
-from bench.server import QUIET
+from bench.server import QUIET, process_cpu_us
 from tideq.embedded import EmbeddedStores, PostgresOptions, ValkeyOptions, bundled_valkey, find_running
 from tideq.queue_core.store.connect import connect
 
@@ -30,7 +30,7 @@ class Valkey(NamedTuple):
     pid: int
 
     def cpu_us(self) -> float:
-        return cpu_us(self.pid)
+        return process_cpu_us(self.pid)
 
     async def used_bytes(self) -> int:
         client: Any = connect(self.url)

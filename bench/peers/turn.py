@@ -20,6 +20,7 @@ from bench.peers.processes import DriverClient, DriverFailed, Worker
 from bench.peers.samples import Amount, Point, Sample, charged, is_over, window
 from bench.peers.service import Service, history_has_everything, service
 from bench.peers.stores import Postgres, PostgresServer, Valkey, valkey
+from bench.server import process_cpu_us
 
 LOOK_SECONDS = 0.03
 LOOK_SHARE = 20
@@ -194,7 +195,7 @@ class Turn:
 
     def _spent(self) -> dict[str, float]:
         return {
-            "client": processes.cpu_us(self._driver.pid),
+            "client": process_cpu_us(self._driver.pid),
             "workers": sum(worker.cpu_us() for worker, _ in self._workers),
             **self._services.spent(),
         }

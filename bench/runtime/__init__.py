@@ -14,11 +14,9 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import NamedTuple
 
-import msgspec
-
 from bench.figures import Findings, Plan, Table, Target, figure, ratio, take_turns
 from bench.http.processes import ServerProcess, api
-from bench.http.wire import Connection, connect
+from bench.http.wire import BATCH, Connection, connect, queue_counts, submit
 from bench.runtime.processes import single_calls, workers
 from bench.server import BenchServer, Servers
 
@@ -28,7 +26,6 @@ THREADS, FEW, SINGLE = "one worker, in threads", "one worker, ten slots", "ten s
 BEST_LIBRARY_IN_FLOORS = 2_933 / 4_224
 """Dramatiq's rate divided by the floor's, both of one run."""
 PICKUP_PER_SECOND = 200
-BATCH = 500
 
 
 class Round(NamedTuple):
@@ -82,7 +79,7 @@ class Bench:
     ) -> Round:
         """Measures from 5 % to 95 % of the tasks completed, so that start and end do not count."""
         count = self._count // fewer
-        await self._fill(task_type, count)
+        await submit(self._service.port, [{"task_type": task_type, "parameters": {"n": 1}}] * (count // BATCH * BATCH))
         with start() as running:
             await self._until_left(count * 19 // 20)
             before, left, began = await self._spent(running), await self._left(), time.perf_counter()
@@ -93,22 +90,15 @@ class Bench:
         used = [(late - early) / done for late, early in zip(after, before, strict=True)]
         return Round(done / seconds, *used)
 
-    async def _fill(self, task_type: str, count: int) -> None:
-        connection = await connect(self._service.port)
-        tasks = [{"task_type": task_type, "parameters": {"n": 1}}] * BATCH
-        for _ in range(count // BATCH):
-            await connection.call("/api/v1/tasks/batch", {"tasks": tasks})
-        connection.close()
-
     async def _spent(self, running: list[ServerProcess]) -> tuple[float, float, float]:
         worker = sum(each.cpu_us() for each in running)
         return worker, self._service.cpu_us(), (await self._store.cpu()).main_us
 
     async def _left(self) -> int:
         connection = await connect(self._service.port)
-        stats = msgspec.json.decode(await connection.request(b"GET /api/v1/queue/stats HTTP/1.1\r\nhost: x\r\n\r\n"))
+        counts = await queue_counts(connection)
         connection.close()
-        return sum(stats["queue"]["by_state"].values())
+        return sum(counts["by_state"].values())
 
     async def _until_left(self, count: int) -> None:
         while await self._left() > count:  # noqa: ASYNC110 - other processes have the count

@@ -14,11 +14,10 @@ from typing import NamedTuple
 
 from bench.figures import Figure, Findings, Plan, Table, Target, figure, ratio, take_turns
 from bench.http.jobs import Lives, Repeat
-from bench.http.processes import ServerProcess, api, load
+from bench.http.processes import ServerProcess, api, load, service_settings, started
 from bench.http.rates import LIFE_BATCH, SUBMIT, repeat
 from bench.server import Servers
 from bench.telemetry import away
-from bench.telemetry.processes import collector, monitor
 
 OFF, LOGS, TRACES, BOTH, ALL = "off", "logs", "traces, 100 a second", "logs and traces", "every task traced, logs"
 HANGING, REFUSING = "the same, collector hangs", "the same, collector refuses"
@@ -30,11 +29,6 @@ CHECK_SECONDS, MAX_IDLE_CORES = 0.5, 0.15
 """A little more than all processes use while they are idle."""
 
 
-class Watched(NamedTuple):
-    service: ServerProcess
-    monitor: ServerProcess
-
-
 class Round(NamedTuple):
     per_second: float
     api_us: float
@@ -42,7 +36,7 @@ class Round(NamedTuple):
 
 
 async def measure(servers: Servers, plan: Plan) -> Findings:
-    with servers.start() as store, collector() as url, collector("hang") as hanging, ExitStack() as running:
+    with servers.start() as store, _collector() as url, _collector("hang") as hanging, ExitStack() as running:
         watched = {
             name: running.enter_context(_watched(store.url, {**settings, "TIDEQ_QUEUE": f"watched-{number}"}))
             for number, (name, settings) in enumerate(_settings(url, hanging).items())
@@ -60,7 +54,7 @@ async def measure(servers: Servers, plan: Plan) -> Findings:
             await warm_up()
         found_lives, found_singles = await take_turns(plan.rounds, lives), await take_turns(plan.rounds, singles)
         await idle.wait()
-        gone = await away.measure({name: away.Away(*watched[name]) for name in AWAY}, OFF, plan.away_seconds)
+        gone = await away.measure({name: watched[name] for name in AWAY}, OFF, plan.away_seconds)
     tables = (
         _table("Telemetry: whole lives over HTTP, 100 at a time", found_lives),
         _table("Telemetry: submissions one by one", found_singles),
@@ -84,10 +78,18 @@ def _settings(collector_url: str, hanging_url: str) -> dict[str, dict[str, str]]
 
 
 @contextmanager
-def _watched(redis_url: str, settings: Mapping[str, str]) -> Generator[Watched]:
-    """A service and its monitor."""
-    with api(redis_url, settings=settings) as service, monitor(redis_url, settings) as watching:
-        yield Watched(service, watching)
+def _watched(redis_url: str, settings: Mapping[str, str]) -> Generator[away.Away]:
+    """A service and its monitor, whose log goes to a file."""
+    command, chosen = ("-m", "tideq.cli", "monitor"), {**service_settings(redis_url), **settings}
+    with api(redis_url, settings=settings) as service, started(command, chosen, "monitoring") as (pid, _):
+        yield away.Away(service, ServerProcess(pid, 0))
+
+
+@contextmanager
+def _collector(*behaviour: str) -> Generator[str]:
+    """Yields the URL of a collector that discards everything."""
+    with started(("-m", "bench.telemetry.collector", *behaviour), {}, "http://") as (_, url):
+        yield url
 
 
 class IdleCheck:
@@ -106,7 +108,7 @@ class IdleCheck:
         return (sum(each.cpu_us() for each in self._processes) - before) / (CHECK_SECONDS * 1e6)
 
 
-async def _measured(idle: IdleCheck, watched: Watched, job: Lives | Repeat, batch: int) -> Round:
+async def _measured(idle: IdleCheck, watched: away.Away, job: Lives | Repeat, batch: int) -> Round:
     await idle.wait()
     count = (job.times if isinstance(job, Repeat) else job.rounds) * batch
     api_before, monitor_before = watched.service.cpu_us(), watched.monitor.cpu_us()

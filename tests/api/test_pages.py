@@ -1,5 +1,6 @@
-"""Handing out the dashboard: which path gives what, how long it may be kept, and what it says when it was not built."""
+"""Serving the dashboard and the API's page: which path gives what, for how long, and what if they were not built."""
 
+import gzip
 from pathlib import Path
 
 import httpx
@@ -8,13 +9,15 @@ import pytest
 from tideq.api.dashboard.pages import Pages
 
 PAGE = b"<!doctype html><title>made up</title>"
+DOCS = b"<!doctype html><title>made up as well</title>"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "assets").mkdir()
-    (tmp_path / "index.html").write_bytes(PAGE)
-    (tmp_path / "assets" / "index-abc.js").write_text("export {};" * 200)
+    (tmp_path / "index.html.gz").write_bytes(gzip.compress(PAGE))
+    (tmp_path / "docs.html.gz").write_bytes(gzip.compress(DOCS))
+    (tmp_path / "assets" / "index-abc.js.gz").write_bytes(gzip.compress(b"export {};" * 200))
     (tmp_path / "built-from").write_text("secret of the build")
     return tmp_path
 
@@ -30,6 +33,21 @@ async def test_every_link_into_the_page_gives_the_page(folder: Path, path: str) 
     assert (answer.status_code, answer.content) == (200, PAGE)
     assert answer.headers["cache-control"] == "no-cache"
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
+
+
+@pytest.mark.parametrize("path", ["/docs", "/docs/"])
+async def test_the_page_of_the_api_is_another_one(folder: Path, path: str) -> None:
+    answer = await client(folder).get(path)
+
+    assert (answer.status_code, answer.content) == (200, DOCS)
+    assert answer.headers["cache-control"] == "no-cache"
+
+
+async def test_a_client_without_compression_gets_the_plain_file(folder: Path) -> None:
+    answer = await client(folder).get("/ui/assets/index-abc.js", headers={"Accept-Encoding": "identity"})
+
+    assert answer.text == "export {};" * 200
+    assert "content-encoding" not in answer.headers
 
 
 async def test_an_asset_is_kept_for_ever_and_compressed(folder: Path) -> None:
@@ -71,19 +89,19 @@ async def test_without_a_built_dashboard_the_page_says_so_in_words(tmp_path: Pat
     assert "make install" in answer.text
 
 
-@pytest.mark.parametrize("path", ["/", "/ui/tasks?q=type:resize", "/ui/assets/gone.js"])
+@pytest.mark.parametrize("path", ["/", "/docs", "/openapi.json", "/ui/tasks?q=type:resize", "/ui/assets/gone.js"])
 async def test_no_key_is_needed_for_the_page_and_its_policy_is_strict(http: httpx.AsyncClient, path: str) -> None:
     answer = await http.get(path)
 
     assert answer.status_code in (200, 404)
-    policy = answer.headers["content-security-policy"]
-    assert "default-src 'none'" in policy
-    assert "script-src 'self'" in policy
-    assert "unsafe" not in policy
+    policy = {rule.split()[0]: rule.split()[1:] for rule in answer.headers["content-security-policy"].split(";")}
+    assert policy["default-src"] == ["'none'"]
+    assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == ["'self'"]
+    assert policy["img-src"] == ["'self'", "data:"]
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
 async def test_the_page_is_no_call_of_the_api(http: httpx.AsyncClient) -> None:
     paths = (await http.get("/openapi.json")).json()["paths"]
 
-    assert not [path for path in paths if path == "/" or path.startswith("/ui")]
+    assert not [path for path in paths if path in ("/", "/docs") or path.startswith("/ui")]

@@ -29,11 +29,6 @@ PENDING = (
     "tideq/telemetry/metrics_data.py",
     "tideq/telemetry/otlp_encoding.py",
     "tideq/telemetry/outlet.py",
-    "tideq/cli/benchmark/",
-    "api/openapi/html.py",
-    "api/openapi/page.py",
-    "api/openapi/operation_page.py",
-    "api/openapi/schema_table.py",
     "api/dashboard/web/",
 )
 """Parts that libraries are going to replace, and pages that are reworded last."""

@@ -16,7 +16,7 @@ WINDOW = ViewportSize(width=1360, height=900)
 
 @pytest.fixture(scope="package")
 def chromium_path() -> Path:
-    if not (STATIC / "index.html").exists():
+    if not (STATIC / "index.html.gz").exists():
         pytest.skip("the dashboard is not built: `make install` says why")
     found = tools.find("chromium")
     if found is None:

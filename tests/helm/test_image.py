@@ -37,7 +37,7 @@ print(json.dumps({
     "has_pip": os.path.exists("/opt/tideq/bin/pip"),
     "has_bill": "pkg:pypi/litestar@" in open("/opt/tideq/sbom.cdx.json").read(),
     "packages": len(json.load(open("/opt/tideq/packages.json"))["installed"]),
-    "has_dashboard": os.path.exists(os.path.dirname(tideq.api.app.__file__) + "/dashboard/static/index.html"),
+    "has_dashboard": os.path.exists(os.path.dirname(tideq.api.app.__file__) + "/dashboard/static/index.html.gz"),
 }))
 """
 

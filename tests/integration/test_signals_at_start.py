@@ -81,7 +81,7 @@ def test_nothing_of_others_is_imported_before_signals_are_handled() -> None:
     found = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout.split()
 
     assert {name.partition(".")[0] for name in found} - sys.stdlib_module_names == {"tideq"}
-    assert {name for name in found if name.startswith("tideq")} == {"tideq", "tideq.cli", "tideq.cli.early_signals"}
+    assert {name for name in found if name.startswith("tideq")} == {"tideq", "tideq.cli"}
 
 
 def test_a_signal_during_start_ends_the_first_process_of_a_container_at_every_delay(tmp_path: Path) -> None:

@@ -2,10 +2,8 @@
 
 import pytest
 
-from tideq.cli.benchmark.charts import nice_ticks
-from tideq.cli.benchmark.findings import at, seconds_until, times
+from tideq.cli.benchmark.figures import at, number, seconds_until, times
 from tideq.cli.benchmark.plan import quantities, quantity
-from tideq.cli.benchmark.words import number
 
 
 def test_the_time_runs_to_the_task_that_makes_up_the_number() -> None:
@@ -22,15 +20,6 @@ def test_a_percentile_is_a_value_that_was_measured() -> None:
     assert [at(ordered, share) for share in (1, 50, 95, 99, 100)] == [1, 50, 95, 99, 100]
     assert at([7.0], 1) == 7.0
     assert times([]) is None
-
-
-@pytest.mark.parametrize("most", [0.0004, 0.9, 1, 7.3, 99, 100, 12_345, 9e6])
-def test_ticks_are_few_and_reach_the_highest_value(most: float) -> None:
-    ticks = nice_ticks(most)
-
-    assert ticks[0] == 0
-    assert ticks[-2] < most <= ticks[-1] * 1.000001
-    assert 3 <= len(ticks) <= 6
 
 
 def test_quantities_are_read_as_people_write_them() -> None:

@@ -14,20 +14,16 @@ from types import FrameType
 from typing import Annotated, NoReturn
 
 import cyclopts
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tideq.cli.benchmark.bars import bars
-from tideq.cli.benchmark.benched_service import BenchedService
+from tideq.cli.benchmark.benched_service import BenchedService, temporary_service
 from tideq.cli.benchmark.cleanup import clear, cleared
-from tideq.cli.benchmark.findings import Machine, Run, as_json, read_run
-from tideq.cli.benchmark.measures import MEASURES
-from tideq.cli.benchmark.page import page
+from tideq.cli.benchmark.figures import Machine, Run, as_json, bottlenecks, read_run, show_run
+from tideq.cli.benchmark.measures import MEASURES, Steps
 from tideq.cli.benchmark.plan import Plan, checked, quantities, quantity
 from tideq.cli.benchmark.processes import GaveUp, ProcessGroup
-from tideq.cli.benchmark.steps import Steps
-from tideq.cli.benchmark.tables import show_run
-from tideq.cli.benchmark.temporary import temporary_service
-from tideq.cli.benchmark.words import limits_found
-from tideq.cli.output import confirm, note
+from tideq.cli.output import confirm, has_colours, note
 from tideq.cli.session import FAILED, LOCAL, NOT_ALLOWED, OK, USAGE, Service, Switch, open_client, split, stop
 from tideq.client import CannotConnect
 
@@ -49,7 +45,6 @@ def bench(
     depth: str = "1k,10k",
     payload: str = "0.1k,1k,10k,100k",
     json: Path | None = None,
-    html: Path | None = None,
     compare: Path | None = None,
     up: Annotated[bool, Switch] = False,
     clean: Annotated[bool, Switch] = False,
@@ -88,8 +83,6 @@ def bench(
         Bytes of a task's parameters: 0.1k,1k,10k,100k.
     json
         Write all results to this file.
-    html
-        Write a page with charts to this file.
     compare
         A file written by --json: show how many times better this run is.
     up
@@ -100,9 +93,8 @@ def bench(
         Do not prompt, although the queue has other work.
     """
     signal.signal(signal.SIGTERM, _leave)
-    for path in (json, html):
-        if path is not None and not path.absolute().parent.is_dir():
-            stop(f"{path}: its folder does not exist", USAGE)
+    if json and not json.absolute().parent.is_dir():
+        stop(f"{json}: its folder does not exist", USAGE)
     try:
         plan = checked(
             Plan(
@@ -130,9 +122,10 @@ def bench(
             return _clean(benched, plan)
         run = _run(benched, plan, is_temporary=up)
     if json:
-        _write(json, as_json(run))
-    if html:
-        _write(html, page(run, before).encode())
+        try:
+            json.write_bytes(as_json(run))
+        except OSError as error:
+            stop(f"{json}: {error.strerror}", FAILED)
     show_run(run, before, service.output)
     return OK
 
@@ -180,13 +173,13 @@ def _other_work(benched: BenchedService) -> str:
 
 
 def _run(benched: BenchedService, plan: Plan, *, is_temporary: bool) -> Run:
-    at, notes, identity = datetime.now(UTC), _limits(benched), benched.whoami()
-    with bars() as shown, contextlib.nullcontext() if is_temporary else cleared(benched, plan, shown):
+    at, identity = datetime.now(UTC), benched.whoami()
+    with _bars() as bars, contextlib.nullcontext() if is_temporary else cleared(benched, plan, bars):
         processes = ProcessGroup(benched.target, plan.clients, plan.max_workers, benched.check)
         try:
             processes.wait_until_ready()
-            steps = Steps(benched, plan, processes, shown)
-            figures = [each for kind in MEASURES if kind in plan.kinds for each in MEASURES[kind](steps, notes.append)]
+            steps = Steps(benched, plan, processes, bars)
+            figures = [each for kind in MEASURES if kind in plan.kinds for each in MEASURES[kind](steps)]
             left = benched.backlog()
         finally:
             processes.end()
@@ -202,7 +195,7 @@ def _run(benched: BenchedService, plan: Plan, *, is_temporary: bool) -> Run:
         submitted=steps.submitted,
         processed=steps.processed,
         left=left,
-        notes=(*notes, *limits_found(figures, benched.url)),
+        notes=(*_limits(benched), *steps.notes, *bottlenecks(figures, benched.url)),
     )
 
 
@@ -216,18 +209,18 @@ def _limits(benched: BenchedService) -> list[str]:
 
 def _clean(benched: BenchedService, plan: Plan) -> int:
     leftovers = benched.other_tasks().leftovers
-    with bars() as shown:
+    with _bars() as bars:
         for task_type in leftovers:
-            clear(BenchedService(benched.client, benched.target.api_key, task_type), plan, shown)
+            clear(BenchedService(benched.client, benched.target.api_key, task_type), plan, bars)
     note(f"removed the tasks of {len(leftovers)} runs" if leftovers else "no run has left tasks")
     return OK
 
 
-def _write(path: Path, content: bytes) -> None:
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        stop(f"{path}: {error.strerror}", FAILED)
+def _bars() -> Progress:
+    """A bar for each step, on a terminal only and never on standard output."""
+    console = Console(stderr=True, no_color=not has_colours(sys.stderr))
+    columns = (TextColumn("{task.description:<44}"), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty())
 
 
 def _leave(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -2,8 +2,11 @@
 
 import os
 import sys
+from typing import Literal
 
 import cyclopts
+
+from tideq.cli.output import print_line
 
 RUN = cyclopts.Group("Run it", sort_key=1)
 USE = cyclopts.Group("Use it", sort_key=2)
@@ -26,7 +29,19 @@ parked.command("tideq.cli.parked:discard", help="Discard parked events.")
 app.command(parked)
 
 app.command("tideq.cli.openapi:openapi", help="Print the OpenAPI document of the HTTP API.", group=KEEP)
-app.command("tideq.cli.completion:completion", help="Let your shell complete commands and options.", group=KEEP)
+
+
+@app.command(help="Let your shell complete commands and options.", group=KEEP)
+def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
+    """Print the completion script: put `source <(tideq completion bash)` into your ~/.bashrc.
+
+    Parameters
+    ----------
+    shell
+        The shell to print it for.
+    """
+    print_line(app.generate_completion(shell=shell))
+
 
 app.command("tideq.cli.top:top", help="Watch the service live.", group=USE)
 app.command("tideq.cli.bench:bench", help="Measure throughput and latency of a service.", group=USE)

@@ -1,1 +1,1 @@
-"""The parts of `tideq bench`: processes that submit and run tasks, the results they measure, how these are shown."""
+"""The parts of `tideq bench`: processes that submit and run tasks, their figures, and how these are printed."""

@@ -1,13 +1,21 @@
-"""The service that a run measures: its state, and the run's tasks in it."""
+"""The service that a run measures: its state, the run's tasks in it, and one started for a run alone."""
 
+import contextlib
+import os
 import re
 import secrets
+import subprocess
+import sys
+import tempfile
 import time
+from collections.abc import Generator
 from datetime import timedelta
+from pathlib import Path
 
 import msgspec
 
-from tideq.cli.benchmark.messages import BenchTarget
+from tideq.cli.benchmark.children import BenchTarget
+from tideq.cli.benchmark.processes import GaveUp
 from tideq.client import Client, Limit, TideqError
 from tideq.client.calls.base import answers, get, params
 from tideq.client.models.tasks import TaskOptions
@@ -16,13 +24,24 @@ PREFIX = "tideq.bench."
 CPU = re.compile(rb"^tideq_process_cpu_seconds_total\S* (\S+)", re.MULTILINE)
 CLEAN_UP_SECONDS = 60.0
 LOOK_SECONDS = 0.2
+GREETING = re.compile(r"TideQ answers at (\S+)\s")
+START_SECONDS = 90.0
+STOP_SECONDS = 20.0
+OTHERS = ("TIDEQ_", "REDIS_", "DATABASE_", "OTEL_")
+MUCH = "100000000"
+SETTINGS = {
+    "TIDEQ_DEPTH_REFUSE_LOW": MUCH,
+    "TIDEQ_DEPTH_REFUSE_MEDIUM": MUCH,
+    "TIDEQ_DEPTH_REFUSE_ALL": MUCH,
+    "TIDEQ_MAX_OUTBOX_ENTRIES": MUCH,
+    "TIDEQ_LOG_TRANSITIONS": "off",
+}
 
 
 class Whoami(msgspec.Struct, frozen=True):
     role: str
     has_history: bool = False
     version: str = ""
-    queue: str = ""
 
 
 class Backlog(msgspec.Struct, frozen=True):
@@ -86,3 +105,41 @@ class BenchedService:
         while self.client.get(last, history=True).history_lag_seconds and time.monotonic() < deadline:
             time.sleep(LOOK_SECONDS)
         return self.client.clean_up(timedelta(0), task_type=self.task_type)
+
+
+@contextlib.contextmanager
+def temporary_service() -> Generator[str]:
+    """Yields the URL of `tideq up` with a temporary data folder and without depth limits.
+
+    Variables of the environment that configure other services are removed.
+    """
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(OTHERS)} | SETTINGS
+    with tempfile.TemporaryDirectory(prefix="tideq-bench-") as folder:
+        output = Path(folder) / "output"
+        command = [sys.executable, "-P", "-m", "tideq.cli", "up", "--port", "0", "--no-demo"]
+        with output.open("wb") as log:
+            process = subprocess.Popen(
+                [*command, "--data-dir", str(Path(folder) / "data")],
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            )
+        try:
+            yield _url(process, output)
+        finally:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_SECONDS)
+            process.kill()
+            process.wait()
+
+
+def _url(process: subprocess.Popen[bytes], output: Path) -> str:
+    deadline = time.monotonic() + START_SECONDS
+    while not (found := GREETING.search(text := output.read_text(errors="replace"))):
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise GaveUp(f"the temporary service did not start: {' '.join(text.split())[-500:]}")
+        time.sleep(LOOK_SECONDS / 4)
+    return found[1]
