@@ -31,8 +31,6 @@ PENDING = (
     "tideq/client/http/",
     "tideq/client/_async/through_httpx.py",
     "tideq/client/_sync/through_httpx.py",
-    "tideq/telemetry/otlp_encoding.py",
-    "tideq/telemetry/outlet.py",
     "tideq/cli/benchmark/",
     "api/openapi/html.py",
     "api/openapi/page.py",

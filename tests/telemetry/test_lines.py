@@ -18,9 +18,8 @@ from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import TraceContext
 from tideq.queue_core.telemetry.trace_context import execution_span_id, lifecycle_span_id
 from tideq.queue_core.transitions import transition
-from tideq.telemetry.line_writer import LineWriter
 from tideq.workers.monitor.journal.transition import ObservedTransition, transitions_in
-from tideq.workers.monitor.journal.transition_log import TransitionLog
+from tideq.workers.monitor.journal.transition_log import LineWriter, TransitionLog
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 TRACE = TraceContext(f"00-{TRACE_ID}-00f067aa0ba902b7-01")

@@ -1,9 +1,11 @@
 """The background duties of the service; each runs as long as its process."""
 
+import contextlib
+import sys
+from collections.abc import Generator
 from functools import partial
 
 from tideq.api.settings import ServiceSettings
-from tideq.cli.journal_listeners import open_listeners
 from tideq.persistence.dead_letters.alerts import PatternAlerts
 from tideq.persistence.recount import Recount
 from tideq.persistence.recovery.open_store import OpenStore
@@ -14,10 +16,13 @@ from tideq.persistence.schema.partitions import Partitions
 from tideq.queue_core.background import run_all
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.outbox.monitor_cursor import MonitorCursor
+from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.store.memory import MemoryWatch
 from tideq.queue_core.telemetry.spans import Tracing
 from tideq.workers.monitor.dead_letter_alerts import alert_for_ever
-from tideq.workers.monitor.journal.follower import Follower
+from tideq.workers.monitor.journal.follower import Follower, TransitionListener
+from tideq.workers.monitor.journal.lifecycle_spans import LifecycleSpans
+from tideq.workers.monitor.journal.transition_log import LineWriter, TransitionLog
 from tideq.workers.monitor.prober import Prober
 from tideq.workers.monitor.pruner import prune_for_ever
 from tideq.workers.monitor.recounter import recount_for_ever
@@ -70,7 +75,7 @@ async def _probe(store: OpenStore, settings: ServiceSettings, duties: Duties) ->
 async def _follow(store: OpenStore, settings: ServiceSettings, duties: Duties, tracing: Tracing | None) -> None:
     counters = duties.counters
     counters.observe_value("tideq_spans_dropped_total", lambda: tracing.lost_count if tracing else 0)
-    with open_listeners(settings.queue, tracing) as listeners:
+    with _open_listeners(settings.queue, tracing) as listeners:
         meters = [TaskMetrics(counters, settings.queue.priorities), *listeners]
         followers = [
             Follower(MonitorCursor(store.client, part.scripts, part.keys), meters) for part in store.engine.parts
@@ -80,6 +85,19 @@ async def _follow(store: OpenStore, settings: ServiceSettings, duties: Duties, t
             "tideq_journal_skipped_total", lambda: sum(follower.skipped_count for follower in followers)
         )
         await run_all(*(follower.follow_for_ever(duties) for follower in followers))
+
+
+@contextlib.contextmanager
+def _open_listeners(settings: QueueSettings, tracing: Tracing | None) -> Generator[list[TransitionListener]]:
+    """The journal's listeners besides the metrics: the log and, where tracing is on, lifecycle spans."""
+    listeners = list[TransitionListener]()
+    with contextlib.ExitStack() as opened:
+        if tracing is not None:
+            listeners.append(LifecycleSpans(tracing, settings.queue_name))
+        if settings.telemetry.logs_transitions:
+            writer = opened.enter_context(LineWriter(sys.stderr))
+            listeners.append(TransitionLog(writer.write, readable=sys.stderr.isatty()))
+        yield listeners
 
 
 async def _alert_on_dead_letters(store: OpenStore, duties: Duties) -> None:
