@@ -14,7 +14,7 @@ from tideq.api.durability_waiter import DurabilityWaiter
 from tideq.api.edge.auth import Authenticator
 from tideq.api.metrics.other_processes import OtherProcesses
 from tideq.api.metrics.request_metrics import ProcessMetrics
-from tideq.api.request_spans import RequeueSpans, cancel_span, trace_received
+from tideq.api.request_spans import OperationSpans, trace_received
 from tideq.api.settings import ServiceSettings
 from tideq.api.wait_estimate import WaitEstimator
 from tideq.persistence.history import History
@@ -141,19 +141,13 @@ class Service:
         self.wakeups.close()
         self.live_events.close()
 
-    def cancel_span(
-        self, request: Request[Any, Any, Any], task_id: str
-    ) -> contextlib.AbstractAsyncContextManager[None]:
-        """Wraps a cancellation in a span, so that traces show its caller."""
-        return cancel_span(self.tracing, request, task_id, self.settings.queue.queue_name, self.engine.queue.read)
-
-    def requeue_spans(
+    def operation_spans(
         self, request: Request[Any, Any, Any], verb: str, task_id: str | None = None
-    ) -> RequeueSpans | None:
-        """Records the retry or replay of one task or many, so that traces show its caller; None without tracing."""
+    ) -> OperationSpans | None:
+        """Records what a request does to one task or many, so that traces show its caller; None without tracing."""
         if self.tracing is None:
             return None
-        return RequeueSpans(self.tracing, request, verb, self.settings.queue.queue_name, task_id)
+        return OperationSpans(self.tracing, request, verb, self.settings.queue.queue_name, task_id)
 
     async def poll(
         self,

@@ -43,11 +43,6 @@ async def all_samples(service: Service) -> Samples:
     return merged([await queue_samples(service), *others, service.samples()])
 
 
-async def process_samples(service: Service) -> Samples:
-    """Like `all_samples` without the other processes, for exporters that run in every process."""
-    return merged([await queue_samples(service), service.samples()])
-
-
 async def queue_samples(service: Service) -> Samples:
     """Reports a store that does not answer as down; never raises for it."""
     about = {"tideq_build_info": _of({version("tideq"): 1})}

@@ -14,7 +14,7 @@ from tideq.api.edge.paging import LINK, next_link
 from tideq.api.edge.problems import BadRequest
 from tideq.api.edge.responses import json_response
 from tideq.api.operations import link_to, operation
-from tideq.api.request_spans import add_span_attributes
+from tideq.api.request_spans import span_of
 from tideq.api.routes.history import CATCH_UP_SECONDS, CURSOR, LIMIT, TASK_TYPE, refused_cursors
 from tideq.api.service import InjectedService
 from tideq.persistence.dead_letters.dead_letter_list import DeadLetterFilter
@@ -97,7 +97,7 @@ async def patterns(service: InjectedService) -> Response[bytes]:
 async def replay(request: Http, task_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Replay one dead letter."""
     body = decode(await request.body() or b"{}", schemas.RetryIn)
-    spans = service.requeue_spans(request, telemetry.REPLAY, task_id)
+    spans = service.operation_spans(request, telemetry.REPLAY, task_id)
     return json_response(await task_lookup.requeue(service, service.engine.queue.replay, task_id, body, spans))
 
 
@@ -123,11 +123,12 @@ async def replay_all(request: Http, service: InjectedService) -> Response[bytes]
         raise UnknownPriority(body.new_priority, tuple(priorities))
     wanted = _filter(body.filter)
     terms = ReplayOptions(keeps_budgets=not body.reset_retry_count, priority=body.new_priority)
-    spans = service.requeue_spans(request, telemetry.REPLAY)
+    spans = service.operation_spans(request, telemetry.REPLAY)
     work = history.replays.preview(wanted) if body.dry_run else history.replays.run(wanted, terms, on_requeued=spans)
     done = await cancel_on_disconnect(request, service.authenticator, work)
     if not body.dry_run:
-        add_span_attributes(request, {telemetry.MESSAGING_BATCH_COUNT: done.replayed})
+        if span := span_of(request):
+            span.attributes[telemetry.MESSAGING_BATCH_COUNT] = done.replayed
         details = f"{done.replayed} dead letters; {_in_words(body.filter)}"
         await service.audit.note(request.user.name, "replay", body.filter.task_type or "", details)
     return json_response(schemas.ReplayedOut(matched=done.matched, replayed=done.replayed, refused=done.refused))

@@ -209,8 +209,10 @@ async def cancel(
         await task_lookup.purge(service, task_id)
         await service.audit.note(request.user.name, "purge", task_id)
         return json_response(schemas.PurgedOut(task_id=task_id))
-    async with service.cancel_span(request, task_id):
-        was, worker = await task_lookup.cancel(service, task_id)
+    spans = service.operation_spans(request, telemetry.CANCEL, task_id)
+    was, worker = await task_lookup.cancel(service, task_id)
+    if spans is not None:
+        await spans.cancelled(task_id, service.engine.queue.read)
     return json_response(
         schemas.CancelOut(task_id=task_id, was_executing=was == TaskState.EXECUTING, worker_notified=bool(worker))
     )
@@ -231,7 +233,7 @@ async def cancel(
 async def retry(request: Http, task_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Run a failed, dead or cancelled task again."""
     body = decode(await request.body() or b"{}", schemas.RetryIn)
-    spans = service.requeue_spans(request, telemetry.RETRY, task_id)
+    spans = service.operation_spans(request, telemetry.RETRY, task_id)
     return json_response(await task_lookup.requeue(service, service.engine.queue.retry, task_id, body, spans))
 
 
@@ -275,7 +277,7 @@ def _row_keys(key: str | None, tasks: Sequence[schemas.SubmitIn]) -> list[str | 
 
 
 def _send_span(request: Http, service: Service) -> SendSpan:
-    return SendSpan(service.tracing, request, _trace(request), service.settings.queue.queue_name)
+    return SendSpan(request, _trace(request), service.settings.queue.queue_name)
 
 
 def _trace(request: Http) -> TraceContext:

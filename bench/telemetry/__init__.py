@@ -23,7 +23,7 @@ OFF, LOGS, TRACES, BOTH, ALL = "off", "logs", "traces, 100 a second", "logs and 
 HANGING, REFUSING = "the same, collector hangs", "the same, collector refuses"
 AWAY = (OFF, HANGING, REFUSING)
 MAX_LOSS_PERCENT = 15
-COMPARED = (TRACES, BOTH, ALL, HANGING, REFUSING)
+COMPARED = (TRACES, BOTH)
 CLOSED_PORT_URL = "http://127.0.0.1:9"
 CHECK_SECONDS, MAX_IDLE_CORES = 0.5, 0.15
 """A little more than all processes use while they are idle."""

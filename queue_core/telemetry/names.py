@@ -1,4 +1,4 @@
-"""Names of spans, metrics and attributes, all in one place so that none is defined twice.
+"""Names of spans and attributes, all in one place so that none is defined twice.
 
 Dashboards, alerts and saved searches depend on these names: mention a change in the changelog. Messaging and HTTP names
 are those of OpenTelemetry's semantic conventions; our own begin with `tideq.`.
@@ -30,12 +30,6 @@ MESSAGING_MESSAGE_ID = "messaging.message.id"
 MESSAGING_BATCH_COUNT = "messaging.batch.message_count"
 MESSAGING_CLIENT_ID = "messaging.client.id"
 ERROR_TYPE = "error.type"
-
-# Metrics by their conventional names; all others are in `metrics.py`.
-MESSAGING_SENT = "messaging.client.sent.messages"
-MESSAGING_CONSUMED = "messaging.client.consumed.messages"
-MESSAGING_OPERATION_DURATION = "messaging.client.operation.duration"
-MESSAGING_PROCESS_DURATION = "messaging.process.duration"
 
 HTTP_METHOD = "http.request.method"
 HTTP_STATUS = "http.response.status_code"

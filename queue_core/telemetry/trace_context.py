@@ -52,6 +52,11 @@ def is_sampled(traceparent: str) -> bool:
     return bool(traceparent) and bool(int(traceparent[-2:], 16) & SAMPLED)
 
 
+def sampled_parent(traceparent: str) -> TraceParent | None:
+    """Returns the parent of spans that the service adds to a task's trace; None if there is none or it is unsampled."""
+    return parse_traceparent(traceparent) if is_sampled(traceparent) else None
+
+
 def trace_id_of(task_id: str, traceparent: str | None = None) -> str:
     """Returns the trace id of the submission, or else the digits of the task id, which are unique."""
     return traceparent[3:35] if traceparent else task_id.replace("-", "")

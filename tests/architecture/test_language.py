@@ -25,10 +25,6 @@ PENDING = (
     "tideq/client/http/",
     "tideq/client/_async/through_httpx.py",
     "tideq/client/_sync/through_httpx.py",
-    "tideq/telemetry/metrics.py",
-    "tideq/telemetry/metrics_data.py",
-    "tideq/telemetry/otlp_encoding.py",
-    "tideq/telemetry/outlet.py",
     "api/dashboard/web/",
 )
 """Parts that libraries are going to replace, and pages that are reworded last."""

@@ -33,27 +33,19 @@ from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core import controls, duties
 from tideq.queue_core.background import background_task
-from tideq.queue_core.duties import STALE_AFTER_SECONDS, STORE_CHECK, Duties, DutiesEnded
+from tideq.queue_core.duties import STALE_AFTER_SECONDS, STORE_CHECK, DutiesEnded
 from tideq.queue_core.errors import QueueError, Unavailable
-from tideq.queue_core.samples import Samples
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.settings import Probing, QueueSettings, SettingsError
 from tideq.queue_core.store import duty_board
 from tideq.queue_core.store.clock import StoreClock
 from tideq.queue_core.store.connect import connect
-from tideq.telemetry.metrics import push_for_ever
 from tideq.workers.monitor import pruner
 from tideq.workers.monitor.dead_letter_alerts import alert_for_ever
 from tideq.workers.monitor.recounter import recount_for_ever
 
 up_command = importlib.import_module("tideq.cli.up")
 OFTEN_SECONDS = 0.2
-COLLECTOR = {
-    "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1",
-    "OTEL_EXPORTER_OTLP_TIMEOUT": "0.2",
-    "OTEL_METRIC_EXPORT_INTERVAL": str(round(OFTEN_SECONDS * 1000)),
-}
-"""Nobody is there to take what is exported: that is no failure of a duty."""
 Change = Callable[[], Awaitable[object]]
 SHORT_STALE_AFTER_SECONDS = 1.0
 """After so long a failing duty is stale; other duties are late by less, also on a busy machine."""
@@ -173,7 +165,7 @@ FAULTS = {
     "a database that may only be read": ("replication", "alarm", "prune"),
 }
 """What goes wrong for a while, and duties that it meets."""
-ELSEWHERE = {STORE_CHECK, "key check", "metrics export"}
+ELSEWHERE = {STORE_CHECK, "key check"}
 """What is tried by itself: below, in test_custody.py and in tests/api/test_key_limits.py."""
 
 
@@ -221,29 +213,9 @@ async def test_every_duty_of_a_service_is_met_by_one_of_these_faults(shaky: Shak
     assert _named_in_the_sources() == met | ELSEWHERE
 
 
-async def test_metrics_are_exported_again_after_a_look_that_failed() -> None:
-    export, is_broken = Duties(), True
-
-    async def look() -> Samples:
-        if is_broken:
-            raise ZeroDivisionError("no figures")
-        return {}
-
-    async def fails() -> bool:
-        return export.error_of("metrics export") == "no figures"
-
-    async def is_well() -> bool:
-        return export.has_done("metrics export") and not export.error_of("metrics export")
-
-    async with background_task(push_for_ever(COLLECTOR, "tideq", "q", look, export)):
-        await until(fails)
-        is_broken = False
-        await until(is_well)
-
-
 def _named_in_the_sources() -> set[str]:
     begun = re.compile(r'uties[()]*\.(?:add|add_periodic|start)\(\s*(?:"([^"]+)"|(STORE_CHECK))')
-    folders = (ROOT / name for name in ("api", "persistence", "queue_core", "tideq/cli", "tideq/telemetry", "workers"))
+    folders = (ROOT / name for name in ("api", "persistence", "queue_core", "tideq/cli", "workers"))
     found = (begun.findall(path.read_text()) for folder in folders for path in folder.rglob("*.py"))
     return {name or STORE_CHECK for each in found for name, _ in each}
 

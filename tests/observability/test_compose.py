@@ -23,6 +23,7 @@ from tideq.cli.commands import app
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
 OURS = [name for name, service in SERVICES.items() if service["image"].startswith("tideq/")]
+COLLECTOR = ROOT / "docs/compose/otel-collector.yaml"
 PINNED = re.compile(r"[\w./-]+:v?\d+(\.\d+)*(-\w+)?")
 
 
@@ -63,10 +64,11 @@ def test_our_commands_take_the_options_they_are_given(name: str) -> None:
     app.parse_args(SERVICES[name]["command"], exit_on_error=False, print_error=False)
 
 
-def test_prometheus_scrapes_what_listens() -> None:
-    scraped = {target for job in _prometheus()["scrape_configs"] for target in job["static_configs"][0]["targets"]}
+@pytest.mark.parametrize("scraper", ["prometheus", "otel-collector"])
+def test_what_listens_is_scraped(scraper: str) -> None:
+    jobs = _scrapes(scraper)["scrape_configs"]
 
-    assert scraped == {
+    assert {target for job in jobs for target in job["static_configs"][0]["targets"]} == {
         _listens("api", "--port"),
         _listens("monitor", "--health-port"),
         _listens("replicator", "--health-port"),
@@ -117,14 +119,26 @@ def test_services_wait_for_services_that_exist() -> None:
 
 
 @needs_promtool
-def test_prometheus_takes_its_configuration(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scraper", ["prometheus", "otel-collector"])
+def test_prometheus_takes_the_configuration_of_scrapes(tmp_path: Path, scraper: str) -> None:
     written = tmp_path / "prometheus.yaml"
-    text = (ROOT / "docs/compose/prometheus.yaml").read_text()
+    text = yaml.safe_dump(_scrapes(scraper))
     written.write_text(text.replace("/etc/prometheus/alerts.yaml", str(ROOT / "helm/files/alerts.yaml")))
 
     checked = promtool("check", "config", "--syntax-only", str(written))
 
     assert checked.returncode == 0, checked.stderr.decode()
+
+
+def test_the_collector_has_a_part_for_every_place_in_its_pipeline_and_is_documented_as_it_is() -> None:
+    text = COLLECTOR.read_text()
+    collector = yaml.safe_load(text)
+    (pipeline,) = collector["service"]["pipelines"].values()
+    endpoint = collector["exporters"]["otlp_http"]["endpoint"]
+
+    assert pipeline == {kind: list(collector[kind]) for kind in ("receivers", "processors", "exporters")}
+    assert endpoint.removeprefix("${env:").removesuffix("}") in SERVICES["otel-collector"]["environment"]
+    assert text.partition("\n")[2].strip() in (ROOT / "docs/observability.md").read_text()
 
 
 def test_grafana_finds_its_sources_and_the_dashboard() -> None:
@@ -136,7 +150,10 @@ def test_grafana_finds_its_sources_and_the_dashboard() -> None:
     assert any(mount.startswith(provider["options"]["path"]) for mount in mounts)
 
 
-def _prometheus() -> dict[str, Any]:
+def _scrapes(scraper: str) -> dict[str, Any]:
+    """The configuration in Prometheus's own form, which the collector's receiver holds as it is."""
+    if scraper == "otel-collector":
+        return yaml.safe_load(COLLECTOR.read_text())["receivers"]["prometheus"]["config"]
     return yaml.safe_load((ROOT / "docs/compose/prometheus.yaml").read_text())
 
 

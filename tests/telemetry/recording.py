@@ -38,7 +38,7 @@ class Recording:
         return [
             Seen(
                 name=span.name,
-                kind=span.kind,
+                kind=span.kind + 1,  # as OTLP counts them
                 trace_id=span.context.trace_id,
                 span_id=span.context.span_id,
                 parent_id=span.parent_id,

@@ -33,6 +33,7 @@ class Seen:
     host: str
     links: list[tuple[str, str]]
     """Of the spans that it has to do with, trace and span."""
+    tracestate: str = ""
 
     @property
     def milliseconds(self) -> int:
@@ -90,6 +91,7 @@ def decoded(request: Any) -> Iterator[Seen]:
                     scope=scope_spans.scope.name,
                     host=resource.get("host.name", ""),
                     links=[(link.trace_id.hex(), link.span_id.hex()) for link in span.links],
+                    tracestate=span.trace_state,
                 )
 
 

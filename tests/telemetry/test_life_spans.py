@@ -9,7 +9,7 @@ from tideq.queue_core.outbox.monitor_cursor import Origin
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.task import Definition, TraceContext
-from tideq.queue_core.telemetry.spans import INTERNAL, Shape, Span, SpanError
+from tideq.queue_core.telemetry.spans import INTERNAL, Span, SpanError
 from tideq.queue_core.telemetry.trace_context import execution_span_id, parse_traceparent, requeue_span_id
 from tideq.workers.monitor.journal.lifecycle_spans import LifecycleSpans
 from tideq.workers.monitor.journal.transition import ObservedTransition
@@ -148,7 +148,7 @@ async def test_a_life_that_was_asked_for_by_hand_begins_then_and_links_to_it(
         sender = parse_traceparent(definition.trace.traceparent) if definition.trace else None
         assert sender is not None
         context = sender.child(requeue_span_id(task_id, str(at_ms)))
-        tracing.record(Span(Shape("replay", INTERNAL), context, sender.span_id, at_ms * 10**6, at_ms * 10**6 + 1))
+        tracing.record(Span("replay", INTERNAL, context, sender.span_id, at_ms * 10**6, at_ms * 10**6 + 1))
 
     for delay_ms in (0, lead_ms):
         worker_id = await kit.worker(f"w{delay_ms}")

@@ -15,12 +15,12 @@ from tests.telemetry.listening import follow, follower
 from tideq.queue_core.outbox.consumer import OutboxEntry
 from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.states import TaskState
+from tideq.queue_core.store.formats import NEWEST_FORMAT
 from tideq.queue_core.task import TraceContext
 from tideq.queue_core.telemetry.trace_context import execution_span_id, lifecycle_span_id
 from tideq.queue_core.transitions import transition
-from tideq.telemetry.line_writer import LineWriter
 from tideq.workers.monitor.journal.transition import ObservedTransition, transitions_in
-from tideq.workers.monitor.journal.transition_log import TransitionLog
+from tideq.workers.monitor.journal.transition_log import LineWriter, TransitionLog
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 TRACE = TraceContext(f"00-{TRACE_ID}-00f067aa0ba902b7-01")
@@ -152,7 +152,7 @@ def hostile() -> ObservedTransition:
         "worker": HOSTILE.replace("\0", ""),
         "lease": "1-a-1",
     }
-    record = "".join(f"{fields[name]}\0" for name in NAMES).encode() + b"\0"
+    record = "".join(f"{value}\0" for value in (NEWEST_FORMAT, *fields.values())).encode() + b"\0"
     entry = OutboxEntry("1-1", {b"now_ms": b"1", b"0195546e-3c7a-7d21-9f04-00a1b2c3d4e5": record})
     (made,) = transitions_in(entry)
     made.task_type = HOSTILE

@@ -6,8 +6,7 @@ import pytest
 
 from tests.telemetry.sink import Sink
 from tideq.queue_core.telemetry.trace_context import TraceParent
-from tideq.telemetry.otel_tracing import OtelTracing
-from tideq.telemetry.sampling import TracesPerSecond
+from tideq.telemetry.otel_tracing import OtelTracing, TracesPerSecond
 from tideq.telemetry.setup import make_tracing
 
 SAMPLED, UNSAMPLED = TraceParent("1" * 32, "2" * 16, 1), TraceParent("1" * 32, "2" * 16, 0)

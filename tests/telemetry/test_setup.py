@@ -75,11 +75,11 @@ def test_it_is_named_in_one_line_at_start() -> None:
 
 
 def test_what_the_environment_says_of_the_service_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert make_resource({}, "tideq").attributes["service.name"] == "tideq"
+    assert make_resource("tideq").attributes["service.name"] == "tideq"
     monkeypatch.setenv("OTEL_SERVICE_NAME", "orders")
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test")
 
-    told = make_resource({}, "tideq").attributes
+    told = make_resource("tideq").attributes
 
     assert (told["service.name"], told["deployment.environment"]) == ("orders", "test")
 
@@ -87,7 +87,7 @@ def test_what_the_environment_says_of_the_service_goes_first(monkeypatch: pytest
 def test_a_name_that_spans_are_told_under_goes_before_the_process_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_SERVICE_NAME", "tideq-monitor")
 
-    told = make_resource({}, "tideq", is_fixed=True).attributes
+    told = make_resource("tideq", is_fixed=True).attributes
 
     assert (told["service.name"], told["host.name"]) == ("tideq", socket.gethostname())
 
@@ -95,4 +95,4 @@ def test_a_name_that_spans_are_told_under_goes_before_the_process_s_own(monkeypa
 def test_the_host_may_be_named_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "host.name=node-1")
 
-    assert make_resource({}, "tideq").attributes["host.name"] == "node-1"
+    assert make_resource("tideq").attributes["host.name"] == "node-1"

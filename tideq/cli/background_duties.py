@@ -19,11 +19,10 @@ from tideq.queue_core.outbox.monitor_cursor import MonitorCursor
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.store.memory import MemoryWatch
 from tideq.queue_core.telemetry.spans import Tracing
-from tideq.telemetry.line_writer import LineWriter
 from tideq.workers.monitor.dead_letter_alerts import alert_for_ever
 from tideq.workers.monitor.journal.follower import Follower, TransitionListener
 from tideq.workers.monitor.journal.lifecycle_spans import LifecycleSpans
-from tideq.workers.monitor.journal.transition_log import TransitionLog
+from tideq.workers.monitor.journal.transition_log import LineWriter, TransitionLog
 from tideq.workers.monitor.prober import Prober
 from tideq.workers.monitor.pruner import prune_for_ever
 from tideq.workers.monitor.recounter import recount_for_ever

@@ -1,7 +1,6 @@
 """`tideq migrate`, `replicate`, `rebuild`, `reconcile` and `prune`: history, and recovery of the store from it."""
 
 import contextlib
-import os
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
@@ -34,7 +33,6 @@ from tideq.queue_core.store.connect import StoreUrlError, connect
 from tideq.queue_core.store.duty_board import DutyBoard
 from tideq.queue_core.store.formats import NEWEST_FORMAT
 from tideq.queue_core.store.server_identity import TrustedServers
-from tideq.telemetry.metrics import push_counters
 from tideq.workers.runtime.health import HealthPortTaken
 
 T = TypeVar("T")
@@ -152,7 +150,6 @@ async def _replicate(
         await run_all(
             background_duties.replicate(store, settings, duties),
             DutyBoard(store.client, store.engine.keys).post_for_ever(duties),
-            push_counters(os.environ, "tideq-replicator", settings.queue.queue_name, duties),
             duties.wait_for_unexpected_end(),
         )
 

@@ -18,7 +18,6 @@ from tideq.queue_core.settings import SettingsError
 from tideq.queue_core.store.connect import StoreUrlError
 from tideq.queue_core.store.duty_board import DutyBoard
 from tideq.queue_core.telemetry.spans import Tracing
-from tideq.telemetry.metrics import push_counters
 from tideq.telemetry.setup import tracing_from
 from tideq.workers.runtime.health import HealthPortTaken
 
@@ -57,6 +56,5 @@ async def _monitor(
         await run_all(
             background_duties.monitor(store, settings, duties, tracing),
             DutyBoard(store.client, store.engine.keys).post_for_ever(duties),
-            push_counters(os.environ, "tideq-monitor", settings.queue.queue_name, duties),
             duties.wait_for_unexpected_end(),
         )

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
-from tideq.api.metrics.queue_metrics import process_samples
 from tideq.api.server import PortTaken, serve
 from tideq.api.service import NoKeys, Service
 from tideq.api.settings import ServiceSettings, read_service_settings
@@ -16,14 +15,13 @@ from tideq.cli import background_duties
 from tideq.cli.exit_codes import stop_with
 from tideq.cli.logging import log_to_stderr as log_to_stderr
 from tideq.persistence.recovery.open_store import OpenStore
-from tideq.queue_core.background import background_task, cancel_and_wait, run, run_all
+from tideq.queue_core.background import background_task, cancel_and_wait, run
 from tideq.queue_core.duties import Duties, DutiesEnded
 from tideq.queue_core.errors import Unavailable
 from tideq.queue_core.scripts.runner import assemble_all
 from tideq.queue_core.settings import SettingsError
 from tideq.queue_core.store.connect import StoreUrlError
 from tideq.queue_core.telemetry.spans import Tracing
-from tideq.telemetry.metrics import push_for_ever
 from tideq.telemetry.setup import tracing_from
 
 BackgroundDuties = Callable[[OpenStore, ServiceSettings, Duties, Tracing | None], Coroutine[Any, Any, None]]
@@ -50,12 +48,7 @@ def run_service(
 
     async def run_beside(service: Service) -> None:
         async with service.with_other_processes(shared_folder):
-            await run_all(
-                run_duties(service.store, settings, service.duties, service.tracing),
-                push_for_ever(
-                    os.environ, "tideq", settings.queue.queue_name, lambda: process_samples(service), service.duties
-                ),
-            )
+            await run_duties(service.store, settings, service.duties, service.tracing)
 
     try:
         telemetry = settings.queue.telemetry

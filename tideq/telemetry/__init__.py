@@ -1,1 +1,1 @@
-"""Exports traces: sampling, encoding of spans as OTLP, and sending."""
+"""Exports traces with OpenTelemetry's SDK."""

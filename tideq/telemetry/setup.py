@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 EXPORTERS = "OTEL_TRACES_EXPORTER"
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+SAMPLER = "OTEL_TRACES_SAMPLER"
+MAX_SPAN_COUNT, BATCH_SIZE, DELAY_MS = 8_192, 512, 5_000
+"""The SDK's own, but for a queue that has room for the spans of a batch of a thousand tasks."""
 OTLP_NAMES = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 
 
@@ -48,16 +51,19 @@ def tracing_from(
 def make_tracing(
     environ: Mapping[str, str], traces_per_second: float, service_name: str, *, is_fixed: bool = False
 ) -> "OtelTracing":
-    from tideq.telemetry.otel_tracing import OtelTracing
-    from tideq.telemetry.outlet import SpanQueue
-    from tideq.telemetry.sampling import Samplers
+    from tideq.telemetry.otel_tracing import OtelTracing, TracesPerSecond
+    from tideq.telemetry.span_queue import SpanQueue
 
     _silence_the_sdk()
-    span_queue = SpanQueue(_exporters(environ), make_resource(environ, service_name, is_fixed=is_fixed), environ)
-    return OtelTracing(span_queue, Samplers(environ, traces_per_second))
+    max_span_count = _number(environ, "OTEL_BSP_MAX_QUEUE_SIZE", MAX_SPAN_COUNT)
+    batch_size = min(_number(environ, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", BATCH_SIZE), max_span_count)
+    delay_ms = _number(environ, "OTEL_BSP_SCHEDULE_DELAY", DELAY_MS)
+    queue = SpanQueue(_exporters(environ), max_span_count, batch_size, delay_ms)
+    limit = None if environ.get(SAMPLER, "").strip() else TracesPerSecond(traces_per_second)
+    return OtelTracing(queue, make_resource(service_name, is_fixed=is_fixed), limit)
 
 
-def make_resource(environ: Mapping[str, str], service_name: str, *, is_fixed: bool = False) -> Any:
+def make_resource(service_name: str, *, is_fixed: bool = False) -> Any:
     """OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence over the values found here.
 
     A fixed name takes precedence over both: it is used for spans that this process records for another service.
@@ -94,6 +100,12 @@ def _exporter(name: str) -> Any:
         hint = "; install tideq[grpc]" if name == OTLP_NAMES["grpc"] else ""
         raise SettingsError(f"{EXPORTERS}: the exporter {name!r} is not installed{hint}")
     return found[0].load()()
+
+
+def _number(environ: Mapping[str, str], name: str, default: int) -> int:
+    """What is no number is as good as unset, as for the SDK."""
+    text = environ.get(name, "").strip()
+    return max(int(text), 1) if text.isdigit() else default
 
 
 def _silence_the_sdk() -> None:

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tideq.queue_core.telemetry import names as telemetry
+from tideq.queue_core.telemetry.spans import messaging_attributes
 from tideq.workers.runtime.context import TaskContext
 from tideq.workers.runtime.failures import error_code, message_of, traceback_of
 from tideq.workers.runtime.service_api import AssignedTask
@@ -115,10 +116,7 @@ class HandlerTracer:
 
     def _attributes(self, operation: str, task: AssignedTask, worker_id: str) -> dict[str, str | int]:
         return {
-            telemetry.MESSAGING_SYSTEM: telemetry.SYSTEM,
-            telemetry.MESSAGING_OPERATION_NAME: operation,
-            telemetry.MESSAGING_OPERATION_TYPE: operation,
-            telemetry.MESSAGING_DESTINATION: self.queue_name,
+            **messaging_attributes(operation, self.queue_name),
             telemetry.MESSAGING_MESSAGE_ID: task.task_id,
             telemetry.MESSAGING_CLIENT_ID: worker_id,
             telemetry.TASK_TYPE: task.task_type,

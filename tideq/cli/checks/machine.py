@@ -15,7 +15,7 @@ from tideq.queue_core.settings import SettingsError
 
 OLDEST_PYTHON = (3, 11)
 CONNECT_SECONDS = 2.0
-ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 PORTS = {"http": 4318, "https": 443}
 
 
@@ -95,7 +95,7 @@ def check_port(host: str, port: int, *, is_ours: bool) -> Finding:
 
 
 def check_telemetry(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Traces and metrics sent to an endpoint without a collector are lost without an error."""
+    """Traces sent to an endpoint without a collector are lost without an error."""
     for name in ENDPOINTS:
         if (url := environ.get(name)) and environ.get("OTEL_SDK_DISABLED", "").lower() != "true":
             parts = urlsplit(url if "//" in url else f"//{url}")

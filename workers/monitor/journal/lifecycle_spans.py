@@ -4,47 +4,27 @@ A task whose trace is not sampled costs one check of its flag. Phases and the wh
 submitted the task, which exists already: a trace is complete at every moment, also while its task waits for days.
 """
 
-import functools
 from collections.abc import Sequence
 
 from tideq.queue_core.states import Reason, TaskState
 from tideq.queue_core.telemetry import names as telemetry
-from tideq.queue_core.telemetry.spans import INTERNAL, Attributes, Shape, Span, SpanError, Tracing
+from tideq.queue_core.telemetry.spans import INTERNAL, Attributes, Span, SpanError, Tracing
 from tideq.queue_core.telemetry.trace_context import (
     TraceParent,
     execution_span_id,
-    is_sampled,
     lifecycle_span_id,
-    parse_traceparent,
     phase_span_id,
     requeue_span_id,
+    sampled_parent,
 )
-from tideq.workers.monitor.journal.memo import Memo
 from tideq.workers.monitor.journal.transition import ObservedTransition
 
 NS = 1_000_000
-LEAST_NS = 1_000
-"""Tracing tools treat a span of no length as broken."""
 ALWAYS_RECORDED = (telemetry.SPAN_EXECUTING, telemetry.SPAN_LIFECYCLE)
 """Recorded also where they are short: the parent of the worker's spans, and the span with the final state."""
 UNSUCCESSFUL = (TaskState.FAILED, TaskState.DEAD_LETTER)
 NOT_THE_TASKS_FAULT = (Reason.SUCCEEDED, Reason.RELEASED, Reason.CANCELLED, Reason.CLAIMED, Reason.STARTED)
 MAX_MESSAGE_CHARACTERS = 1_000
-
-cached_sender = functools.lru_cache(maxsize=4_096)(parse_traceparent)
-"""Tasks of a batch share a sender, and it is needed for every step."""
-
-
-class Shapes(dict[str, Shape]):
-    """Span shapes by phase name, for transitions of one step key."""
-
-    def __init__(self, attributes: Attributes) -> None:
-        super().__init__()
-        self._attributes = attributes
-
-    def __missing__(self, name: str) -> Shape:
-        shape = self[name] = Shape(name, INTERNAL, self._attributes)
-        return shape
 
 
 class LifecycleSpans:
@@ -53,36 +33,34 @@ class LifecycleSpans:
     def __init__(self, tracing: Tracing, queue_name: str) -> None:
         self._tracing = tracing
         self._queue_name = queue_name
-        self._shapes = Memo(lambda transition: Shapes(self._attributes(transition)))
 
     def observe(self, transitions: Sequence[ObservedTransition]) -> None:
         for each in transitions:
-            if each.trace is not None and is_sampled(each.trace.traceparent):
-                self._record(each, each.trace.traceparent, each.trace.tracestate)
+            if each.trace is not None and (sender := sampled_parent(each.trace.traceparent)):
+                self._record(each, sender, each.trace.tracestate)
 
-    def _record(self, transition: ObservedTransition, traceparent: str, tracestate: str) -> None:
+    def _record(self, transition: ObservedTransition, sender: TraceParent, tracestate: str) -> None:
         phases = transition.phases
+        if not phases:
+            return
         if not self._tracing.has_room:
             self._tracing.miss(len(phases))
             return
-        if not phases or (sender := cached_sender(traceparent)) is None:
-            return
-        task_id = transition.task_id
-        shapes, error = self._shapes(transition), _error(transition)
-        own = {telemetry.MESSAGING_MESSAGE_ID: task_id}
+        attributes, error = self._attributes(transition), _error(transition)
         # The sender's span began within that millisecond: no child may begin before it.
         least_ns = (transition.created_ms + 1) * NS - 1
         for name, began_ms, ended_ms in phases:
             if began_ms == ended_ms and name not in ALWAYS_RECORDED:
                 continue
-            is_life, began_ns = name == telemetry.SPAN_LIFECYCLE, max(began_ms * NS, least_ns)
+            is_life = name == telemetry.SPAN_LIFECYCLE
             span = Span(
-                shapes[name],
+                name,
+                INTERNAL,
                 sender.child(_span_id(transition, name)),
                 sender.span_id,
-                began_ns,
-                max(ended_ms * NS, began_ns + LEAST_NS),
-                own,
+                max(began_ms * NS, least_ns),
+                ended_ms * NS,
+                attributes,
                 error if error and _has_failed(transition, is_life=is_life) else None,
                 tracestate,
                 _links(transition, sender) if is_life else (),
@@ -90,18 +68,19 @@ class LifecycleSpans:
             self._tracing.record(span)
 
     def _attributes(self, transition: ObservedTransition) -> Attributes:
-        attributes = {
+        attributes: dict[str, str | int] = {
             telemetry.MESSAGING_SYSTEM: telemetry.SYSTEM,
             telemetry.MESSAGING_DESTINATION: self._queue_name,
+            telemetry.MESSAGING_MESSAGE_ID: transition.task_id,
             telemetry.TASK_TYPE: transition.task_type,
             telemetry.TASK_PRIORITY: transition.priority,
             telemetry.TASK_ATTEMPT: transition.attempt,
             telemetry.TASK_STATE: str(transition.state),
             telemetry.TASK_REASON: str(transition.reason),
         }
-        return (
-            {**attributes, telemetry.MESSAGING_CLIENT_ID: transition.worker_id} if transition.worker_id else attributes
-        )
+        if transition.worker_id:
+            attributes[telemetry.MESSAGING_CLIENT_ID] = transition.worker_id
+        return attributes
 
 
 def _links(transition: ObservedTransition, sender: TraceParent) -> tuple[TraceParent, ...]:

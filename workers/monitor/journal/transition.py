@@ -63,9 +63,6 @@ number_fields = operator.itemgetter(*REQUIRED, VISIBLE, ASSIGNED, STARTED, ENDED
 ENDS = {state.encode() for state in TERMINAL}
 
 
-StepKey = tuple[str, str, bytes, bytes, bytes, bytes, bool]
-
-
 class Phase(NamedTuple):
     """A finished part of a task's life. The name is one of `telemetry.LIFE_SPANS`."""
 
@@ -243,11 +240,10 @@ class ObservedTransition:
             return ObservedError()
 
     @property
-    def step_key(self) -> "StepKey":
-        """Fields that many transitions share, from which attributes are made. `attempt` depends on `had_started`."""
+    def step_key(self) -> tuple[str, str, bytes, bytes, bytes]:
+        """Fields that many transitions share: type, priority, state, reason and worker."""
         record = self._record
-        priority, had_started = _priority(record[AGE_BUCKET]), bool(record[STARTED])
-        return self.task_type, priority, record[STATE], record[REASON], record[ATTEMPT], record[WORKER], had_started
+        return self.task_type, self.priority, record[STATE], record[REASON], record[WORKER]
 
     @property
     def phases(self) -> list[Phase]:
