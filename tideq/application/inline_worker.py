@@ -13,7 +13,7 @@ import msgspec
 from tideq.client._sync.transport import Transport
 from tideq.client.calls import pulling as calls
 from tideq.client.errors import Conflict, NotFound, TideqError
-from tideq.client.heartbeat_thread import HeldTasksHeartbeat
+from tideq.client.held_tasks import HeldTasks
 from tideq.client.models.pulled import PulledTask
 from tideq.workers.runtime.context import TaskContext
 from tideq.workers.runtime.failures import error_document, status_after
@@ -36,9 +36,7 @@ class InlineWorker:
         has_started.set()
         self._transport = transport
         self._handlers = handlers
-        self._heartbeat = HeldTasksHeartbeat(
-            transport.connection, transport.request(calls.register(name, task_types, ()))
-        )
+        self._heartbeat = HeldTasks(transport.connection, transport.request(calls.register(name, task_types, ())))
 
     def __enter__(self) -> "InlineWorker":
         return self

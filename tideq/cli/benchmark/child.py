@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from tideq.cli.benchmark.messages import BenchProgress, BenchTarget, Failed, Order, Report
-from tideq.client.http.answers import Response
+from tideq.client.http.exchange import ExchangeFailed, Response
 from tideq.queue_core.background import loop_factory
 
 PROGRESS_SECONDS = 0.1
@@ -31,7 +31,7 @@ class CallFailed(Exception):
         self.response = response
 
 
-CALL_ERRORS = (CallFailed, OSError, TimeoutError)
+CALL_ERRORS = (CallFailed, ExchangeFailed, OSError, TimeoutError)
 
 
 class ReportWriter:

@@ -9,8 +9,9 @@ import msgspec
 
 from tideq.cli.benchmark.child import CALL_ERRORS, ReportWriter, failure, successful
 from tideq.cli.benchmark.messages import BenchSubmitted, BenchTarget, Order, Pace, Ready, Submit
-from tideq.workers.runtime.http import Http
-from tideq.workers.runtime.service_api import headers
+from tideq.client.http.exchange import HttpRequest
+from tideq.client.http.over_aiohttp import AsyncHttp
+from tideq.workers.runtime.service_api import http_for
 
 ANSWER_SECONDS = 60.0
 WAIT_SECONDS = 30
@@ -43,11 +44,15 @@ def new_task(task_type: str, payload_bytes: int, at_ms: float = 0) -> dict[str, 
     return {"task_type": task_type, "parameters": {**parameters, "pad": pad}, "required_capabilities": [task_type]}
 
 
+def _post(path: str, body: bytes) -> HttpRequest:
+    return HttpRequest(method="POST", path=path, body=body, waits_seconds=ANSWER_SECONDS)
+
+
 class Submitting:
     def __init__(self, target: BenchTarget, order: Submit, reports: ReportWriter) -> None:
         self._order, self._reports = order, reports
         self._task = msgspec.json.encode(new_task(target.task_type, order.payload_bytes))
-        self._connections = [Http(target.url, headers(target.api_key)) for _ in range(order.connections)]
+        self._connections = [http_for(target.url, target.api_key) for _ in range(order.connections)]
         self._taken = self._done = 0
         self._answer_ms: list[float] = []
 
@@ -63,12 +68,12 @@ class Submitting:
         spent = time.process_time() - cpu
         return BenchSubmitted(self._done, began, time.monotonic(), spent, self._answer_ms, [])
 
-    async def _submit(self, connection: Http) -> None:
+    async def _submit(self, connection: AsyncHttp) -> None:
         while not self._reports.is_orphaned and (size := min(self._order.batch, self._order.count - self._taken)) > 0:
             self._taken += size
             body = self._task if self._order.batch == 1 else b'{"tasks":[%b]}' % b",".join([self._task] * size)
             path, began = ONE if self._order.batch == 1 else MANY, time.monotonic()
-            successful(await connection.request("POST", path, body, ANSWER_SECONDS))
+            successful(await connection.request(_post(path, body)))
             self._answer_ms.append((time.monotonic() - began) * 1000)
             self._done += size
             self._reports.progress(self._done)
@@ -79,7 +84,7 @@ class Pacing:
 
     def __init__(self, target: BenchTarget, order: Pace, reports: ReportWriter) -> None:
         self._target, self._order, self._reports = target, order, reports
-        self._http = Http(target.url, headers(target.api_key))
+        self._http = http_for(target.url, target.api_key)
         self._answer_ms: list[float] = []
         self._round_trip_ms: list[float] = []
 
@@ -105,10 +110,15 @@ class Pacing:
         now = time.monotonic()
         since = now if now - due < TIMER_SECONDS else due
         task = new_task(self._target.task_type, self._order.payload_bytes, since * 1000)
-        answer = successful(await self._http.request("POST", ONE, msgspec.json.encode(task), ANSWER_SECONDS))
+        body = msgspec.json.encode(task)
+        answer = successful(await self._http.request(_post(ONE, body)))
         self._answer_ms.append((time.monotonic() - since) * 1000)
         if is_waited_for:
             task_id = msgspec.json.decode(answer.body, type=Accepted).task_id
             path = f"{ONE}/{task_id}/wait?timeout_seconds={WAIT_SECONDS}"
-            successful(await self._http.request("GET", path, b"", ANSWER_SECONDS + WAIT_SECONDS))
+            successful(
+                await self._http.request(
+                    HttpRequest(method="GET", path=path, waits_seconds=ANSWER_SECONDS + WAIT_SECONDS)
+                )
+            )
             self._round_trip_ms.append((time.monotonic() - since) * 1000)

@@ -1,11 +1,10 @@
 """The client: submits, reads and controls tasks."""
 
+import asyncio
 import ssl
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Unpack
-
-import anyio
 
 from tideq.client._async.dlq import AsyncDlq
 from tideq.client._async.events import AsyncEventStream
@@ -131,7 +130,7 @@ class AsyncClient:
             task = await self.transport.request(calls.wait(task_id, deadline.next_poll), within_seconds=deadline.left)
             if task.is_done or deadline.is_over:
                 return task
-            await anyio.sleep(deadline.pause_seconds)
+            await asyncio.sleep(deadline.pause_seconds)
 
     def list(self, *, page_size: int = 100, count: bool = False, **filters: Unpack[TaskFilter]) -> AsyncListing[Task]:
         """Lists tasks that match all filters, newest first, fetched page by page. `TaskFilter` documents the filters.

@@ -14,7 +14,7 @@ from tideq.client.calls import pulling as calls
 from tideq.client.calls.submission import Batch, cut
 from tideq.client.error_mapping import refused_by
 from tideq.client.errors import Conflict, NotFound, NotHeld, TideqError, UnknownWorker
-from tideq.client.heartbeat_thread import HeldTasksHeartbeat
+from tideq.client.held_tasks import HeldTasks
 from tideq.client.marking import Marks
 from tideq.client.models.pulled import PulledTask, ReportOutcome
 from tideq.client.models.tasks import Backoff, Cancelled, NewTask, Retried, Submitted
@@ -74,7 +74,7 @@ class AsyncPullQueue:
         self._capabilities = capabilities
         self._transport: AsyncTransport = (worker or client).transport
         self._name = name
-        self._heartbeat: HeldTasksHeartbeat | None = None
+        self._heartbeat: HeldTasks | None = None
 
     async def __aenter__(self) -> "AsyncPullQueue":
         return self
@@ -231,7 +231,7 @@ class AsyncPullQueue:
             new = msgspec.structs.replace(new, backoff=self.backoff)
         return new
 
-    async def _poll(self, count: int, wait_seconds: float) -> tuple[HeldTasksHeartbeat, tuple[PulledTask, ...]]:
+    async def _poll(self, count: int, wait_seconds: float) -> tuple[HeldTasks, tuple[PulledTask, ...]]:
         heartbeat = await self._registered()
         try:
             polled = await self._transport.request(calls.poll(heartbeat.worker_id, count, wait_seconds))
@@ -243,7 +243,7 @@ class AsyncPullQueue:
 
     async def _poll_until(
         self, wanted: int, is_wanted: Callable[[PulledTask], bool]
-    ) -> tuple[HeldTasksHeartbeat, tuple[PulledTask, ...]]:
+    ) -> tuple[HeldTasks, tuple[PulledTask, ...]]:
         """Claims tasks until enough of them are wanted or no more come. Each poll is as large as all earlier ones."""
         heartbeat, taken = await self._poll(wanted, 0)
         tasks, most = taken, wanted + calls.MAX_POLL
@@ -256,7 +256,7 @@ class AsyncPullQueue:
             raise
         return heartbeat, taken
 
-    async def _registered(self) -> HeldTasksHeartbeat:
+    async def _registered(self) -> HeldTasks:
         """Registers with the first poll, and again when the service has dropped this worker."""
         if self._heartbeat is not None and not self._heartbeat.is_registered:
             self._heartbeat.stop()
@@ -265,11 +265,11 @@ class AsyncPullQueue:
             registered = await self._transport.request(
                 calls.register(self._name, [self._task_type], self._capabilities)
             )
-            self._heartbeat = HeldTasksHeartbeat(self._transport.connection, registered)
+            self._heartbeat = HeldTasks(self._transport.connection, registered)
         return self._heartbeat
 
     async def _start(
-        self, heartbeat: HeldTasksHeartbeat, tasks: Sequence[PulledTask], visibility_timeout: float | None
+        self, heartbeat: HeldTasks, tasks: Sequence[PulledTask], visibility_timeout: float | None
     ) -> tuple[PulledTask, ...]:
         seconds = self.visibility_timeout if visibility_timeout is None else visibility_timeout
         try:
@@ -280,7 +280,7 @@ class AsyncPullQueue:
         return tuple(task for task in started if task is not None)
 
     async def _start_one(
-        self, heartbeat: HeldTasksHeartbeat, task: PulledTask, visibility_timeout: float | None
+        self, heartbeat: HeldTasks, task: PulledTask, visibility_timeout: float | None
     ) -> PulledTask | None:
         """Returns None for a task that was cancelled or lapsed since the poll."""
         try:
@@ -294,7 +294,7 @@ class AsyncPullQueue:
         heartbeat.add(task, math.inf if visibility_timeout is None else visibility_timeout)
         return msgspec.structs.replace(task, visible_at=started.visible_at or task.visible_at)
 
-    async def _release(self, heartbeat: HeldTasksHeartbeat, tasks: Sequence[PulledTask]) -> None:
+    async def _release(self, heartbeat: HeldTasks, tasks: Sequence[PulledTask]) -> None:
         """Releases tasks that the caller has not received. If that fails, they return at their deadline."""
         for task in tasks:
             heartbeat.remove(task.task_id)
@@ -341,7 +341,7 @@ class AsyncPullQueue:
             heartbeat.remove(task.task_id)
         return outcomes
 
-    def _held(self, task_id: str) -> tuple[HeldTasksHeartbeat, PulledTask]:
+    def _held(self, task_id: str) -> tuple[HeldTasks, PulledTask]:
         if self._heartbeat is None:
             raise NotHeld(f"task {task_id} was not taken by this queue")
         return self._heartbeat, self._heartbeat.get(task_id)

@@ -15,7 +15,7 @@ from tideq.client.calls import pulling as calls
 from tideq.client.calls.submission import Batch, cut
 from tideq.client.error_mapping import refused_by
 from tideq.client.errors import Conflict, NotFound, NotHeld, TideqError, UnknownWorker
-from tideq.client.heartbeat_thread import HeldTasksHeartbeat
+from tideq.client.held_tasks import HeldTasks
 from tideq.client.marking import Marks
 from tideq.client.models.pulled import PulledTask, ReportOutcome
 from tideq.client.models.tasks import Backoff, Cancelled, NewTask, Retried, Submitted
@@ -75,7 +75,7 @@ class PullQueue:
         self._capabilities = capabilities
         self._transport: Transport = (worker or client).transport
         self._name = name
-        self._heartbeat: HeldTasksHeartbeat | None = None
+        self._heartbeat: HeldTasks | None = None
 
     def __enter__(self) -> "PullQueue":
         return self
@@ -230,7 +230,7 @@ class PullQueue:
             new = msgspec.structs.replace(new, backoff=self.backoff)
         return new
 
-    def _poll(self, count: int, wait_seconds: float) -> tuple[HeldTasksHeartbeat, tuple[PulledTask, ...]]:
+    def _poll(self, count: int, wait_seconds: float) -> tuple[HeldTasks, tuple[PulledTask, ...]]:
         heartbeat = self._registered()
         try:
             polled = self._transport.request(calls.poll(heartbeat.worker_id, count, wait_seconds))
@@ -242,7 +242,7 @@ class PullQueue:
 
     def _poll_until(
         self, wanted: int, is_wanted: Callable[[PulledTask], bool]
-    ) -> tuple[HeldTasksHeartbeat, tuple[PulledTask, ...]]:
+    ) -> tuple[HeldTasks, tuple[PulledTask, ...]]:
         """Claims tasks until enough of them are wanted or no more come. Each poll is as large as all earlier ones."""
         heartbeat, taken = self._poll(wanted, 0)
         tasks, most = taken, wanted + calls.MAX_POLL
@@ -255,18 +255,18 @@ class PullQueue:
             raise
         return heartbeat, taken
 
-    def _registered(self) -> HeldTasksHeartbeat:
+    def _registered(self) -> HeldTasks:
         """Registers with the first poll, and again when the service has dropped this worker."""
         if self._heartbeat is not None and not self._heartbeat.is_registered:
             self._heartbeat.stop()
             self._heartbeat = None
         if self._heartbeat is None:
             registered = self._transport.request(calls.register(self._name, [self._task_type], self._capabilities))
-            self._heartbeat = HeldTasksHeartbeat(self._transport.connection, registered)
+            self._heartbeat = HeldTasks(self._transport.connection, registered)
         return self._heartbeat
 
     def _start(
-        self, heartbeat: HeldTasksHeartbeat, tasks: Sequence[PulledTask], visibility_timeout: float | None
+        self, heartbeat: HeldTasks, tasks: Sequence[PulledTask], visibility_timeout: float | None
     ) -> tuple[PulledTask, ...]:
         seconds = self.visibility_timeout if visibility_timeout is None else visibility_timeout
         try:
@@ -276,9 +276,7 @@ class PullQueue:
             raise
         return tuple(task for task in started if task is not None)
 
-    def _start_one(
-        self, heartbeat: HeldTasksHeartbeat, task: PulledTask, visibility_timeout: float | None
-    ) -> PulledTask | None:
+    def _start_one(self, heartbeat: HeldTasks, task: PulledTask, visibility_timeout: float | None) -> PulledTask | None:
         """Returns None for a task that was cancelled or lapsed since the poll."""
         try:
             started = self._transport.request(calls.start(heartbeat.worker_id, task))
@@ -291,7 +289,7 @@ class PullQueue:
         heartbeat.add(task, math.inf if visibility_timeout is None else visibility_timeout)
         return msgspec.structs.replace(task, visible_at=started.visible_at or task.visible_at)
 
-    def _release(self, heartbeat: HeldTasksHeartbeat, tasks: Sequence[PulledTask]) -> None:
+    def _release(self, heartbeat: HeldTasks, tasks: Sequence[PulledTask]) -> None:
         """Releases tasks that the caller has not received. If that fails, they return at their deadline."""
         for task in tasks:
             heartbeat.remove(task.task_id)
@@ -338,7 +336,7 @@ class PullQueue:
             heartbeat.remove(task.task_id)
         return outcomes
 
-    def _held(self, task_id: str) -> tuple[HeldTasksHeartbeat, PulledTask]:
+    def _held(self, task_id: str) -> tuple[HeldTasks, PulledTask]:
         if self._heartbeat is None:
             raise NotHeld(f"task {task_id} was not taken by this queue")
         return self._heartbeat, self._heartbeat.get(task_id)

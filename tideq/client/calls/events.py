@@ -1,6 +1,6 @@
 """The stream of transitions: path, filters and decoding."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
 import msgspec
@@ -8,6 +8,7 @@ import msgspec
 from tideq.client.calls.base import Params, params
 from tideq.client.calls.listing import several
 from tideq.client.encoding import decode_as
+from tideq.client.http.exchange import HttpRequest
 from tideq.client.models.events import Event, Gap, Transition
 from tideq.client.models.tasks import Status
 from tideq.client.sse import Message
@@ -29,6 +30,10 @@ class EventFilter(TypedDict, total=False):
     task_type: str | Sequence[str]
     priority: str | Sequence[str]
     worker_id: str | Sequence[str]
+
+
+def events(filters: Params, headers: Mapping[str, str]) -> HttpRequest:
+    return HttpRequest(method="GET", path=EVENTS, params=filters, headers=headers, waits_seconds=SILENCE_SECONDS)
 
 
 def filter_params(filters: EventFilter) -> Params:
