@@ -68,6 +68,22 @@ class TestPools:
         assert requests == 0
 
 
+async def test_a_server_that_takes_no_more_of_a_request_does_not_delay_the_end() -> None:
+    connected, done = asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.set()
+        await done.wait()
+
+    async with server(serve) as place, sender("async", f"http://{place}") as http, asyncio.timeout(20):
+        call = asyncio.create_task(http.send(post(b"x" * 50_000_000)))
+        await connected.wait()
+        await http.aclose()
+        with pytest.raises(ExchangeFailed):
+            await call
+        done.set()
+
+
 async def test_a_client_that_is_dropped_without_closing_ends_without_a_word(
     way: Way, caplog: pytest.LogCaptureFixture
 ) -> None:

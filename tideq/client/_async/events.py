@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 from tideq.client._async.transport import AsyncTransport
 from tideq.client.calls.base import Params
-from tideq.client.calls.events import BEGINNING, event_in, events
+from tideq.client.calls.events import BEGINNING, Event, Message, SseParser, event_in, events
 from tideq.client.errors import BadAnswer, NoAnswer, TideqError
 from tideq.client.http.exchange import ExchangeFailed
-from tideq.client.models.events import Event
 from tideq.client.options import strict
 from tideq.client.retrying import RetryState
-from tideq.client.sse import Message, SseParser
 
 if TYPE_CHECKING:
     from tideq.client.http.over_aiohttp import AsyncResponseStream

@@ -29,6 +29,7 @@ from tideq.client.http.exchange import (
 )
 
 NOTHING_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError)
+CLOSE_SECONDS = 1.0
 DRIVER_ERRORS = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 
 
@@ -209,7 +210,10 @@ class _Session:
         await self.aclose()
 
     async def aclose(self) -> None:
-        await self.client.close()
+        """Does not wait for a server that takes no more of a request."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self.client.close()
 
     def __del__(self) -> None:
         self._connector.__exit__(None, None, None)
