@@ -16,7 +16,13 @@ ALLOWED: dict[str, set[str]] = {
     "workers": {"queue_core", "persistence", "workers"},
     "tideq": {"queue_core", "persistence", "api", "workers", "tideq"},
 }
-ONLY_IMPORTER = {"redis": ("queue_core/store", "queue_core/scripts"), "psycopg": ("persistence",), "litestar": ("api",)}
+ONLY_IMPORTER = {
+    "redis": ("queue_core/store", "queue_core/scripts"),
+    "psycopg": ("persistence",),
+    "litestar": ("api",),
+    "aiohttp": ("tideq/client/http/over_aiohttp.py",),
+    "urllib3": ("tideq/client/http/over_urllib3.py",),
+}
 TYPING_FREE = ("workers/runtime",)
 """In the user's process: nothing there may pull in a store or a database."""
 
@@ -34,7 +40,7 @@ EDGES = {
 }
 """Where a driver's errors are known. They leave these as errors of ours: whoever else catches one has met a hole."""
 
-OF_THE_CLIENT = ("tideq.client.http", "tideq.client.encoding")
+OF_THE_CLIENT = ("tideq.client.http", "tideq.client.heartbeat_thread", "tideq.client.encoding")
 """What workers use too: the client stands alone, so nothing points back."""
 SERVICE_ONLY_PACKAGES = (
     *(

@@ -22,9 +22,6 @@ INSIDES_WE_NEED: dict[str, str] = {}
 """Private names of libraries, each with the reason; three at most."""
 
 PENDING = (
-    "tideq/client/http/",
-    "tideq/client/_async/through_httpx.py",
-    "tideq/client/_sync/through_httpx.py",
     "api/dashboard/web/",
 )
 """Parts that libraries are going to replace, and pages that are reworded last."""

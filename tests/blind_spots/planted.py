@@ -239,7 +239,7 @@ MISTAKES = {
     ),
     "a process without threads has no heartbeats": _mistake(
         f"{CREW}::test_heartbeats_go_on_where_the_process_gets_no_more_threads",
-        ("workers/runtime/heartbeat.py", "except RuntimeError as error:", "except ZeroDivisionError as error:"),
+        ("tideq/client/heartbeat_thread.py", "except RuntimeError:", "except ZeroDivisionError:"),
     ),
     "ids are of the process's clock": _mistake(
         "tests/contract/test_submit.py::test_ids_are_of_the_stores_time_whatever_the_process_takes_it_for",

@@ -15,7 +15,7 @@ from tests.api.running import environ, serving
 from tests.client.both import Form, client_of
 from tests.client.services import command_done
 from tests.stores import StoreUnderTest
-from tideq.client import NO_RETRIES, Client, Forbidden, Timeouts, Unauthorized, UntrustedServer
+from tideq.client import NO_RETRIES, Client, Forbidden, Unauthorized, UntrustedServer
 from tideq.client.config import checked_url, client_config
 
 
@@ -44,20 +44,6 @@ class TestSettings:
         for wrong in ("tq_ä", "tq_a\nX-Other: 1"):
             with pytest.raises(ValueError, match="API key"):
                 client_config(None, wrong, None, 10, True, {})
-
-    def test_a_plain_connection_trusts_nobody_and_a_secure_one_the_usual(self) -> None:
-        plain = client_config("http://a", None, None, 10, True, {})
-        secure = client_config("https://a", None, None, 10, True, {})
-
-        assert isinstance(plain.verify, ssl.SSLContext)
-        assert plain.verify.verify_mode is ssl.CERT_REQUIRED
-        assert secure.verify is True
-
-    def test_long_waits_are_given_their_time(self) -> None:
-        timeouts = client_config(None, None, None, 10, True, {}).timeouts
-
-        assert timeouts.for_call(30) == Timeouts(read=timeouts.read + 30)
-        assert timeouts.for_call(0) == timeouts
 
 
 class TestKeys:
@@ -121,13 +107,14 @@ class TestImporting:
     def test_importing_tideq_imports_nothing_heavy(self) -> None:
         found = _modules_after("import tideq")
 
-        assert not found & {"httpx", "msgspec", "anyio", "cyclopts", "ssl"}
+        assert not found & {"aiohttp", "urllib3", "msgspec", "anyio", "cyclopts", "ssl"}
 
     def test_the_client_imports_no_server_nor_store(self) -> None:
         found = _modules_after("from tideq import AsyncClient, Client, TideqError; import tideq.client.bulk")
 
         assert not found & {
-            "httpx",
+            "aiohttp",
+            "urllib3",
             "urllib.request",
             "redis",
             "psycopg",

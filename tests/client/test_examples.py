@@ -16,14 +16,10 @@ from tests.client.examples import documented, run
 from tests.client.services import with_history
 from tests.stores import StoreUnderTest
 from tideq.client import AsyncClient, Client
-from tideq.client._async.dlq import AsyncDlq
 from tideq.client._async.pull import AsyncPullQueue
-from tideq.client._async.queue import AsyncQueue
-from tideq.client._async.workers import AsyncWorkers
-from tideq.client._sync.dlq import Dlq
+from tideq.client._async.queue import AsyncDlq, AsyncQueue, AsyncWorkers
 from tideq.client._sync.pull import PullQueue
-from tideq.client._sync.queue import Queue
-from tideq.client._sync.workers import Workers
+from tideq.client._sync.queue import Dlq, Queue, Workers
 
 QUIET: dict[Form, tuple[type, ...]] = {"async": (AsyncQueue, AsyncDlq, AsyncWorkers), "sync": (Queue, Dlq, Workers)}
 BUSY: dict[Form, tuple[type, ...]] = {"async": (AsyncClient, AsyncPullQueue), "sync": (Client, PullQueue)}

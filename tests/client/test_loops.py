@@ -7,7 +7,7 @@ import weakref
 import pytest
 
 from tests.client.ways import PLAIN, Sender, answering, post, request_of, sender, server
-from tideq.client.http.exchange_failures import Lost
+from tideq.client.http.exchange import Lost
 
 LAST = PLAIN.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
 
@@ -32,7 +32,7 @@ async def test_loops_at_once_do_not_end_each_others_calls_and_use_their_connecti
             await all_ask.wait()
             writer.write(LAST if request.endswith(b"last") else PLAIN)
 
-    async with server(serve) as place, sender("lean async", f"http://{place}") as http, asyncio.timeout(60):
+    async with server(serve) as place, sender("async", f"http://{place}") as http, asyncio.timeout(60):
         told = await asyncio.gather(*(ask(http, b"1", b"2", b"last") for ask in (asking, elsewhere, elsewhere)))
 
     assert (told, connections) == ([[b"ok"] * 3] * 3, 3)
@@ -57,7 +57,7 @@ async def test_closing_in_one_loop_ends_what_rests_and_what_is_under_way_in_the_
         await asyncio.gather(http.send(post()), http.send(post()))
         await http.send(post(b"wait"))
 
-    async with server(serve) as place, sender("lean async", f"http://{place}") as http, asyncio.timeout(60):
+    async with server(serve) as place, sender("async", f"http://{place}") as http, asyncio.timeout(60):
         here = asyncio.create_task(two_then_one(http))
         await begun.acquire()
         other = asyncio.create_task(asyncio.to_thread(asyncio.run, two_then_one(http)))
@@ -86,7 +86,7 @@ async def test_nothing_of_loops_that_ended_is_kept_when_another_comes() -> None:
         loops.append(weakref.ref(asyncio.get_running_loop()))
         await asking(http, b"1")
 
-    async with server(serve) as place, sender("lean async", f"http://{place}") as http, asyncio.timeout(60):
+    async with server(serve) as place, sender("async", f"http://{place}") as http, asyncio.timeout(60):
         await asyncio.gather(*(asyncio.to_thread(asyncio.run, ask_and_leave(http)) for _ in range(3)))
         await asking(http, b"1")
         gc.collect()

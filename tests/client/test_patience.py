@@ -1,6 +1,6 @@
 """How long a caller still waits, on a clock that the test moves."""
 
-from tideq.client.deadline import Deadline
+from tideq.client.retrying import Deadline
 
 
 def test_it_ends_when_its_time_is_over() -> None:

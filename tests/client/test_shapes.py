@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from tideq.api import schemas
-from tideq.client.calls import submission
+from tideq.client.calls import events, submission
 from tideq.client.calls.base import segment
 from tideq.client.encoding import encode
 from tideq.client.errors import FieldProblem, InvalidRequest, Problem
-from tideq.client.models import dead_letters, events, fleet, pulled, queue, tasks
+from tideq.client.models import dead_letters, pulled, queue, tasks
 
 SAME: list[tuple[type[msgspec.Struct], type[msgspec.Struct]]] = [
     (schemas.TaskOut, tasks.Task),
@@ -39,9 +39,9 @@ SAME: list[tuple[type[msgspec.Struct], type[msgspec.Struct]]] = [
     (schemas.PauseOut, queue.Paused),
     (schemas.LimitOut, queue.Limit),
     (schemas.LimitsOut, queue.Limits),
-    (schemas.WorkerOut, fleet.WorkerInfo),
-    (schemas.WorkersOut, fleet.WorkerPage),
-    (schemas.DrainOut, fleet.Drained),
+    (schemas.WorkerOut, queue.WorkerInfo),
+    (schemas.WorkersOut, queue.WorkerPage),
+    (schemas.DrainOut, queue.Drained),
     (schemas.EventOut, events.Transition),
     (schemas.GapOut, events.Gap),
     (schemas.ClaimedOut, pulled.PulledTask),

@@ -2,9 +2,7 @@
 
 import pytest
 
-from tideq.client.calls.events import event_in
-from tideq.client.models.events import Gap, Transition
-from tideq.client.sse import Message, SseParser
+from tideq.client.calls.events import Gap, Message, SseParser, Transition, event_in
 
 STREAM = (
     ': listening\nretry: 1000\nid: 5-0-1\n\nid: 6-0-1\nevent: transition\ndata: {"a":\ndata: "ü"}\n\n\n\n'

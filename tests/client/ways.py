@@ -1,7 +1,4 @@
-"""The ways a call can take, behind one face: our own connections or httpx, in an asyncio loop or in threads.
-
-And a server for them that does with each connection what a test says.
-"""
+"""Both HTTP clients behind one face, in an asyncio loop or in threads, and a server that a test scripts."""
 
 import asyncio
 import contextlib
@@ -9,62 +6,66 @@ import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Literal, Protocol
 
-from tideq.client._async.lean import AsyncLean
-from tideq.client._async.through_httpx import AsyncThroughHttpx
-from tideq.client._sync.lean import Lean
-from tideq.client._sync.through_httpx import ThroughHttpx
 from tideq.client.calls.base import Call
-from tideq.client.config import client_config
-from tideq.client.http.answers import Response
-from tideq.client.http.timeouts import Timeouts
+from tideq.client.http.endpoint import endpoint_of
+from tideq.client.http.exchange import Response, Timeouts
+from tideq.client.http.over_aiohttp import AsyncHttp
+from tideq.client.http.over_urllib3 import Http
 from tideq.queue_core.background import cancel_and_wait
 
-Way = Literal["lean async", "lean sync", "httpx async", "httpx sync"]
-WAYS: tuple[Way, ...] = ("lean async", "lean sync", "httpx async", "httpx sync")
+Way = Literal["async", "sync"]
+WAYS: tuple[Way, ...] = ("async", "sync")
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 PLAIN = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 PATIENT = Timeouts(connect=30, read=30, write=30, pool=30)
 
 
 class Sender(Protocol):
-    async def send(self, call: Call[Any], timeouts: Timeouts = PATIENT) -> Response: ...
+    async def send(self, call: Call[Any]) -> Response: ...
     async def aclose(self) -> None: ...
 
 
 class _Awaited:
-    def __init__(self, way: AsyncLean | AsyncThroughHttpx) -> None:
-        self._way = way
+    def __init__(self, http: AsyncHttp) -> None:
+        self._http = http
 
-    async def send(self, call: Call[Any], timeouts: Timeouts = PATIENT) -> Response:
-        return await self._way.send(call, timeouts)
+    async def send(self, call: Call[Any]) -> Response:
+        return await self._http.request(call)
 
     async def aclose(self) -> None:
-        await self._way.aclose()
+        await self._http.aclose()
 
 
 class _Threaded:
-    def __init__(self, way: Lean | ThroughHttpx) -> None:
-        self._way = way
+    def __init__(self, http: Http) -> None:
+        self._http = http
 
-    async def send(self, call: Call[Any], timeouts: Timeouts = PATIENT) -> Response:
-        return await asyncio.to_thread(self._way.send, call, timeouts)
+    async def send(self, call: Call[Any]) -> Response:
+        return await asyncio.to_thread(self._http.request, call)
 
     async def aclose(self) -> None:
-        await asyncio.to_thread(self._way.close)
+        await asyncio.to_thread(self._http.close)
+
+
+def blocking(url: str, connections: int = 10) -> Http:
+    return Http(endpoint_of(url, {}), PATIENT, verify=True, max_connections=connections)
 
 
 @contextlib.asynccontextmanager
 async def sender(
-    way: Way, url: str, *, key: str = "", connections: int = 10, verify: ssl.SSLContext | bool = True
+    way: Way,
+    url: str,
+    *,
+    key: str = "",
+    connections: int = 10,
+    verify: ssl.SSLContext | bool = True,
+    timeouts: Timeouts = PATIENT,
 ) -> AsyncGenerator[Sender]:
-    connection = client_config(url, key, None, connections, verify, {})
-    kinds: dict[Way, Callable[[], Sender]] = {
-        "lean async": lambda: _Awaited(AsyncLean(connection)),
-        "lean sync": lambda: _Threaded(Lean(connection)),
-        "httpx async": lambda: _Awaited(AsyncThroughHttpx(connection)),
-        "httpx sync": lambda: _Threaded(ThroughHttpx(connection)),
-    }
-    made = kinds[way]()
+    endpoint = endpoint_of(url, {"User-Agent": "tideq-python/0", **({"Authorization": f"Bearer {key}"} if key else {})})
+    if way == "async":
+        made: Sender = _Awaited(AsyncHttp(endpoint, timeouts, verify, connections))
+    else:
+        made = _Threaded(Http(endpoint, timeouts, verify, connections))
     try:
         yield made
     finally:

@@ -2,25 +2,22 @@
 
 import asyncio
 import contextlib
-import ssl
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
 from tests.workers.scripted import PROBLEMS, Json, Reply, ScriptedService, obliging, problem, scripted_service
 from tests.workers.waiting import until
+from tideq.client.heartbeat_thread import Heartbeat
 from tideq.queue_core.background import background_task
 from tideq.workers.runtime import health as health_module
-from tideq.workers.runtime import heartbeat
-from tideq.workers.runtime import http as http_module
 from tideq.workers.runtime.consumer import Consumer
 from tideq.workers.runtime.context import TaskContext
 from tideq.workers.runtime.handlers import Handler, Handlers
-from tideq.workers.runtime.heartbeat import Heartbeat, HeartbeatThread
+from tideq.workers.runtime.heartbeat import heartbeat_thread
 from tideq.workers.runtime.poller import RegistrationRefused
 from tideq.workers.runtime.service_api import ServiceApi, ServiceReply
 from tideq.workers.runtime.worker_process import WorkerProcess, WorkerSettings
@@ -406,7 +403,7 @@ async def test_a_status_that_changes_is_told_before_the_next_round(service: Scri
         return [Heartbeat("w1", 0, statuses["w1"], {})]
 
     answers = list[ServiceReply]()
-    pulse = HeartbeatThread(
+    pulse = heartbeat_thread(
         service.url, None, beats, lambda: 600.0, lambda _, answer: answers.append(answer), lambda _: None
     )
     pulse.start()
@@ -434,7 +431,7 @@ async def test_the_pulse_takes_the_rhythm_it_is_told_and_nothing_stops_it(servic
         return [Heartbeat("w1", 0, "active", {})]
 
     answers = list[ServiceReply]()
-    pulse = HeartbeatThread(
+    pulse = heartbeat_thread(
         service.url, None, beats, lambda: interval, lambda _, answer: answers.append(answer), lambda _: None
     )
     pulse.start()
@@ -456,7 +453,9 @@ async def test_a_crew_whose_heartbeat_is_refused_does_not_silence_the_others(ser
         # The first one cannot even be written; the second is heard of all the same.
         return [Heartbeat("w1", 0, "active", {"load": object()}), Heartbeat("w2", 0, "active", {})]
 
-    pulse = HeartbeatThread(service.url, None, beats, lambda: 0.05, lambda name, _: beaten.append(name), lambda _: None)
+    pulse = heartbeat_thread(
+        service.url, None, beats, lambda: 0.05, lambda name, _: beaten.append(name), lambda _: None
+    )
     pulse.start()
     try:
         await until(lambda: len(beaten) >= 2)
@@ -477,7 +476,7 @@ async def test_a_crew_whose_heartbeat_is_not_answered_does_not_delay_the_others(
 
     service.script = hang
     beats = [Heartbeat("w1", 0, "active", {}), Heartbeat("w2", 0, "active", {})]
-    pulse = HeartbeatThread(
+    pulse = heartbeat_thread(
         service.url, None, lambda: beats, lambda: 0.05, lambda name, _: beaten.append(name), lambda _: None
     )
     pulse.start()
@@ -502,7 +501,7 @@ async def test_heartbeats_go_on_where_the_process_gets_no_more_threads(
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     beats = [Heartbeat("w1", 0, "active", {}), Heartbeat("w2", 0, "active", {})]
-    pulse = HeartbeatThread(
+    pulse = heartbeat_thread(
         service.url, None, lambda: beats, lambda: 0.05, lambda name, _: beaten.append(name), lambda _: None
     )
     pulse.start()
@@ -522,7 +521,7 @@ async def test_a_round_of_heartbeats_that_fails_is_counted_and_the_next_one_come
         return 0.05
 
     beats = [Heartbeat("w1", 0, "active", {})]
-    pulse = HeartbeatThread(
+    pulse = heartbeat_thread(
         service.url, None, lambda: beats, interval_seconds, lambda _, answer: answers.append(answer), lambda _: None
     )
     pulse.start()
@@ -559,19 +558,3 @@ async def test_a_service_that_needs_no_proxy_is_asked_directly(
 
     async with bench.working():
         await until(lambda: bool(service.rows("results")) and bool(service.bodies("heartbeat")))
-
-
-def test_worker_and_client_believe_the_same_authorities(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = list[bool]()
-
-    def trusting(verify: bool) -> ssl.SSLContext:
-        asked.append(verify)
-        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-    monkeypatch.setattr(heartbeat, "trust", trusting)
-    monkeypatch.setattr(http_module, "trust", trusting)
-
-    heartbeat._connect(urlsplit("https://127.0.0.1:1"))  # pyright: ignore[reportPrivateUsage]
-    http_module.Http("https://127.0.0.1:1", {})._pool._trust()  # pyright: ignore[reportPrivateUsage]
-
-    assert asked == [True, True]

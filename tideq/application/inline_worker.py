@@ -13,7 +13,7 @@ import msgspec
 from tideq.client._sync.transport import Transport
 from tideq.client.calls import pulling as calls
 from tideq.client.errors import Conflict, NotFound, TideqError
-from tideq.client.heartbeat_thread import HeldTasksHeartbeat
+from tideq.client.held_tasks import HeldTasks
 from tideq.client.models.pulled import PulledTask
 from tideq.workers.runtime.context import TaskContext
 from tideq.workers.runtime.failures import error_document, status_after
@@ -36,43 +36,41 @@ class InlineWorker:
         has_started.set()
         self._transport = transport
         self._handlers = handlers
-        self._heartbeat = HeldTasksHeartbeat(
-            transport.connection, transport.request(calls.register(name, task_types, ()))
-        )
+        self._held_tasks = HeldTasks(transport.connection, transport.request(calls.register(name, task_types, ())))
 
     def __enter__(self) -> "InlineWorker":
         return self
 
     def __exit__(self, *_: object) -> None:
         """Deregisters; tasks claimed and not finished return to the queue at no cost."""
-        self._heartbeat.stop()
+        self._held_tasks.stop()
         with contextlib.suppress(TideqError):
-            self._transport.request(calls.deregister(self._heartbeat.worker_id))
+            self._transport.request(calls.deregister(self._held_tasks.worker_id))
 
     def run(self, limit: int) -> Iterator[str]:
         """Runs until no task is ready; yields each task's id once it has ended or waits for a retry."""
         for _ in range(limit):
-            tasks = self._transport.request(calls.poll(self._heartbeat.worker_id, 1, 0)).tasks
+            tasks = self._transport.request(calls.poll(self._held_tasks.worker_id, 1, 0)).tasks
             if not tasks:
                 return
             self._run(tasks[0])
             yield tasks[0].task_id
 
     def progress(self, task_id: str, lease: str, percent: float, message: str) -> None:
-        self._transport.request(calls.progress(self._heartbeat.worker_id, task_id, lease, percent, message))
+        self._transport.request(calls.progress(self._held_tasks.worker_id, task_id, lease, percent, message))
 
     def extend(self, task_id: str, lease: str, seconds: float) -> None:
-        self._transport.request(calls.extend(self._heartbeat.worker_id, task_id, lease, seconds))
+        self._transport.request(calls.extend(self._held_tasks.worker_id, task_id, lease, seconds))
 
     def _run(self, task: PulledTask) -> None:
         handler = self._handlers.get(task.task_type)
         assert handler is not None
         try:
-            self._transport.request(calls.start(self._heartbeat.worker_id, task))
+            self._transport.request(calls.start(self._held_tasks.worker_id, task))
             context = TaskContext(
                 task.task_id, task.task_type, task.attempt, task.lease, task.timeout_seconds, self, task.traceparent
             )
-            self._transport.request(calls.report(self._heartbeat.worker_id, _report_of(handler, task, context)))
+            self._transport.request(calls.report(self._held_tasks.worker_id, _report_of(handler, task, context)))
         except (Conflict, NotFound) as error:
             log.warning("lease of task %s lost: %s", task.task_id, error)
 

@@ -6,10 +6,11 @@ runtime; `tideq.workers` is the worker runtime.
 
 from tideq.client._async.client import AsyncClient
 from tideq.client._async.events import AsyncEventStream
-from tideq.client._async.listing import AsyncListing
+from tideq.client._async.queue import AsyncListing
 from tideq.client._sync.client import Client
 from tideq.client._sync.events import EventStream
-from tideq.client._sync.listing import Listing
+from tideq.client._sync.queue import Listing
+from tideq.client.calls.events import Event, Gap, Transition
 from tideq.client.config import Timeouts
 from tideq.client.errors import (
     BadAnswer,
@@ -37,15 +38,13 @@ from tideq.client.errors import (
     UntrustedServer,
 )
 from tideq.client.models.dead_letters import DeadLetter, Pattern, Replayed
-from tideq.client.models.events import Event, Gap, Transition
-from tideq.client.models.fleet import BlockedType, Drained, WorkerInfo
-from tideq.client.models.pages import Page
-from tideq.client.models.queue import Limit, QueueStats
+from tideq.client.models.queue import BlockedType, Drained, Limit, QueueStats, WorkerInfo
 from tideq.client.models.tasks import (
     Backoff,
     Cancelled,
     Explanation,
     NewTask,
+    Page,
     Progress,
     Retried,
     StateChange,

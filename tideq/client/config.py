@@ -8,10 +8,8 @@ from collections.abc import Mapping
 import msgspec
 
 from tideq.client.errors import BadAnswer, CannotConnect, NoAnswer, TideqError, UntrustedServer
-from tideq.client.http.address import address_of
-from tideq.client.http.exchange_failures import ExchangeFailed, Lost, Unsent
-from tideq.client.http.proxies import has_proxy
-from tideq.client.http.timeouts import Timeouts
+from tideq.client.http.endpoint import Endpoint, endpoint_of
+from tideq.client.http.exchange import ExchangeFailed, Lost, Timeouts, Unsent
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 
@@ -22,8 +20,10 @@ class ClientConfig(msgspec.Struct, frozen=True):
     timeouts: Timeouts
     max_connections: int
     verify: ssl.SSLContext | bool
-    has_proxy: bool
-    """Whether the environment sets a proxy for this URL."""
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return endpoint_of(self.url, self.headers)
 
     def unreachable(self, error: ExchangeFailed) -> TideqError:
         """Returns the client's error for a failed exchange."""
@@ -46,21 +46,20 @@ def client_config(
 ) -> ClientConfig:
     key = checked_key(environ.get("TIDEQ_API_KEY", "") if api_key is None else api_key)
     headers = {"User-Agent": f"tideq-python/{importlib.metadata.version('tideq')}"}
-    address = checked_url(url or environ.get("TIDEQ_URL") or DEFAULT_URL)
-    proxied = has_proxy(address, environ)
     return ClientConfig(
-        url=address,
+        url=checked_url(url or environ.get("TIDEQ_URL") or DEFAULT_URL),
         headers={**headers, "Authorization": f"Bearer {key}"} if key else headers,
         timeouts=timeouts or Timeouts(),
         max_connections=max_connections,
-        verify=_unused_tls_context() if verify is True and address.startswith("http://") and not proxied else verify,
-        has_proxy=proxied,
+        verify=verify,
     )
 
 
 def checked_url(url: str) -> str:
-    if not _is_http(url):
-        raise ValueError(f"{url!r} is not a valid service URL: use the form http://127.0.0.1:8080")
+    try:
+        endpoint_of(url, {})
+    except ValueError as error:
+        raise ValueError(f"{url!r} is not a valid service URL: use the form http://127.0.0.1:8080") from error
     return url.rstrip("/")
 
 
@@ -69,19 +68,6 @@ def checked_key(key: str) -> str:
     if not key.strip().isascii() or not key.strip().isprintable():
         raise ValueError("the API key contains characters outside printable ASCII: check TIDEQ_API_KEY or api_key")
     return key.strip()
-
-
-def _is_http(url: str) -> bool:
-    try:
-        address_of(url, {})
-    except ValueError:
-        return False
-    return True
-
-
-def _unused_tls_context() -> ssl.SSLContext:
-    """A placeholder for plain HTTP: loading the certificate authorities would take longer than ten calls."""
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def _is_certificate_error(error: BaseException) -> bool:

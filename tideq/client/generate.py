@@ -19,12 +19,11 @@ OURS = ("--config", 'lint.isort.known-first-party = ["tideq"]')
 
 WORDS = {
     "aclose": "close",
-    "aiter_bytes": "iter_bytes",
     "anext": "next",
-    "anyio": "time",
-    "aread": "read",
+    "asyncio": "time",
     "AsyncIterator": "Iterator",
     "StopAsyncIteration": "StopIteration",
+    "over_aiohttp": "over_urllib3",
     "_async": "_sync",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",

@@ -1,105 +1,116 @@
-"""Sends heartbeats while a program holds tasks, and fails tasks whose visibility timeout has passed.
+"""Sends heartbeats from their own thread, so that neither a handler nor a busy loop starves them.
 
-A thread, so that neither a busy loop nor a slow handler stops it. It is a daemon: after the program's end its tasks
-return when the heartbeat times out.
+A daemon: after the program's end its tasks return when the heartbeat times out.
 """
 
-import logging
+import contextlib
+import math
 import threading
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
-from tideq.client._sync.transport import Transport
-from tideq.client.calls import pulling as calls
-from tideq.client.config import ClientConfig, Timeouts
-from tideq.client.errors import NotHeld, TideqError, UnknownWorker
-from tideq.client.models.pulled import PulledTask, Registered
-from tideq.client.retrying import NO_RETRIES
-
-log = logging.getLogger(__name__)
-
-SHORT = Timeouts(connect=2.0, read=5.0, write=5.0, pool=5.0)
-"""`stop` waits for a request in flight."""
-TIMED_OUT: dict[str, Any] = {"message": "the visibility timeout passed", "code": "TIMEOUT", "retriable": True}
+CHECK_SECONDS = 0.5
+"""How often a changed interval or status is checked for; registration may set another interval."""
 
 
-class HeldTasksHeartbeat:
-    def __init__(self, connection: ClientConfig, registered: Registered) -> None:
-        self.worker_id = registered.worker_id
-        self.is_registered = True
-        """False once the service has dropped this worker."""
-        self.cancelled: frozenset[str] = frozenset()
-        self._interval = registered.heartbeat_interval_ms / 1000
-        self._transport = Transport(msgspec.structs.replace(connection, timeouts=SHORT), NO_RETRIES)
-        self._held: dict[str, tuple[PulledTask, float]] = {}
-        self._changed = threading.Condition()
-        self._is_stopping = False
-        self._thread = threading.Thread(target=self._run, name="tideq-pull-heartbeat", daemon=True)
-        self._thread.start()
+class Heartbeat(msgspec.Struct, frozen=True):
+    worker_id: str
+    current_load: int
+    status: str = "active"
+    health: dict[str, Any] = {}
 
-    def add(self, task: PulledTask, seconds: float) -> None:
-        """Holds the task; it is failed after `seconds` unless removed before."""
-        with self._changed:
-            self._held[task.task_id] = (task, time.monotonic() + seconds)
-            self._changed.notify()
 
-    def remove(self, task_id: str) -> None:
-        with self._changed:
-            self._held.pop(task_id, None)
+def never() -> float:
+    return math.inf
 
-    def get(self, task_id: str) -> PulledTask:
-        with self._changed:
-            if task_id not in self._held:
-                raise NotHeld(f"task {task_id} was not taken by this queue, or its visibility timeout has passed")
-            return self._held[task_id][0]
 
-    def stop(self) -> None:
-        with self._changed:
-            self._is_stopping = True
-            self._changed.notify()
-        self._thread.join()
-        self._transport.close()
+class HeartbeatThread(threading.Thread):
+    """Calls `beats` before every round and `send` with each of them; all callbacks run in threads of this class.
 
-    def _run(self) -> None:
-        next_beat = time.monotonic() + self._interval
-        while not self._pause(next_beat):
-            for task in self._overdue():
-                self._fail(task)
-            if time.monotonic() >= next_beat:
-                self._beat()
-                next_beat = time.monotonic() + self._interval
+    `on_check` is called between rounds, and returns the seconds until it must be called again.
+    """
 
-    def _pause(self, until: float) -> bool:
-        """Waits until then or until a task is overdue; returns whether to stop."""
-        with self._changed:
-            due = min([until, *(end for _, end in self._held.values())])
-            if not self._is_stopping:
-                self._changed.wait(max(due - time.monotonic(), 0))
-            return self._is_stopping
+    def __init__(
+        self,
+        beats: Callable[[], list[Heartbeat]],
+        send: Callable[[Heartbeat], None],
+        interval_seconds: Callable[[], float],
+        on_failure: Callable[[str, Exception, int], None],
+        on_check: Callable[[], float] = never,
+    ) -> None:
+        super().__init__(name="tideq-heartbeat", daemon=True)
+        self._beats = beats
+        self._send = send
+        self._interval_seconds = interval_seconds
+        self._on_failure = on_failure
+        self._on_check = on_check
+        self._failed_in_a_row: dict[str, int] = {}
+        """By worker id; failures of the round itself are under an empty id."""
+        self._in_flight: set[str] = set()
+        self._statuses: dict[str, str] = {}
+        self._send_now = False
+        self._is_ending = threading.Event()
 
-    def _overdue(self) -> list[PulledTask]:
-        with self._changed:
-            overdue = [task for task, end in self._held.values() if end <= time.monotonic()]
-            for task in overdue:
-                del self._held[task.task_id]
-            return overdue
+    @property
+    def failure_count(self) -> int:
+        """Failures in a row, of the worker that has most."""
+        return max(list(self._failed_in_a_row.values()), default=0)
 
-    def _fail(self, task: PulledTask) -> None:
-        """Fails the task, which costs a retry, as does the service when an execution times out."""
-        try:
-            self._transport.request(calls.report(self.worker_id, calls.failed(task, TIMED_OUT)))
-        except TideqError as error:
-            # The service times out the task, or the worker without heartbeats, by itself.
-            log.warning("report of task %s failed, it returns at its execution deadline: %s", task.task_id, error)
+    def send_on_change(self, statuses: Mapping[str, str]) -> None:
+        """Takes statuses by worker id; sends at once if one differs from the last heartbeat."""
+        self._send_now |= any(self._statuses.get(each, "active") != status for each, status in statuses.items())
+
+    def end(self) -> None:
+        self._is_ending.set()
+
+    def run(self) -> None:
+        """Never ends by an error: without heartbeats the service gives up the worker and requeues its tasks."""
+        beat_at, pause_seconds = time.monotonic(), 0.0
+        while not self._is_ending.wait(pause_seconds):
+            pause_seconds = CHECK_SECONDS
+            try:
+                interval_seconds = self._interval_seconds()
+                pause_seconds = min(interval_seconds, CHECK_SECONDS, self._on_check())
+                if self._send_now or time.monotonic() >= beat_at + interval_seconds:
+                    beat_at, self._send_now = time.monotonic(), False
+                    self._beat()
+            except Exception as error:
+                self._failed("", error)
 
     def _beat(self) -> None:
+        beats = {beat.worker_id: beat for beat in self._beats()}
+        for worker_id in self._failed_in_a_row.keys() - beats.keys():
+            self._failed_in_a_row.pop(worker_id, None)
+        for worker_id in beats.keys() - self._in_flight:
+            self._statuses[worker_id] = beats[worker_id].status
+            self._send_in_thread(beats[worker_id])
+
+    def _send_in_thread(self, beat: Heartbeat) -> None:
+        """One thread for each worker: an unanswered heartbeat does not delay the others.
+
+        If no thread can be started, sends in this one: a late heartbeat is better than none.
+        """
+        self._in_flight.add(beat.worker_id)
         try:
-            beat = self._transport.request(calls.heartbeat(self.worker_id, len(self._held)))
-        except UnknownWorker:
-            self.is_registered = False
-        except TideqError as error:
-            log.warning("heartbeat of %s failed: %s", self.worker_id, error)
-        else:
-            self.cancelled |= set(beat.cancel)
+            threading.Thread(target=self._send_one, args=(beat,), name="tideq-beat", daemon=True).start()
+        except RuntimeError:
+            self._send_one(beat)
+
+    def _send_one(self, beat: Heartbeat) -> None:
+        try:
+            self._send(beat)
+            self._failed_in_a_row.pop(beat.worker_id, None)
+        except Exception as error:
+            self._failed(beat.worker_id, error)
+        finally:
+            self._in_flight.discard(beat.worker_id)
+
+    def _failed(self, worker_id: str, error: Exception) -> None:
+        """Counted before it is logged; a log that cannot be written does not end the thread."""
+        count = self._failed_in_a_row[worker_id] = self._failed_in_a_row.get(worker_id, 0) + 1
+        if not self._is_ending.is_set():
+            with contextlib.suppress(OSError, ValueError):
+                self._on_failure(worker_id, error, count)

@@ -18,7 +18,6 @@ from tideq.client._sync.transport import Transport
 from tideq.client.calls import submission
 from tideq.client.encoding import encode
 from tideq.client.errors import BadAnswer, Refusal, TideqError
-from tideq.client.http.pools import AsyncPool
 from tideq.client.models.tasks import NewTask, Submitted
 from tideq.client.retrying import RetryPolicy, RetryState
 
@@ -48,7 +47,7 @@ class AsyncRequestBatcher:
         """Only groups with requests in flight."""
 
     async def submit(self, task: NewTask, trace: Mapping[str, str]) -> Submitted:
-        if task.durability != "store" or task.task_id is not None or not AsyncPool.fits_here():
+        if task.durability != "store" or task.task_id is not None:
             return await self._transport.request(submission.submit(task, trace))
         body, group_key = encode(task), _group_key(task, trace)
         if (group_in_flight := self._groups.get(group_key)) is not None:

@@ -1,15 +1,20 @@
 """The calls of the worker protocol over HTTP that the runtime needs. Unread fields of a reply are ignored."""
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
-from tideq.workers.runtime.http import http_for
+from tideq.client.http.endpoint import endpoint_of
+from tideq.client.http.exchange import ExchangeFailed, HttpRequest, Response, Stale, Timeouts
+from tideq.client.http.over_aiohttp import AsyncHttp
 
 PROBLEMS = "https://tideq.dev/problems/"
 UNKNOWN_WORKER = "unknown-worker"
-REPLY_SECONDS = 15.0
+TIMEOUTS = Timeouts(connect=5.0, read=15.0, write=15.0)
+MAX_CONNECTIONS = 1_000_000
+"""No limit here: the callers limit their requests."""
 INVALID_REQUEST_STATUSES = (400, 413, 422)
 """Refusals that are final, also from a proxy: repeating the same request cannot succeed."""
 ACCESS_KEY_STATUSES = (401, 403)
@@ -117,14 +122,18 @@ encode = msgspec.json.Encoder().encode
 
 
 def headers(api_key: str | None) -> dict[str, str]:
-    return {"content-type": "application/json", **({"authorization": f"Bearer {api_key}"} if api_key else {})}
+    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
+
+
+def http_for(url: str, api_key: str | None) -> AsyncHttp:
+    return AsyncHttp(endpoint_of(url, headers(api_key)), TIMEOUTS, verify=True, max_connections=MAX_CONNECTIONS)
 
 
 class ServiceApi:
     """One service, any number of workers. Use as an async context manager."""
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
-        self._http = http_for(f"{url.rstrip('/')}/internal/workers", headers(api_key))
+        self._http = http_for(f"{url.rstrip('/')}/internal/workers", api_key)
 
     async def __aenter__(self) -> "ServiceApi":
         return self
@@ -150,14 +159,25 @@ class ServiceApi:
         await self._send("DELETE", f"/{worker_id}")
 
     async def _send(self, method: str, path: str, body: Any = None, wait_seconds: float = 0) -> bytes:
-        content = b"" if body is None else encode(body)
+        content = None if body is None else encode(body)
         try:
-            response = await self._http.request(method, path, content, REPLY_SECONDS + wait_seconds)
-        except (OSError, TimeoutError) as error:
+            response = await self._exchange(
+                HttpRequest(method=method, path=path, body=content, waits_seconds=wait_seconds)
+            )
+        except ExchangeFailed as error:
             raise Unreachable(f"{type(error).__name__}: {error}") from error
-        if 200 <= response.status < 300:
+        if response.is_success:
             return response.body
-        raise refusal(response.status, response.body, response.header("retry-after"))
+        raise refusal(response.status, response.body, response.headers.get("Retry-After"))
+
+    async def _exchange(self, request: HttpRequest) -> Response:
+        """Sends again where a kept connection broke before a byte of the response.
+
+        That is safe: polls have an id, reports a lease, and registrations are repeated anyway when no reply arrives.
+        """
+        while True:
+            with contextlib.suppress(Stale):
+                return await self._http.request(request)
 
 
 def _read(body: bytes, decode: Callable[[bytes], T]) -> T:

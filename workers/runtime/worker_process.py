@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from tideq.client.heartbeat_thread import Heartbeat, HeartbeatThread
 from tideq.queue_core.background import background_task, cancel_and_wait, run
 from tideq.workers.runtime.consumer import Consumer
 from tideq.workers.runtime.handlers import Handler, HandlerError, Handlers
@@ -30,7 +31,7 @@ from tideq.workers.runtime.health import (
     memory_check,
     overall_health,
 )
-from tideq.workers.runtime.heartbeat import Heartbeat, HeartbeatThread
+from tideq.workers.runtime.heartbeat import heartbeat_thread
 from tideq.workers.runtime.rate import Rate
 from tideq.workers.runtime.registry import has_started
 from tideq.workers.runtime.service_api import ServiceApi, ServiceReply
@@ -196,7 +197,7 @@ class WorkerProcess:
             )
 
         url, key = self._settings.url, self._settings.api_key
-        self._heartbeat_thread = HeartbeatThread(
+        self._heartbeat_thread = heartbeat_thread(
             url, key, self._heartbeats_now, self._beat_seconds, on_reply, on_unknown
         )
         self._heartbeat_thread.start()

@@ -14,11 +14,11 @@ from typing import Any, Literal
 import msgspec
 import structlog
 
-from tideq.client.http.answers import Response
+from tideq.client.http.exchange import ExchangeFailed, HttpRequest, Response
+from tideq.client.http.over_aiohttp import AsyncHttp
 from tideq.queue_core.background import background_task, cancel_and_wait, loop_factory
 from tideq.workers.runtime.handlers import Handler, Handlers
-from tideq.workers.runtime.http import Http
-from tideq.workers.runtime.service_api import headers
+from tideq.workers.runtime.service_api import http_for
 from tideq.workers.runtime.worker_process import WorkerProcess, WorkerSettings
 
 PROGRESS_SECONDS = 0.1
@@ -136,7 +136,7 @@ async def _load(target: BenchTarget, parent: Connection) -> None:
         report: Report
         try:
             report = await Load(target, order, parent).run()
-        except* (CallFailed, OSError, TimeoutError) as failures:
+        except* (CallFailed, ExchangeFailed, OSError, TimeoutError) as failures:
             report = _failure(failures.exceptions[0])
         parent.send(report)
 
@@ -151,7 +151,7 @@ class Load:
     def __init__(self, target: BenchTarget, order: Submit | Pace, parent: Connection) -> None:
         self._task_type, self._order, self._parent = target.task_type, order, parent
         count = order.connections if isinstance(order, Submit) else 1
-        self._connections = [Http(target.url, headers(target.api_key)) for _ in range(count)]
+        self._connections = [http_for(target.url, target.api_key) for _ in range(count)]
         self._taken = self._done = 0
         self._shown_at = 0.0
         self._answer_ms: list[float] = []
@@ -174,7 +174,7 @@ class Load:
                 group.create_task(self._submit(connection, order, task))
         return time.monotonic()
 
-    async def _submit(self, connection: Http, order: Submit, task: bytes) -> None:
+    async def _submit(self, connection: AsyncHttp, order: Submit, task: bytes) -> None:
         while (size := min(order.batch, order.count - self._taken)) > 0:
             self._taken += size
             body = task if order.batch == 1 else b'{"tasks":[%b]}' % b",".join([task] * size)
@@ -223,8 +223,9 @@ class Load:
             self._parent.send(count)
 
 
-async def _call(connection: Http, method: str, path: str, body: bytes = b"") -> Response:
-    response = await connection.request(method, path, body, ANSWER_SECONDS + (0 if body else WAIT_SECONDS))
+async def _call(connection: AsyncHttp, method: str, path: str, body: bytes = b"") -> Response:
+    waits_seconds = ANSWER_SECONDS + (0 if body else WAIT_SECONDS)
+    response = await connection.request(HttpRequest(method=method, path=path, body=body, waits_seconds=waits_seconds))
     if not 200 <= response.status < 300:
         raise CallFailed(response)
     return response

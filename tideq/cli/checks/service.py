@@ -15,7 +15,7 @@ from tideq.cli.top_view.view import type_rows
 from tideq.client import Client, Forbidden, TideqError, Unauthorized
 from tideq.client.calls.base import get
 from tideq.client.error_mapping import refusal
-from tideq.client.http.answers import Response
+from tideq.client.http.exchange import Response
 
 MAX_SKEW_SECONDS = 5.0
 OLD_SECONDS = 3_600.0
@@ -216,5 +216,5 @@ def _get(client: Client, path: str) -> tuple[Response, float | None]:
     before = time.time()
     answer = client.transport.exchange(get(path, bytes))
     local = (before + time.time()) / 2
-    stamp = answer.header("Date")
+    stamp = answer.headers.get("Date")
     return answer, local - (parsedate_to_datetime(stamp).timestamp() + 0.5) if stamp else None

@@ -1,30 +1,25 @@
 """The client: submits, reads and controls tasks."""
 
+import asyncio
 import ssl
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Unpack
 
-import anyio
-
-from tideq.client._async.dlq import AsyncDlq
 from tideq.client._async.events import AsyncEventStream
-from tideq.client._async.listing import AsyncListing
-from tideq.client._async.queue import AsyncQueue
+from tideq.client._async.queue import AsyncDlq, AsyncListing, AsyncQueue, AsyncWorkers
 from tideq.client._async.transport import AsyncTransport
-from tideq.client._async.workers import AsyncWorkers
 from tideq.client.calls import listing, submission
 from tideq.client.calls import tasks as calls
 from tideq.client.calls.events import EventFilter, filter_params
 from tideq.client.calls.listing import TaskFilter, several
+from tideq.client.calls.submission import trace_headers
 from tideq.client.config import Timeouts, client_config
-from tideq.client.deadline import Deadline
 from tideq.client.errors import InvalidRequest, TideqError
 from tideq.client.models.tasks import Cancelled, Explanation, NewTask, Retried, Status, Submitted, Task, TaskOptions
 from tideq.client.options import strict
 from tideq.client.request_batcher import AsyncRequestBatcher
-from tideq.client.retrying import RetryPolicy
-from tideq.client.trace_headers import trace_headers
+from tideq.client.retrying import Deadline, RetryPolicy
 
 
 @strict
@@ -131,7 +126,7 @@ class AsyncClient:
             task = await self.transport.request(calls.wait(task_id, deadline.next_poll), within_seconds=deadline.left)
             if task.is_done or deadline.is_over:
                 return task
-            await anyio.sleep(deadline.pause_seconds)
+            await asyncio.sleep(deadline.pause_seconds)
 
     def list(self, *, page_size: int = 100, count: bool = False, **filters: Unpack[TaskFilter]) -> AsyncListing[Task]:
         """Lists tasks that match all filters, newest first, fetched page by page. `TaskFilter` documents the filters.

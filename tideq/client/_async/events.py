@@ -1,23 +1,20 @@
 """The stream of transitions; broken connections are restored."""
 
+import asyncio
 import random
 from collections import deque
 from typing import TYPE_CHECKING
 
-import anyio
-
 from tideq.client._async.transport import AsyncTransport
 from tideq.client.calls.base import Params
-from tideq.client.calls.events import BEGINNING, EVENTS, SILENCE_SECONDS, event_in
+from tideq.client.calls.events import BEGINNING, Event, Message, SseParser, event_in, events
 from tideq.client.errors import BadAnswer, NoAnswer, TideqError
-from tideq.client.http.exchange_failures import ExchangeFailed
-from tideq.client.models.events import Event
+from tideq.client.http.exchange import ExchangeFailed
 from tideq.client.options import strict
 from tideq.client.retrying import RetryState
-from tideq.client.sse import Message, SseParser
 
 if TYPE_CHECKING:
-    from tideq.client._async.through_httpx import AsyncLongAnswer
+    from tideq.client.http.over_aiohttp import AsyncResponseStream
 
 
 @strict
@@ -34,7 +31,7 @@ class AsyncEventStream:
         self._filters = filters
         self._last_id = after
         self._retry_ms = 0
-        self._answer: AsyncLongAnswer | None = None
+        self._answer: AsyncResponseStream | None = None
         self._parser = SseParser()
         self._ready: deque[Event] = deque()
 
@@ -71,14 +68,14 @@ class AsyncEventStream:
                 delay = attempts.delay(error)
                 if delay is None:
                     raise
-            await anyio.sleep(delay)
+            await asyncio.sleep(delay)
 
     async def _try_to_connect(self) -> None:
         """Connects and reads up to the first message, which sets the position of the stream."""
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
         if self._last_id is not None:
             headers["Last-Event-ID"] = self._last_id
-        self._answer = answer = await self._transport.open_stream(EVENTS, self._filters, headers, SILENCE_SECONDS)
+        self._answer = answer = await self._transport.open_stream(events(self._filters, headers))
         if not answer.content_type.startswith("text/event-stream"):
             await self.aclose()
             raise BadAnswer(f"{self._transport.connection.url} sent no event stream: it is not a TideQ service")
@@ -92,13 +89,13 @@ class AsyncEventStream:
         # No event exists yet, so a restored connection may start at the beginning.
         self._last_id = self._last_id or BEGINNING
 
-    async def _read_on(self, answer: "AsyncLongAnswer") -> None:
+    async def _read_on(self, answer: "AsyncResponseStream") -> None:
         try:
             self._take(self._parser.feed(await answer.more()))
         except ExchangeFailed:
             await self.aclose()
             # Spreads reconnections: all listeners of the service lost their connection at once.
-            await anyio.sleep(random.uniform(0, self._retry_ms / 1000))
+            await asyncio.sleep(random.uniform(0, self._retry_ms / 1000))
 
     def _take(self, messages: list[Message]) -> bool:
         """Queues the events; returns whether there was any message."""

@@ -7,24 +7,20 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Unpack
 
-from tideq.client._sync.dlq import Dlq
 from tideq.client._sync.events import EventStream
-from tideq.client._sync.listing import Listing
-from tideq.client._sync.queue import Queue
+from tideq.client._sync.queue import Dlq, Listing, Queue, Workers
 from tideq.client._sync.transport import Transport
-from tideq.client._sync.workers import Workers
 from tideq.client.calls import listing, submission
 from tideq.client.calls import tasks as calls
 from tideq.client.calls.events import EventFilter, filter_params
 from tideq.client.calls.listing import TaskFilter, several
+from tideq.client.calls.submission import trace_headers
 from tideq.client.config import Timeouts, client_config
-from tideq.client.deadline import Deadline
 from tideq.client.errors import InvalidRequest, TideqError
 from tideq.client.models.tasks import Cancelled, Explanation, NewTask, Retried, Status, Submitted, Task, TaskOptions
 from tideq.client.options import strict
 from tideq.client.request_batcher import RequestBatcher
-from tideq.client.retrying import RetryPolicy
-from tideq.client.trace_headers import trace_headers
+from tideq.client.retrying import Deadline, RetryPolicy
 
 
 @strict

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 
 from tideq.client._sync.transport import Transport
 from tideq.client.calls.base import Params
-from tideq.client.calls.events import BEGINNING, EVENTS, SILENCE_SECONDS, event_in
+from tideq.client.calls.events import BEGINNING, Event, Message, SseParser, event_in, events
 from tideq.client.errors import BadAnswer, NoAnswer, TideqError
-from tideq.client.http.exchange_failures import ExchangeFailed
-from tideq.client.models.events import Event
+from tideq.client.http.exchange import ExchangeFailed
 from tideq.client.options import strict
 from tideq.client.retrying import RetryState
-from tideq.client.sse import Message, SseParser
 
 if TYPE_CHECKING:
-    from tideq.client._sync.through_httpx import LongAnswer
+    from tideq.client.http.over_urllib3 import ResponseStream
 
 
 @strict
@@ -34,7 +32,7 @@ class EventStream:
         self._filters = filters
         self._last_id = after
         self._retry_ms = 0
-        self._answer: LongAnswer | None = None
+        self._answer: ResponseStream | None = None
         self._parser = SseParser()
         self._ready: deque[Event] = deque()
 
@@ -78,7 +76,7 @@ class EventStream:
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
         if self._last_id is not None:
             headers["Last-Event-ID"] = self._last_id
-        self._answer = answer = self._transport.open_stream(EVENTS, self._filters, headers, SILENCE_SECONDS)
+        self._answer = answer = self._transport.open_stream(events(self._filters, headers))
         if not answer.content_type.startswith("text/event-stream"):
             self.close()
             raise BadAnswer(f"{self._transport.connection.url} sent no event stream: it is not a TideQ service")
@@ -92,7 +90,7 @@ class EventStream:
         # No event exists yet, so a restored connection may start at the beginning.
         self._last_id = self._last_id or BEGINNING
 
-    def _read_on(self, answer: "LongAnswer") -> None:
+    def _read_on(self, answer: "ResponseStream") -> None:
         try:
             self._take(self._parser.feed(answer.more()))
         except ExchangeFailed:

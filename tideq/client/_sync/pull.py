@@ -15,9 +15,8 @@ from tideq.client.calls import pulling as calls
 from tideq.client.calls.submission import Batch, cut
 from tideq.client.error_mapping import refused_by
 from tideq.client.errors import Conflict, NotFound, NotHeld, TideqError, UnknownWorker
-from tideq.client.heartbeat_thread import HeldTasksHeartbeat
-from tideq.client.marking import Marks
-from tideq.client.models.pulled import PulledTask, ReportOutcome
+from tideq.client.held_tasks import HeldTasks
+from tideq.client.models.pulled import Marks, PulledTask, ReportOutcome
 from tideq.client.models.tasks import Backoff, Cancelled, NewTask, Retried, Submitted
 from tideq.client.options import strict
 
@@ -75,7 +74,7 @@ class PullQueue:
         self._capabilities = capabilities
         self._transport: Transport = (worker or client).transport
         self._name = name
-        self._heartbeat: HeldTasksHeartbeat | None = None
+        self._held_tasks: HeldTasks | None = None
 
     def __enter__(self) -> "PullQueue":
         return self
@@ -85,17 +84,17 @@ class PullQueue:
 
     def close(self) -> None:
         """Deregisters, which releases held tasks at no cost; without a connection they return by timeout."""
-        heartbeat, self._heartbeat = self._heartbeat, None
-        if heartbeat is None:
+        held_tasks, self._held_tasks = self._held_tasks, None
+        if held_tasks is None:
             return
-        heartbeat.stop()
+        held_tasks.stop()
         with contextlib.suppress(TideqError):
-            self._transport.request(calls.deregister(heartbeat.worker_id), within_seconds=DEREGISTER_SECONDS)
+            self._transport.request(calls.deregister(held_tasks.worker_id), within_seconds=DEREGISTER_SECONDS)
 
     @property
     def cancelled(self) -> frozenset[str]:
         """Ids of held tasks that were cancelled, as of the last heartbeat."""
-        return self._heartbeat.cancelled if self._heartbeat else frozenset()
+        return self._held_tasks.cancelled if self._held_tasks else frozenset()
 
     def enqueue(self, tasks: Iterable[NewTask | Mapping[str, Any]]) -> tuple[Submitted, ...]:
         """Submits many tasks: parameters alone, or a `NewTask`. A task whose id exists already is ignored.
@@ -108,8 +107,8 @@ class PullQueue:
         self, size: int | None = None, *, visibility_timeout: float | None = None, wait_seconds: float = 0
     ) -> tuple[PulledTask, ...]:
         """Takes and starts up to `size` tasks, at most 1 000; waits up to 30 s for the first."""
-        heartbeat, tasks = self._poll(self._size(size), wait_seconds)
-        return self._start(heartbeat, tasks, visibility_timeout)
+        held_tasks, tasks = self._poll(self._size(size), wait_seconds)
+        return self._start(held_tasks, tasks, visibility_timeout)
 
     def retry(
         self, size: int | None = None, visibility_timeout: float | None = None, max_attempts: int | None = None
@@ -128,17 +127,17 @@ class PullQueue:
         def is_wanted(task: PulledTask) -> bool:
             return task.tries > 0 and (most is None or task.tries < most)
 
-        heartbeat, taken = self._poll_until(wanted, is_wanted)
+        held_tasks, taken = self._poll_until(wanted, is_wanted)
         chosen = list(filter(is_wanted, taken))
         spent = [task for task in taken if task.tries and not is_wanted(task)]
-        self._release(heartbeat, [*chosen[wanted:], *(task for task in taken if not task.tries)])
+        self._release(held_tasks, [*chosen[wanted:], *(task for task in taken if not task.tries)])
         try:
-            started = [task.task_id for task in self._start(heartbeat, spent, None)]
+            started = [task.task_id for task in self._start(held_tasks, spent, None)]
             self.mark_as_discarded(started, f"tried {most} times", code="MAX_ATTEMPTS")
         except TideqError:
-            self._release(heartbeat, [*chosen[:wanted], *spent])
+            self._release(held_tasks, [*chosen[:wanted], *spent])
             raise
-        return self._start(heartbeat, chosen[:wanted], visibility_timeout)
+        return self._start(held_tasks, chosen[:wanted], visibility_timeout)
 
     def replay(self, size: int | None = None) -> tuple[Retried, ...]:
         """Requeues up to `size` failed or dead tasks, the newest first."""
@@ -201,8 +200,8 @@ class PullQueue:
                     marks.note(each, self.mark_as_cancelled(each))
             return marks.all()
         cancelled = self._client.cancel(task_id)
-        if self._heartbeat is not None:
-            self._heartbeat.remove(task_id)
+        if self._held_tasks is not None:
+            self._held_tasks.remove(task_id)
         return cancelled
 
     @overload
@@ -230,74 +229,74 @@ class PullQueue:
             new = msgspec.structs.replace(new, backoff=self.backoff)
         return new
 
-    def _poll(self, count: int, wait_seconds: float) -> tuple[HeldTasksHeartbeat, tuple[PulledTask, ...]]:
-        heartbeat = self._registered()
+    def _poll(self, count: int, wait_seconds: float) -> tuple[HeldTasks, tuple[PulledTask, ...]]:
+        held_tasks = self._registered()
         try:
-            polled = self._transport.request(calls.poll(heartbeat.worker_id, count, wait_seconds))
+            polled = self._transport.request(calls.poll(held_tasks.worker_id, count, wait_seconds))
         except UnknownWorker:
-            heartbeat.is_registered = False
-            heartbeat = self._registered()
-            polled = self._transport.request(calls.poll(heartbeat.worker_id, count, wait_seconds))
-        return heartbeat, polled.tasks
+            held_tasks.is_registered = False
+            held_tasks = self._registered()
+            polled = self._transport.request(calls.poll(held_tasks.worker_id, count, wait_seconds))
+        return held_tasks, polled.tasks
 
     def _poll_until(
         self, wanted: int, is_wanted: Callable[[PulledTask], bool]
-    ) -> tuple[HeldTasksHeartbeat, tuple[PulledTask, ...]]:
+    ) -> tuple[HeldTasks, tuple[PulledTask, ...]]:
         """Claims tasks until enough of them are wanted or no more come. Each poll is as large as all earlier ones."""
-        heartbeat, taken = self._poll(wanted, 0)
+        held_tasks, taken = self._poll(wanted, 0)
         tasks, most = taken, wanted + calls.MAX_POLL
         try:
             while tasks and (missing := wanted - sum(map(is_wanted, taken))) > 0 and len(taken) < most:
-                heartbeat, tasks = self._poll(min(max(missing, len(taken)), most - len(taken)), 0)
+                held_tasks, tasks = self._poll(min(max(missing, len(taken)), most - len(taken)), 0)
                 taken += tasks
         except TideqError:
-            self._release(heartbeat, taken)
+            self._release(held_tasks, taken)
             raise
-        return heartbeat, taken
+        return held_tasks, taken
 
-    def _registered(self) -> HeldTasksHeartbeat:
+    def _registered(self) -> HeldTasks:
         """Registers with the first poll, and again when the service has dropped this worker."""
-        if self._heartbeat is not None and not self._heartbeat.is_registered:
-            self._heartbeat.stop()
-            self._heartbeat = None
-        if self._heartbeat is None:
+        if self._held_tasks is not None and not self._held_tasks.is_registered:
+            self._held_tasks.stop()
+            self._held_tasks = None
+        if self._held_tasks is None:
             registered = self._transport.request(calls.register(self._name, [self._task_type], self._capabilities))
-            self._heartbeat = HeldTasksHeartbeat(self._transport.connection, registered)
-        return self._heartbeat
+            self._held_tasks = HeldTasks(self._transport.connection, registered)
+        return self._held_tasks
 
     def _start(
-        self, heartbeat: HeldTasksHeartbeat, tasks: Sequence[PulledTask], visibility_timeout: float | None
+        self, held_tasks: HeldTasks, tasks: Sequence[PulledTask], visibility_timeout: float | None
     ) -> tuple[PulledTask, ...]:
         seconds = self.visibility_timeout if visibility_timeout is None else visibility_timeout
         try:
-            started = [self._start_one(heartbeat, task, seconds) for task in tasks]
+            started = [self._start_one(held_tasks, task, seconds) for task in tasks]
         except TideqError:
-            self._release(heartbeat, tasks)
+            self._release(held_tasks, tasks)
             raise
         return tuple(task for task in started if task is not None)
 
     def _start_one(
-        self, heartbeat: HeldTasksHeartbeat, task: PulledTask, visibility_timeout: float | None
+        self, held_tasks: HeldTasks, task: PulledTask, visibility_timeout: float | None
     ) -> PulledTask | None:
         """Returns None for a task that was cancelled or lapsed since the poll."""
         try:
-            started = self._transport.request(calls.start(heartbeat.worker_id, task))
+            started = self._transport.request(calls.start(held_tasks.worker_id, task))
             if visibility_timeout is not None and visibility_timeout > task.timeout_seconds:
                 started = self._transport.request(
-                    calls.extend(heartbeat.worker_id, task.task_id, task.lease, visibility_timeout)
+                    calls.extend(held_tasks.worker_id, task.task_id, task.lease, visibility_timeout)
                 )
         except Conflict:
             return None
-        heartbeat.add(task, math.inf if visibility_timeout is None else visibility_timeout)
+        held_tasks.add(task, math.inf if visibility_timeout is None else visibility_timeout)
         return msgspec.structs.replace(task, visible_at=started.visible_at or task.visible_at)
 
-    def _release(self, heartbeat: HeldTasksHeartbeat, tasks: Sequence[PulledTask]) -> None:
+    def _release(self, held_tasks: HeldTasks, tasks: Sequence[PulledTask]) -> None:
         """Releases tasks that the caller has not received. If that fails, they return at their deadline."""
         for task in tasks:
-            heartbeat.remove(task.task_id)
+            held_tasks.remove(task.task_id)
         with contextlib.suppress(TideqError):
             for first in range(0, len(tasks), calls.MAX_POLL):
-                self._transport.request(calls.release(heartbeat.worker_id, tasks[first : first + calls.MAX_POLL]))
+                self._transport.request(calls.release(held_tasks.worker_id, tasks[first : first + calls.MAX_POLL]))
 
     def _report(self, task_id: str | Ids, report_of: Callable[[PulledTask], bytes]) -> tuple[str, ...]:
         """Returns the new states. A refused task is no longer held; after any other error the call can be repeated."""
@@ -306,13 +305,13 @@ class PullQueue:
         return self._report_held(tuple(task_id), report_of)
 
     def _report_one(self, task_id: str, report_of: Callable[[PulledTask], bytes]) -> str:
-        heartbeat, task = self._held(task_id)
+        held_tasks, task = self._held(task_id)
         try:
-            acknowledged = self._transport.request(calls.report(heartbeat.worker_id, report_of(task)))
+            acknowledged = self._transport.request(calls.report(held_tasks.worker_id, report_of(task)))
         except (Conflict, NotFound):
-            heartbeat.remove(task_id)
+            held_tasks.remove(task_id)
             raise
-        heartbeat.remove(task_id)
+        held_tasks.remove(task_id)
         return acknowledged.status or ""
 
     def _report_held(self, task_ids: Sequence[str], report_of: Callable[[PulledTask], bytes]) -> tuple[str, ...]:
@@ -329,16 +328,16 @@ class PullQueue:
         return marks.all()
 
     def _report_many(self, reports: Batch, tasks: Sequence[PulledTask]) -> tuple[ReportOutcome, ...]:
-        heartbeat, _ = self._held(tasks[0].task_id)
+        held_tasks, _ = self._held(tasks[0].task_id)
         try:
-            outcomes = self._transport.request(calls.report_many(heartbeat.worker_id, reports))
+            outcomes = self._transport.request(calls.report_many(held_tasks.worker_id, reports))
         except UnknownWorker as error:
             outcomes = tuple(ReportOutcome(task_id=task.task_id, ok=False, problem=error.problem) for task in tasks)
         for task in tasks:
-            heartbeat.remove(task.task_id)
+            held_tasks.remove(task.task_id)
         return outcomes
 
-    def _held(self, task_id: str) -> tuple[HeldTasksHeartbeat, PulledTask]:
-        if self._heartbeat is None:
+    def _held(self, task_id: str) -> tuple[HeldTasks, PulledTask]:
+        if self._held_tasks is None:
             raise NotHeld(f"task {task_id} was not taken by this queue")
-        return self._heartbeat, self._heartbeat.get(task_id)
+        return self._held_tasks, self._held_tasks.get(task_id)

@@ -9,28 +9,19 @@ import msgspec
 
 from tideq.client.encoding import decode_as, encode
 from tideq.client.errors import BadAnswer, Refusal
+from tideq.client.http.exchange import HttpRequest, Params
 
 T = TypeVar("T")
 U = TypeVar("U")
-Params = tuple[tuple[str, str], ...]
 
 
 def _no_result(_refusal: Refusal) -> None:
     return None
 
 
-class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    method: str
-    path: str
+class Call(HttpRequest, Generic[T], frozen=True, kw_only=True):
     read: Callable[[bytes], T]
     """Decodes the body of the response."""
-    params: Params = ()
-    body: bytes | None = None
-    headers: Mapping[str, str] = {}
-    waits_seconds: float = 0.0
-    """Added to the read timeout."""
-    is_repeatable: bool = True
-    """Whether a repetition has no further effect and the same response."""
     result_of_refusal: Callable[[Refusal], T | None] = _no_result
     """The result, if a refusal after a lost response shows that the lost attempt was carried out."""
 

@@ -7,8 +7,7 @@ from tideq.client.calls.base import Call, answers, get, instant, params, post, s
 from tideq.client.calls.listing import LIST_SECONDS
 from tideq.client.calls.tasks import LONG_SECONDS, requeue
 from tideq.client.models.dead_letters import DeadLetter, DeadLetterPage, Pattern, Patterns, Replayed
-from tideq.client.models.pages import Page
-from tideq.client.models.tasks import Retried
+from tideq.client.models.tasks import Page, Retried
 
 DLQ = "/api/v1/dlq"
 

@@ -6,8 +6,7 @@ from typing import TypedDict
 
 from tideq.client.calls.base import Call, answers, get, params, then
 from tideq.client.calls.submission import TASKS
-from tideq.client.models.pages import Page
-from tideq.client.models.tasks import Status, Task, TaskPage
+from tideq.client.models.tasks import Page, Status, Task, TaskPage
 
 LIST_SECONDS = 10.0
 """Added to the read timeout: a search may scan much before it fills a page."""

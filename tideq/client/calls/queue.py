@@ -1,10 +1,12 @@
-"""Calls for the queue as a whole."""
+"""Calls for the queue as a whole and for its workers."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
-from tideq.client.calls.base import Call, answers, get, instant, post, then
+from tideq.client.calls.base import Call, answers, get, instant, params, post, segment, then
 from tideq.client.encoding import encode
-from tideq.client.models.queue import Limit, Limits, Paused, QueueStats
+from tideq.client.models.queue import Drained, Limit, Limits, Paused, QueueStats, WorkerInfo, WorkerPage
+from tideq.client.models.tasks import Page
 
 QUEUE = "/api/v1/queue"
 
@@ -41,3 +43,22 @@ def set_limits(
         read=then(answers(Limits), lambda reply: reply.limits),
         body=encode(fields),
     )
+
+
+WORKERS = "/api/v1/workers"
+
+
+def workers(status: Sequence[str], page_size: int, cursor: str | None) -> Call[Page[WorkerInfo]]:
+    return get(
+        WORKERS,
+        then(answers(WorkerPage), lambda reply: Page(reply.workers, reply.next_cursor)),
+        params(status=status, limit=page_size, cursor=cursor),
+    )
+
+
+def worker(worker_id: str) -> Call[WorkerInfo]:
+    return get(f"{WORKERS}/{segment('worker_id', worker_id)}", answers(WorkerInfo))
+
+
+def drain(worker_id: str) -> Call[Drained]:
+    return post(f"{WORKERS}/{segment('worker_id', worker_id)}/drain", answers(Drained))

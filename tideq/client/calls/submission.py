@@ -1,6 +1,7 @@
-"""Calls to submit tasks, one or many."""
+"""Calls to submit tasks, one or many, as part of the current trace."""
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -109,3 +110,16 @@ def _shifted(pointer: str, first: int) -> str:
     if root != "tasks" or not rest or not rest[0].isdecimal():
         return pointer
     return "/".join(("", root, str(int(rest[0]) + first), *rest[1:]))
+
+
+def trace_headers() -> dict[str, str]:
+    """Returns `traceparent` and related headers; empty where OpenTelemetry was never imported."""
+    carrier: dict[str, str] = {}
+    if "opentelemetry.trace" in sys.modules:
+        from opentelemetry.context import get_current
+
+        if get_current():  # otherwise every propagator would run for nothing
+            from opentelemetry.propagate import inject
+
+            inject(carrier)
+    return carrier

@@ -1,1 +1,1 @@
-"""Requests and answers over connections of our own: what a client and a worker send again and again, and no more."""
+"""Requests to a service over HTTP, for the client and for workers: aiohttp in asyncio's loops, urllib3 elsewhere."""

@@ -1,13 +1,15 @@
-"""Tasks taken by a pull queue, and the replies of the worker protocol."""
+"""Tasks taken by a pull queue, the replies of the worker protocol, and the outcomes of marking many tasks."""
 
+import contextlib
 import functools
+from collections.abc import Generator
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from tideq.client.encoding import decode
-from tideq.client.errors import Problem
+from tideq.client.errors import NotAllMarked, Problem, TideqError
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,3 +86,32 @@ class HeartbeatReply(msgspec.Struct, frozen=True, kw_only=True):
 
 class Deregistered(msgspec.Struct, frozen=True, kw_only=True):
     released: int = 0
+
+
+T = TypeVar("T")
+
+
+class Marks(Generic[T]):
+    def __init__(self) -> None:
+        self._done: dict[str, T] = {}
+        self._refused: dict[str, TideqError] = {}
+
+    def note(self, task_id: str, outcome: T) -> None:
+        self._done[task_id] = outcome
+
+    def refuse(self, task_id: str, error: TideqError) -> None:
+        self._refused[task_id] = error
+
+    @contextlib.contextmanager
+    def collecting(self, task_id: str) -> Generator[None]:
+        """Collects an error raised inside as the refusal of this task."""
+        try:
+            yield
+        except TideqError as error:
+            self.refuse(task_id, error)
+
+    def all(self) -> tuple[T, ...]:
+        """Returns the outcomes in order. Raises NotAllMarked with all refusals."""
+        if self._refused:
+            raise NotAllMarked(len(self._done) + len(self._refused), self._refused)
+        return tuple(self._done.values())

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, Generic, Literal, TypedDict, TypeVar
 
 import msgspec
 
@@ -258,3 +258,14 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     can_start_at: datetime | None = None
     blocked_by: tuple[str, ...] = ()
     """Reasons, the most important first."""
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """A page may be short, even empty, and still have a next page."""
+
+    items: tuple[T, ...]
+    next_cursor: str | None = None
+    total: int | None = None
+    """Of all pages, if the count was requested."""
+    total_is_exact: bool = True
+    """False: `total` is a lower bound."""

@@ -1,28 +1,28 @@
-"""What our own connections do beyond what httpx does too: when they ask again, and who may share them."""
+"""When kept connections are used again, which callers may share them, and how a proxy is used."""
 
 import asyncio
 import concurrent.futures
+import contextlib
+import gzip
 import os
-import urllib.request
+import ssl
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import trustme
 
-from tests.client.ways import PATIENT, PLAIN, Way, answering, post, request_of, sender, server
+from tests.client.ways import PLAIN, WAYS, Way, answering, blocking, post, request_of, sender, server
 from tests.stores import free_port
 from tideq.client import AsyncClient, Client
-from tideq.client._sync.lean import Lean
-from tideq.client.config import client_config
-from tideq.client.http import answers
-from tideq.client.http.answers import ResponseParser
-from tideq.client.http.exchange_failures import ExchangeFailed, Lost, Misunderstood, Stale
-from tideq.client.http.proxies import has_proxy, proxies_in
+from tideq.client.http import exchange
+from tideq.client.http.endpoint import endpoint_of, proxy_for
+from tideq.client.http.exchange import Lost, Misunderstood, Stale, Unsent
 
 STATS = b'{"queue": {}}'
-LEAN: tuple[Way, ...] = ("lean async", "lean sync")
 
 
-@pytest.fixture(params=LEAN)
+@pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest) -> Way:
     return request.param
 
@@ -103,16 +103,9 @@ class TestAskingAgain:
             while await reader.read(1_000_000):
                 pass
 
-        async with server(serve) as place, sender("lean async", f"http://{place}", connections=1) as http:
+        async with server(serve) as place, sender("async", f"http://{place}", connections=1) as http:
             assert (await http.send(post(b"x" * 50_000_000))).status == 413
             assert (await http.send(post())).body == b"ok"
-
-    def test_after_two_answers_to_one_request_nothing_more_is_asked(self) -> None:
-        parser = ResponseParser()
-
-        assert parser.feed(PLAIN + PLAIN.replace(b"ok", b"no"))
-        assert parser.answer is not None
-        assert (parser.answer.body, parser.is_last) == (b"ok", True)
 
 
 class TestSharing:
@@ -129,7 +122,7 @@ class TestSharing:
             assert await reader.read() == b""
             ended.set()
 
-        async with server(serve) as place, sender("lean async", f"http://{place}", connections=1) as http:
+        async with server(serve) as place, sender("async", f"http://{place}", connections=1) as http:
             call = asyncio.create_task(http.send(post()))
             await asked.wait()
             waiting = [asyncio.create_task(http.send(post())) for _ in range(2)]
@@ -153,19 +146,19 @@ class TestSharing:
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
 
         async with server(serve) as place:
-            way = Lean(client_config(f"http://{place}", "", None, 4, True, {}))
+            http = blocking(f"http://{place}", connections=4)
 
             def some(thread: int) -> Iterator[bool]:
                 for number in range(50):
                     text = b"%d.%d" % (thread, number)
-                    yield way.send(post(text), PATIENT).body == text
+                    yield http.request(post(text)).body == text
 
             with concurrent.futures.ThreadPoolExecutor(8) as threads:
                 loop = asyncio.get_running_loop()
                 told = await asyncio.gather(
                     *(loop.run_in_executor(threads, lambda n=n: all(some(n))) for n in range(8))
                 )
-            way.close()
+            http.close()
 
         assert told == [True] * 8
         assert connections <= 4
@@ -191,75 +184,76 @@ class TestSharing:
             await answering(PLAIN)(reader, writer)
 
         async with server(serve) as place:
-            way = Lean(client_config(f"http://{place}", "", None, 4, True, {}))
-            await asyncio.to_thread(way.send, post(), PATIENT)
+            http = blocking(f"http://{place}", connections=4)
+            await asyncio.to_thread(http.request, post())
             if (child := os.fork()) == 0:
                 is_right = False
                 try:
-                    is_right = way.send(post(), PATIENT).body == b"ok"
+                    is_right = http.request(post()).body == b"ok"
                 finally:
                     os._exit(0 if is_right else 1)
             _, status = await asyncio.to_thread(os.waitpid, child, 0)
-            assert (await asyncio.to_thread(way.send, post(), PATIENT)).body == b"ok"
-            way.close()
+            assert (await asyncio.to_thread(http.request, post())).body == b"ok"
+            http.close()
 
         assert (os.waitstatus_to_exitcode(status), connections) == (0, 2)
 
 
 class TestBounds:
-    def test_a_body_is_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(answers, "MAX_BODY_BYTES", 1_000)
-        parser = ResponseParser()
-        parser.feed(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
-        parser.feed(b"200\r\n%b\r\n" % (b"x" * 0x200))
+    @pytest.mark.parametrize("length", [b"", b"content-length: 3000\r\n"], ids=["until its end", "by its length"])
+    async def test_a_body_is_bounded(self, way: Way, length: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(exchange, "MAX_BODY_BYTES", 1_000)
+        large = b"HTTP/1.1 200 OK\r\n%b\r\n%b" % (length, b"x" * 3_000)
 
-        with pytest.raises(Misunderstood):
-            parser.feed(b"200\r\n%b\r\n" % (b"x" * 0x200))
+        async with server(answering(large, closes=True)) as place, sender(way, f"http://{place}") as http:
+            with pytest.raises(Misunderstood):
+                await http.send(post())
 
-    def test_headers_are_bounded(self) -> None:
-        parser, line = ResponseParser(), b"x: " + b"y" * 10_000 + b"\r\n"
-        parser.feed(b"HTTP/1.1 200 OK\r\n")
-        for _ in range(6):
-            parser.feed(line)
+    async def test_a_packed_body_is_bounded_as_it_is_unpacked(self, way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(exchange, "MAX_BODY_BYTES", 100_000)
+        packed = gzip.compress(b"x" * 10_000_000)
+        head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
 
-        with pytest.raises(ExchangeFailed):
-            parser.feed(line)
+        async with server(answering(head + packed)) as place, sender(way, f"http://{place}") as http:
+            with pytest.raises(Misunderstood):
+                await http.send(post())
+
+
+@pytest.fixture
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    return monkeypatch
 
 
 class TestProxies:
     @pytest.mark.parametrize(
         ("url", "environ", "expected"),
         [
-            ("http://a.example.org", {}, False),
-            ("http://a.example.org", {"http_proxy": "http://p:1"}, True),
-            ("https://a.example.org", {"http_proxy": "http://p:1"}, False),
-            ("https://a.example.org", {"ALL_PROXY": "http://p:1"}, True),
-            ("http://a.example.org", {"http_proxy": "http://p:1", "no_proxy": "example.org"}, False),
-            ("http://a.example.org", {"http_proxy": "http://p:1", "no_proxy": "x, .example.org"}, False),
-            ("http://aexample.org", {"http_proxy": "http://p:1", "no_proxy": "example.org"}, True),
-            ("http://127.0.0.1:8080", {"http_proxy": "http://p:1", "no_proxy": "localhost,127.0.0.1"}, False),
-            ("http://127.0.0.1:8080", {"http_proxy": "http://p:1", "no_proxy": "*"}, False),
-            ("http://a.example.org", {"HTTP_PROXY": "http://p:1", "http_proxy": ""}, False),
-            ("http://a.example.org", {"http_proxy": "http://p:1", "NO_PROXY": "*", "no_proxy": "b"}, True),
-            ("http://a.example.org", {"HTTP_PROXY": "http://p:1", "REQUEST_METHOD": "GET"}, False),
-            ("http://a.example.org", {"http_proxy": "http://p:1", "REQUEST_METHOD": "GET"}, True),
+            ("http://a.example.org", {}, None),
+            ("http://a.example.org", {"http_proxy": "http://p:1"}, "http://p:1"),
+            ("http://a.example.org", {"http_proxy": "p:1"}, "http://p:1"),
+            ("https://a.example.org", {"http_proxy": "http://p:1"}, None),
+            ("https://a.example.org", {"ALL_PROXY": "http://p:1"}, "http://p:1"),
+            ("http://a.example.org", {"http_proxy": "http://p:1", "no_proxy": "example.org"}, None),
+            ("http://a.example.org", {"http_proxy": "http://p:1", "no_proxy": "x, .example.org"}, None),
+            ("http://aexample.org", {"http_proxy": "http://p:1", "no_proxy": "example.org"}, "http://p:1"),
+            ("http://127.0.0.1:8080", {"http_proxy": "http://p:1", "no_proxy": "localhost,127.0.0.1"}, None),
+            ("http://127.0.0.1:8080", {"http_proxy": "http://p:1", "no_proxy": "*"}, None),
+            ("http://a.example.org", {"HTTP_PROXY": "http://p:1", "http_proxy": ""}, None),
+            ("http://a.example.org", {"http_proxy": "http://p:1", "NO_PROXY": "*", "no_proxy": "b"}, "http://p:1"),
+            ("http://a.example.org", {"HTTP_PROXY": "http://p:1", "REQUEST_METHOD": "GET"}, None),
         ],
     )
-    def test_one_is_used_where_the_given_environment_says_so_which_is_read_as_python_does(
-        self, url: str, environ: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
+    def test_one_is_used_where_the_environment_says_so(
+        self, url: str, environ: dict[str, str], expected: str | None, no_proxies: pytest.MonkeyPatch
     ) -> None:
-        for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
-            monkeypatch.delenv(name)
-        with monkeypatch.context() as real:
-            for name, value in environ.items():
-                real.setenv(name, value)
-            as_python_does = urllib.request.getproxies_environment()
-        monkeypatch.setenv("no_proxy" if expected else "all_proxy", "*")
+        for name, value in environ.items():
+            no_proxies.setenv(name, value)
 
-        assert has_proxy(url, environ) is expected
-        assert proxies_in(environ) == as_python_does
+        assert proxy_for(endpoint_of(url, {})) == expected
 
-    async def test_calls_go_through_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_calls_go_through_it_with_its_password(self, no_proxies: pytest.MonkeyPatch) -> None:
         heard: list[bytes] = []
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -267,12 +261,57 @@ class TestProxies:
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(STATS), STATS))
 
         async with server(serve) as place:
-            for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
-                monkeypatch.delenv(name)
-            monkeypatch.setenv("http_proxy", f"http://{place}")
-            async with AsyncClient("http://tideq.example.org") as client:
+            no_proxies.setenv("http_proxy", f"http://ann:p%40ss@{place}")
+            async with AsyncClient("http://tideq.example.org", "tq_k") as client:
                 await client.queue.stats()
-            with Client("http://tideq.example.org") as blocking:
-                await asyncio.to_thread(blocking.queue.stats)
+            with Client("http://tideq.example.org", "tq_k") as blocking_client:
+                await asyncio.to_thread(blocking_client.queue.stats)
 
         assert [each.split(b" ")[1].partition(b"/api")[0] for each in heard] == [b"http://tideq.example.org"] * 2
+        assert all(b"proxy-authorization: basic yw5uonbac3m=" in each.lower() for each in heard)
+        assert all(b"host: tideq.example.org\r\n" in each.lower() for each in heard)
+
+    async def test_a_secure_service_is_reached_through_a_tunnel(self, way: Way, no_proxies: pytest.MonkeyPatch) -> None:
+        """The proxy sees where to, and its own password, and nothing of the request."""
+        authority: Any = trustme.CA()
+        theirs, ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+        authority.issue_cert("tideq.example.org").configure_cert(theirs)
+        authority.configure_trust(ours)
+        heard: list[bytes] = []
+
+        async with server(answering(PLAIN), tls=theirs) as place:
+
+            async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                heard.append(await reader.readuntil(b"\r\n\r\n"))
+                writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
+                host, port = place.split(":")
+                further, back = await asyncio.open_connection(host, int(port))
+                with contextlib.closing(back):
+                    await asyncio.gather(_pump(reader, back), _pump(further, writer))
+
+            async with server(serve) as proxy:
+                no_proxies.setenv("https_proxy", f"http://ann:p%40ss@{proxy}")
+                async with sender(way, "https://tideq.example.org", key="tq_k", verify=ours) as http:
+                    assert (await http.send(post())).body == b"ok"
+
+        assert heard[0].startswith(b"CONNECT tideq.example.org:443 ")
+        assert b"proxy-authorization: basic yw5uonbac3m=" in heard[0].lower()
+        assert b"tq_k" not in heard[0]
+
+    async def test_a_proxy_that_refuses_means_nothing_was_sent(self, way: Way, no_proxies: pytest.MonkeyPatch) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 407 Who are you\r\ncontent-length: 0\r\n\r\n")
+
+        async with server(serve) as proxy:
+            no_proxies.setenv("https_proxy", f"http://{proxy}")
+            async with sender(way, "https://tideq.example.org") as http:
+                with pytest.raises(Unsent):
+                    await http.send(post())
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while piece := await reader.read(65_536):
+            writer.write(piece)
+        writer.close()
