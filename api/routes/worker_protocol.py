@@ -11,7 +11,6 @@ import msgspec
 from litestar import Request, Response, Router, delete, post
 from litestar.params import FromPath
 
-from tideq.api import schemas
 from tideq.api.edge.auth import Caller, check_worker
 from tideq.api.edge.body import check_document, decode
 from tideq.api.edge.claim_response import ClaimResponse
@@ -26,6 +25,29 @@ from tideq.api.routes.worker_links import (
     TO_THE_CLAIM,
     TO_THE_HELD,
     TO_THE_WORKER,
+)
+from tideq.api.schemas.attempts import (
+    AcknowledgedOut,
+    ExtendIn,
+    HeldIn,
+    OutcomeOut,
+    ProgressIn,
+    ResultIn,
+    SyncIn,
+    SyncOut,
+)
+from tideq.api.schemas.base import ResponseSchema
+from tideq.api.schemas.blocked_types import blocked_types_if_any
+from tideq.api.schemas.times import rfc3339
+from tideq.api.schemas.workers import (
+    DeregisteredOut,
+    HeartbeatIn,
+    HeartbeatOut,
+    PollIn,
+    PollOut,
+    RegisterIn,
+    RegisterOut,
+    claimed_out,
 )
 from tideq.api.service import InjectedService, Service
 from tideq.api.settings import MAX_BULK_BODY_BYTES
@@ -46,15 +68,15 @@ FAILED = frozenset({"queued", "failed", "dead_letter"})
     "/register",
     opt=operation(
         "worker",
-        body=schemas.RegisterIn,
-        answer=schemas.RegisterOut,
+        body=RegisterIn,
+        answer=RegisterOut,
         refuses=(WorkerExists,),
         links=TO_THE_WORKER,
     ),
 )
 async def register(request: Http, service: InjectedService) -> Response[bytes]:
     """Register a worker. Every registration gets a new id, so two processes never share one."""
-    body = decode(await request.body(), schemas.RegisterIn)
+    body = decode(await request.body(), RegisterIn)
     worker = WorkerDeclaration(
         worker_id=make_worker_id(body.name, request.user.key_digest),
         task_types=None if body.task_types is None else tuple(body.task_types),
@@ -68,7 +90,7 @@ async def register(request: Http, service: InjectedService) -> Response[bytes]:
     await service.engine.fleet.register(worker)
     timeout_ms = service.settings.queue.leases.heartbeat_timeout_ms
     return created(
-        schemas.RegisterOut(
+        RegisterOut(
             worker_id=worker.worker_id,
             poll_interval_ms=POLL_INTERVAL_MS,
             heartbeat_interval_ms=timeout_ms // 3,
@@ -83,8 +105,8 @@ async def register(request: Http, service: InjectedService) -> Response[bytes]:
     status_code=200,
     opt=operation(
         "worker",
-        body=schemas.PollIn,
-        answer=schemas.PollOut,
+        body=PollIn,
+        answer=PollOut,
         refuses=(UnknownWorker,),
         links=TO_THE_CLAIM,
         is_hot=True,
@@ -92,7 +114,7 @@ async def register(request: Http, service: InjectedService) -> Response[bytes]:
 )
 async def poll(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Claim tasks, waiting for them up to `wait_seconds`."""
-    body = decode(await request.body(), schemas.PollIn)
+    body = decode(await request.body(), PollIn)
     _check_starting(body)
     claim = await _poll(request, service, worker_id, body, body.capabilities)
     return _hand_over(service, worker_id, body, claim, _poll_out(service, claim))
@@ -103,8 +125,8 @@ async def poll(request: Http, worker_id: FromPath[str], service: InjectedService
     status_code=200,
     opt=operation(
         "worker",
-        body=schemas.HeldIn,
-        answer=schemas.AcknowledgedOut,
+        body=HeldIn,
+        answer=AcknowledgedOut,
         refuses=NOT_HELD,
         links=TO_THE_HELD,
         is_hot=True,
@@ -112,7 +134,7 @@ async def poll(request: Http, worker_id: FromPath[str], service: InjectedService
 )
 async def start(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Report the start of a task."""
-    held = _held(decode(await request.body(), schemas.HeldIn))
+    held = _held(decode(await request.body(), HeldIn))
     (outcome,) = await service.engine.attempts.start(worker_id, [held])
     return json_response(_deadline(outcome.unwrap()))
 
@@ -122,8 +144,8 @@ async def start(request: Http, worker_id: FromPath[str], service: InjectedServic
     status_code=200,
     opt=operation(
         "worker",
-        body=schemas.ExtendIn,
-        answer=schemas.AcknowledgedOut,
+        body=ExtendIn,
+        answer=AcknowledgedOut,
         refuses=NOT_HELD,
         links=TO_THE_HELD,
         is_hot=True,
@@ -131,9 +153,7 @@ async def start(request: Http, worker_id: FromPath[str], service: InjectedServic
 )
 async def extend(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Extend the deadline of a task."""
-    (outcome,) = await service.engine.attempts.extend(
-        worker_id, [_extension(decode(await request.body(), schemas.ExtendIn))]
-    )
+    (outcome,) = await service.engine.attempts.extend(worker_id, [_extension(decode(await request.body(), ExtendIn))])
     return json_response(_deadline(outcome.unwrap()))
 
 
@@ -142,8 +162,8 @@ async def extend(request: Http, worker_id: FromPath[str], service: InjectedServi
     status_code=200,
     opt=operation(
         "worker",
-        body=schemas.ProgressIn,
-        answer=schemas.AcknowledgedOut,
+        body=ProgressIn,
+        answer=AcknowledgedOut,
         refuses=NOT_HELD,
         links=TO_THE_HELD,
         is_hot=True,
@@ -151,10 +171,10 @@ async def extend(request: Http, worker_id: FromPath[str], service: InjectedServi
 )
 async def progress(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Report the progress of a task."""
-    report = decode(await request.body(), schemas.ProgressIn)
+    report = decode(await request.body(), ProgressIn)
     (outcome,) = await service.engine.attempts.progress(worker_id, [_report(report)])
     outcome.unwrap()
-    return json_response(schemas.AcknowledgedOut())
+    return json_response(AcknowledgedOut())
 
 
 @post(
@@ -162,8 +182,8 @@ async def progress(request: Http, worker_id: FromPath[str], service: InjectedSer
     status_code=200,
     opt=operation(
         "worker",
-        body=schemas.ResultIn,
-        answer=schemas.AcknowledgedOut,
+        body=ResultIn,
+        answer=AcknowledgedOut,
         refuses=(PayloadTooLarge, *NOT_HELD),
         examples=HOW_IT_ENDED,
         is_hot=True,
@@ -171,9 +191,9 @@ async def progress(request: Http, worker_id: FromPath[str], service: InjectedSer
 )
 async def result(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Report the result or the error of a task."""
-    settled = _settled(service, [decode(await request.body(), schemas.ResultIn)])
+    settled = _settled(service, [decode(await request.body(), ResultIn)])
     (outcome,) = await _settle(service, worker_id, settled)
-    return json_response(schemas.AcknowledgedOut(status=outcome.unwrap().details[0]))
+    return json_response(AcknowledgedOut(status=outcome.unwrap().details[0]))
 
 
 @post(
@@ -181,8 +201,8 @@ async def result(request: Http, worker_id: FromPath[str], service: InjectedServi
     status_code=200,
     opt=operation(
         "worker",
-        body=schemas.HeartbeatIn,
-        answer=schemas.HeartbeatOut,
+        body=HeartbeatIn,
+        answer=HeartbeatOut,
         needs_body=False,
         refuses=(UnknownWorker,),
         is_hot=True,
@@ -190,7 +210,7 @@ async def result(request: Http, worker_id: FromPath[str], service: InjectedServi
 )
 async def heartbeat(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Report that the worker is alive. The response lists cancelled tasks to stop."""
-    body = decode(await request.body() or b"{}", schemas.HeartbeatIn)
+    body = decode(await request.body() or b"{}", HeartbeatIn)
     health = msgspec.json.encode(body.health) if body.health else b""
     if len(health) > MAX_HEALTH_BYTES:
         raise UnprocessableContent(
@@ -198,10 +218,10 @@ async def heartbeat(request: Http, worker_id: FromPath[str], service: InjectedSe
         )
     beat = await service.engine.fleet.heartbeat(worker_id, health, reported_state=body.status, load=body.current_load)
     return json_response(
-        schemas.HeartbeatOut(
+        HeartbeatOut(
             should_drain=beat.should_drain,
             cancel=_task_ids(beat.stops),
-            blocked_types=schemas.blocked_types_if_any(beat.circuits),
+            blocked_types=blocked_types_if_any(beat.circuits),
         )
     )
 
@@ -212,8 +232,8 @@ async def heartbeat(request: Http, worker_id: FromPath[str], service: InjectedSe
     request_max_body_size=MAX_BULK_BODY_BYTES,
     opt=operation(
         "worker",
-        body=schemas.SyncIn,
-        answer=schemas.SyncOut,
+        body=SyncIn,
+        answer=SyncOut,
         refuses=(PayloadTooLarge, UnknownWorker),
         links=TO_THE_CLAIM,
         examples=ONE_ROUND_TRIP,
@@ -222,14 +242,14 @@ async def heartbeat(request: Http, worker_id: FromPath[str], service: InjectedSe
 )
 async def sync(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Report on tasks and claim new ones in one round trip."""
-    body = decode(await request.body(), schemas.SyncIn)
+    body = decode(await request.body(), SyncIn)
     _check_starting(body)
     report = _report_of(service, body)
     if body.available_capacity:
         outcomes_out = _outcomes_out(service, await _apply(service, worker_id, report))
         claim = await _poll(request, service, worker_id, body, None)
         out = _poll_out(service, claim)
-        answer = schemas.SyncOut(
+        answer = SyncOut(
             outcomes=outcomes_out,
             tasks=out.tasks,
             cancel=out.cancel,
@@ -240,13 +260,13 @@ async def sync(request: Http, worker_id: FromPath[str], service: InjectedService
     if report.is_starts_alone:
         # No heartbeat: handlers wait for this response, and the claim a moment ago counted as one and listed cancels.
         outcomes_out = _outcomes_out(service, await _apply(service, worker_id, report))
-        return json_response(schemas.SyncOut(outcomes=outcomes_out, tasks=[], cancel=[], should_drain=False))
+        return json_response(SyncOut(outcomes=outcomes_out, tasks=[], cancel=[], should_drain=False))
     beating = service.engine.fleet.heartbeat(worker_id)
     outcomes, beat = await asyncio.gather(_apply(service, worker_id, report), beating)
     outcomes_out, cancel = _outcomes_out(service, outcomes), _task_ids(beat.stops)
-    blocked_types = schemas.blocked_types_if_any(beat.circuits)
+    blocked_types = blocked_types_if_any(beat.circuits)
     return json_response(
-        schemas.SyncOut(
+        SyncOut(
             outcomes=outcomes_out, tasks=[], cancel=cancel, should_drain=beat.should_drain, blocked_types=blocked_types
         )
     )
@@ -255,14 +275,14 @@ async def sync(request: Http, worker_id: FromPath[str], service: InjectedService
 @delete(
     "/{worker_id:str}",
     status_code=200,
-    opt=operation("worker", answer=schemas.DeregisteredOut, refuses=(UnknownWorker,)),
+    opt=operation("worker", answer=DeregisteredOut, refuses=(UnknownWorker,)),
 )
 async def leave(worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Deregister the worker. Tasks it holds are handed back without counting against a limit."""
-    return json_response(schemas.DeregisteredOut(released=await service.engine.fleet.remove(worker_id)))
+    return json_response(DeregisteredOut(released=await service.engine.fleet.remove(worker_id)))
 
 
-def _check_starting(body: schemas.PollIn | schemas.SyncIn) -> None:
+def _check_starting(body: PollIn | SyncIn) -> None:
     """Tasks started by a lost response return only at their deadline, unless the poll can be repeated."""
     if body.start_claimed and not body.poll_id:
         raise UnprocessableContent(
@@ -275,7 +295,7 @@ async def _poll(
     request: Http,
     service: Service,
     worker_id: str,
-    body: schemas.PollIn | schemas.SyncIn,
+    body: PollIn | SyncIn,
     capabilities: list[str] | None,
 ) -> Claim:
     """Claims nothing for a client that disconnects while it waits."""
@@ -293,9 +313,9 @@ async def _poll(
 def _hand_over(
     service: Service,
     worker_id: str,
-    body: schemas.PollIn | schemas.SyncIn,
+    body: PollIn | SyncIn,
     claim: Claim,
-    answer: schemas.ResponseSchema,
+    answer: ResponseSchema,
 ) -> Response[bytes]:
     """A response that undoes the claim if the client has disconnected."""
     if not claim.tasks:
@@ -323,7 +343,7 @@ class WorkerReport(NamedTuple):
         return bool(self.starts) and not (self.reports or self.extensions or self.settled or self.releases)
 
 
-def _report_of(service: Service, body: schemas.SyncIn) -> WorkerReport:
+def _report_of(service: Service, body: SyncIn) -> WorkerReport:
     """Everything is checked before the first report is applied: a refused request has applied none of them."""
     return WorkerReport(
         [_held(each) for each in body.starts],
@@ -348,7 +368,7 @@ async def _apply(service: Service, worker_id: str, report: WorkerReport) -> list
     return outcomes
 
 
-def _settled(service: Service, results: Sequence[schemas.ResultIn]) -> list[Success | Failure]:
+def _settled(service: Service, results: Sequence[ResultIn]) -> list[Success | Failure]:
     settled = [_success(each) if each.status == "completed" else _failure(each) for each in results]
     service.engine.attempts.check(settled)
     return settled
@@ -364,15 +384,15 @@ async def _settle(service: Service, worker_id: str, settled: Sequence[Success | 
     return [next(completed if isinstance(each, Success) else failed) for each in settled]
 
 
-def _held(held: schemas.HeldIn) -> LeaseRef:
+def _held(held: HeldIn) -> LeaseRef:
     return LeaseRef(held.task_id, held.lease)
 
 
-def _success(result: schemas.ResultIn) -> Success:
+def _success(result: ResultIn) -> Success:
     return Success(result.task_id, result.lease, check_document("result", bytes(result.result)))
 
 
-def _failure(result: schemas.ResultIn) -> Failure:
+def _failure(result: ResultIn) -> Failure:
     if result.error is None:
         raise UnprocessableContent(f"a {result.status} result needs an error", pointer="/error")
     check_document("error/details", bytes(result.error.details))
@@ -391,42 +411,40 @@ def _is_deliberate_retry(details: bytes) -> bool:
         return False
 
 
-def _report(report: schemas.ProgressIn) -> ProgressReport:
+def _report(report: ProgressIn) -> ProgressReport:
     sequence = round(report.progress_percent * 100) if report.sequence is None else report.sequence
     return ProgressReport(report.task_id, report.lease, sequence + 1, report.progress_percent, report.status_message)
 
 
-def _extension(body: schemas.ExtendIn) -> Extension:
+def _extension(body: ExtendIn) -> Extension:
     return Extension(body.task_id, body.lease, max(round(body.seconds * 1000), 1))
 
 
-def _deadline(outcome: Outcome) -> schemas.AcknowledgedOut:
-    return schemas.AcknowledgedOut(visible_at=schemas.rfc3339(int(outcome.details[0])))
+def _deadline(outcome: Outcome) -> AcknowledgedOut:
+    return AcknowledgedOut(visible_at=rfc3339(int(outcome.details[0])))
 
 
-def _outcomes_out(service: Service, outcomes: Sequence[Outcome]) -> list[schemas.OutcomeOut]:
+def _outcomes_out(service: Service, outcomes: Sequence[Outcome]) -> list[OutcomeOut]:
     return [_outcome_out(service, outcome) for outcome in outcomes]
 
 
-def _outcome_out(service: Service, outcome: Outcome) -> schemas.OutcomeOut:
+def _outcome_out(service: Service, outcome: Outcome) -> OutcomeOut:
     if outcome.error is None:
         led_to = outcome.details[0] if outcome.details else ""
-        return schemas.OutcomeOut(
-            task_id=outcome.task_id, ok=True, status=led_to if led_to in FAILED else msgspec.UNSET
-        )
+        return OutcomeOut(task_id=outcome.task_id, ok=True, status=led_to if led_to in FAILED else msgspec.UNSET)
     service.metrics.note_refusal(outcome.error)
     document, _ = problem_of(outcome.error)
-    return schemas.OutcomeOut(task_id=outcome.task_id, ok=False, problem=document)
+    return OutcomeOut(task_id=outcome.task_id, ok=False, problem=document)
 
 
-def _poll_out(service: Service, claim: Claim) -> schemas.PollOut:
+def _poll_out(service: Service, claim: Claim) -> PollOut:
     is_traced = service.tracing is not None
-    tasks = [schemas.claimed_out(task, is_traced=is_traced) for task in claim.tasks]
-    return schemas.PollOut(
+    tasks = [claimed_out(task, is_traced=is_traced) for task in claim.tasks]
+    return PollOut(
         tasks=tasks,
         cancel=_task_ids(claim.stops),
         should_drain=claim.should_drain,
-        blocked_types=schemas.blocked_types_if_any(claim.circuits),
+        blocked_types=blocked_types_if_any(claim.circuits),
     )
 
 
