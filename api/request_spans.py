@@ -14,7 +14,7 @@ from typing import Any
 
 from litestar import Request
 
-from tideq.api.edge.problems import TYPE_PREFIX, problem_of
+from tideq.api.edge.problems import FAILURE, TYPE_PREFIX, problem_of
 from tideq.api.metrics.request_metrics import ProcessMetrics, RequestTimer
 from tideq.queue_core.errors import QueueError
 from tideq.queue_core.task import Claim, ClaimedTask, Definition, Task, TraceContext
@@ -74,8 +74,9 @@ class TracedTimer(RequestTimer):
         self._tracing, self._context, self._parent_id = tracing, context, parent_id
         self._began_ns = time.time_ns()
 
-    def end(self, status: int, error: Exception | None = None) -> None:
+    def end(self, status: int) -> None:
         super().end(status)
+        error: Exception | None = self._scope.get(FAILURE)
         failure = span_error(error) if error is not None and status >= 500 else None
         shape = _request_shape(self._scope["method"], self._scope["path_template"], status, self._scope["scheme"])
         scope, ended_ns = self._scope, _ended_after(self._began_ns)

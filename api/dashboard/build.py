@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from tideq.api.app import create_app, routes
+from tideq.api.app import litestar_app, routes
 from tideq.api.openapi.documentation import Documentation
 from tideq.api.service import offline_service
 
@@ -50,7 +50,7 @@ def main() -> None:
 
 def _description() -> bytes:
     service = offline_service()
-    app = create_app(service)
+    app = litestar_app(service)
     return Documentation(lambda: routes(app), service.settings.queue).json
 
 

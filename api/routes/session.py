@@ -11,6 +11,9 @@ from tideq.api.operations import operation
 from tideq.api.schemas.overview import WhoamiOut
 from tideq.api.service import InjectedService
 
+VERSION = version("tideq")
+"""Read once: finding it in the installation takes 200 µs."""
+
 Http = Request[Caller, Any, Any]
 
 
@@ -25,7 +28,7 @@ async def whoami(request: Http, service: InjectedService) -> Response[bytes]:
             role=request.user.role,
             auth_disabled=settings.auth == "off",
             has_history=service.history is not None,
-            version=version("tideq"),
+            version=VERSION,
             queue=queue.queue_name,
             priorities=levels,
             default_priority=queue.default_priority,

@@ -12,8 +12,7 @@ from tideq.api.edge.auth import Caller, require_client
 from tideq.api.edge.body import check_document, check_names_of_rows, decode, searchable_in
 from tideq.api.edge.disconnect import cancel_on_disconnect
 from tideq.api.edge.problems import RequestError, UnprocessableContent
-from tideq.api.edge.rate_limit_headers import rate_limit_headers
-from tideq.api.edge.responses import created, json_response
+from tideq.api.edge.responses import created, json_response, rate_limit_headers
 from tideq.api.explanations import expired_out, explanation_out
 from tideq.api.operations import (
     ADMISSION,
@@ -34,6 +33,7 @@ from tideq.api.schemas.submission import BatchIn, BatchOut, SubmitIn, SubmittedO
 from tideq.api.schemas.tasks import CancelOut, ExplanationOut, PurgedOut, RetryIn, RetryOut, TaskOut, task_out
 from tideq.api.service import InjectedService, Service
 from tideq.api.settings import MAX_BULK_BODY_BYTES
+from tideq.queue_core.durability import Durability
 from tideq.queue_core.errors import HistoryUnavailable, TaskNotFound, WrongState
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import NewTask, TraceContext
@@ -66,12 +66,15 @@ async def submit(request: Http, service: InjectedService) -> Response[bytes]:
     submission = decode(await request.body(), SubmitIn)
     send_span = _send_span(request, service)
     task = _new_task(request, service, submission, send_span.trace, _header_key(request))
-    await service.durability.check({submission.durability})
+    levels = {submission.durability} - {Durability.STORE}
+    if levels:
+        await service.durability.check(levels)
     with send_span:
         answer = await task_lookup.submit(service, task)
         send_span.sent([answer.task_id])
-    existing = await task_lookup.existing_tasks(service, [answer])
-    await service.durability.wait({submission.durability}, *existing.still_in_store([answer]))
+    existing = task_lookup.NO_TASKS if answer.is_new else await task_lookup.existing_tasks(service, [answer])
+    if levels:
+        await service.durability.wait(levels, *existing.still_in_store([answer]))
     existing_task = existing.get(answer.task_id)
     wait_seconds = await service.wait_estimator.estimate(
         existing_task.lane_position if existing_task else answer.lane_position
@@ -285,7 +288,7 @@ def _trace(request: Http) -> TraceContext:
     """The request's trace context; empty if `traceparent` is not valid."""
     headers = request.headers
     traceparent = headers.get("traceparent", "")
-    if not is_traceparent(traceparent):
+    if not traceparent or not is_traceparent(traceparent):
         return TraceContext()
     return TraceContext(traceparent, headers.get("tracestate", "")[:512], headers.get("baggage", "")[:8192])
 

@@ -17,7 +17,7 @@ from tests.api.bench import Bench
 from tests.api.running import environ, tideq
 from tests.stores import StoreUnderTest
 from tideq.api import app as app_module
-from tideq.api.app import create_app, routes
+from tideq.api.app import litestar_app, routes
 from tideq.api.edge import problems
 from tideq.api.openapi import describe
 from tideq.api.openapi.error_responses import SHOWN
@@ -39,7 +39,7 @@ class Operation(NamedTuple):
 
 def _document(settings: QueueSettings | None = None) -> Json:
     """As a reader of JSON has it; an app needs no store to be described."""
-    app = create_app(offline_service())
+    app = litestar_app(offline_service())
     return msgspec.json.decode(msgspec.json.encode(describe(routes(app), settings or QueueSettings())))
 
 
@@ -49,7 +49,7 @@ OPERATIONS = [
 ]
 BODIES = {
     f"{method} {path}".lower(): operation_of_handler(handler).body
-    for path, handler in routes(create_app(offline_service()))
+    for path, handler in routes(litestar_app(offline_service()))
     for method in handler.http_methods
 }
 each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=[each.told["operationId"] for each in OPERATIONS])
@@ -84,7 +84,7 @@ def test_the_document_is_valid_openapi_3_1() -> None:
 
 
 def test_every_route_is_in_the_document_and_nothing_else() -> None:
-    app = create_app(offline_service())
+    app = litestar_app(offline_service())
     served = {(method.lower(), path) for path, handler in routes(app) for method in handler.http_methods}
 
     assert {(method, path) for method, path, _ in OPERATIONS} == served

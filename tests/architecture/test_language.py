@@ -45,7 +45,7 @@ PENDING = (
 """Parts that libraries are going to replace, and pages that are reworded last."""
 PERSISTED = (
     "api/metrics/queue_metrics.py",
-    "api/routes/worker_protocol.py",
+    "api/worker_reports.py",
     "api/schemas/attempts.py",
     "workers/runtime/failures.py",
     "tideq/embedded/postgres_identity.py",
@@ -61,7 +61,7 @@ PERSISTED = (
 )
 """Files that name keys, tables, fields and metrics of an older vocabulary, which only a new format can change, or the
 system user `nobody`."""
-LONG = {"queue_core/queue.py", "api/routes/worker_protocol.py"}
+LONG = {"queue_core/queue.py"}
 """Files that the change to one path over partitions divides."""
 
 

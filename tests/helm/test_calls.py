@@ -7,9 +7,10 @@ from litestar.handlers import BaseRouteHandler
 from litestar.routes import HTTPRoute
 
 from tests.helm.chart import Json, container, name_of, of_kind, one, rendered
-from tideq.api.app import create_app
-from tideq.api.edge.auth import PUBLIC, allowed_roles
-from tideq.api.edge.query_check import query_names
+from tideq.api.app import litestar_app
+from tideq.api.edge.auth import allowed_roles
+from tideq.api.edge.middleware import query_names
+from tideq.api.operations import PUBLIC
 from tideq.api.schemas.queue import BacklogOut
 from tideq.api.service import offline_service
 
@@ -17,7 +18,7 @@ from tideq.api.service import offline_service
 @pytest.fixture(scope="module")
 def routes() -> dict[str, BaseRouteHandler]:
     """By path, what answers a GET."""
-    app = create_app(offline_service())
+    app = litestar_app(offline_service())
     return {
         route.path_format: handler
         for route in app.routes

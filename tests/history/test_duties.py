@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import importlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -36,6 +37,7 @@ from tideq.queue_core.background import background_task
 from tideq.queue_core.duties import STALE_AFTER_SECONDS, STORE_CHECK, Duties, DutiesEnded
 from tideq.queue_core.errors import QueueError, Unavailable
 from tideq.queue_core.partitioning import partitioned_controls
+from tideq.queue_core.polls.waiting_polls import WaitingPoll
 from tideq.queue_core.samples import Samples
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.settings import Probing, QueueSettings, SettingsError
@@ -151,7 +153,8 @@ async def _wait_for_work(shaky: Shaky) -> None:
     await shaky.kit.worker("waits", task_types=("never",))
     while True:
         with contextlib.suppress(QueueError):
-            await shaky.service.poll("waits", 1, STALE_AFTER_SECONDS, "", None, starts=False)
+            claim = functools.partial(shaky.service.engine.queue.claim, "waits", 1)
+            await shaky.service.wakeups.poll(WaitingPoll("waits", "", 1), claim, STALE_AFTER_SECONDS)
         await asyncio.sleep(OFTEN_SECONDS)
 
 
