@@ -45,7 +45,6 @@ PENDING = (
 """Parts that libraries are going to replace, and pages that are reworded last."""
 PERSISTED = (
     "api/metrics/queue_metrics.py",
-    "api/worker_reports.py",
     "api/schemas/attempts.py",
     "workers/runtime/failures.py",
     "tideq/embedded/postgres_identity.py",
