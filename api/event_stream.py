@@ -15,11 +15,11 @@ from litestar import Response
 from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
 
-from tideq.api import schemas
 from tideq.api.edge.disconnect import disconnected
 from tideq.api.edge.responses import body_message, encode
 from tideq.api.metrics.request_metrics import ProcessMetrics
-from tideq.api.schemas.events import GAP_DETAIL
+from tideq.api.schemas.events import GAP_DETAIL, EventOut, GapOut
+from tideq.api.schemas.times import rfc3339
 from tideq.queue_core.background import cancel_and_wait
 from tideq.queue_core.errors import QueueError
 from tideq.queue_core.outbox.event_cursor import EventCursor, beginning, joined
@@ -197,7 +197,7 @@ def _drain_seconds(revoked: asyncio.Future[None]) -> float:
 
 def _message(event: Event, cursor: EventCursor) -> bytes:
     record = event.record
-    data = schemas.EventOut(
+    data = EventOut(
         task_id=event.task_id,
         task_type=event.task_type,
         status=record.text("state"),
@@ -206,7 +206,7 @@ def _message(event: Event, cursor: EventCursor) -> bytes:
         attempt=record.number("attempt"),
         priority=record.priority,
         worker_id=record.text("worker") or None,
-        at=schemas.rfc3339(event.now_ms),
+        at=rfc3339(event.now_ms),
     )
     return b"id: %b\nevent: transition\ndata: %b\n\n" % (str(cursor).encode(), encode(data))
 
@@ -218,6 +218,6 @@ def _comment(text: str, cursor: EventCursor) -> bytes:
 
 
 def _gap(newest: EventCursor) -> bytes:
-    data = encode(schemas.GapOut(detail=GAP_DETAIL))
+    data = encode(GapOut(detail=GAP_DETAIL))
     event_id = b"" if newest.is_beginning else b"id: %b\n" % str(newest).encode()
     return b"%bevent: gap\ndata: %b\n\n" % (event_id, data)

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from tideq.api import schemas
+from tideq.api.schemas.tasks import ExplanationOut
+from tideq.api.schemas.times import in_words, maybe_rfc3339
 from tideq.queue_core.controls import Control
 from tideq.queue_core.partition_views import Explanation
 from tideq.queue_core.score import queue_score
@@ -10,24 +11,24 @@ from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import Task
 
 
-def explanation_out(found: Explanation) -> schemas.ExplanationOut:
-    return schemas.ExplanationOut(
+def explanation_out(found: Explanation) -> ExplanationOut:
+    return ExplanationOut(
         task_id=found.task_id,
         status=found.state,
         reason=found.reason,
         queue_score=queue_score(found.rank, found.now_ms) if found.state is TaskState.QUEUED else None,
         queue_position=found.lane_position,
         global_position=found.global_position,
-        visible_at=schemas.maybe_rfc3339(found.visible_at_ms),
+        visible_at=maybe_rfc3339(found.visible_at_ms),
         serving_workers=found.serving_worker_count,
-        can_start_at=schemas.maybe_rfc3339(_can_start_at(found)),
+        can_start_at=maybe_rfc3339(_can_start_at(found)),
         blocked_by=list(_obstacles(found)),
     )
 
 
-def expired_out(task: Task) -> schemas.ExplanationOut:
+def expired_out(task: Task) -> ExplanationOut:
     """For a task that only history has: it has ended and waits for nothing."""
-    return schemas.ExplanationOut(
+    return ExplanationOut(
         task_id=task.task_id,
         status=task.state,
         reason=task.reason,
@@ -56,7 +57,7 @@ def _obstacles(found: Explanation) -> Iterator[str]:
     if found.state is not TaskState.QUEUED:
         return
     if found.visible_at_ms is not None:
-        yield f"hidden for another {schemas.in_words(found.visible_at_ms - found.now_ms)} ({found.reason})"
+        yield f"hidden for another {in_words(found.visible_at_ms - found.now_ms)} ({found.reason})"
     yield from _rules("the whole queue", found.queue_control, found.queue_left)
     yield from _rules("its task type", found.type_control, found.type_left)
     yield from _circuits(found)
@@ -69,7 +70,7 @@ def _obstacles(found: Explanation) -> Iterator[str]:
 def _circuits(found: Explanation) -> Iterator[str]:
     workers = f"of {len(found.serving_workers)} active workers that serve it"
     if found.open_circuit_count:
-        until = schemas.maybe_rfc3339(found.blocked_until_ms)
+        until = maybe_rfc3339(found.blocked_until_ms)
         yield (
             f"{found.open_circuit_count} {workers} get no tasks of this type before {until}: "
             "most of their latest tasks of this type failed"

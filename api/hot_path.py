@@ -1,101 +1,56 @@
-"""Answers the calls made for every task without Litestar, whose routing, injection, guards and response objects take
-80 µs a request (docs/http-server.md).
+"""Answers the calls made for every task without Litestar, whose routing, injection, request and response objects take
+four times as long as such a call's handler (docs/http-server.md).
 
-A route declared as frequent is found here by its path and its handler called directly. It has one declaration and one
-function on both paths. Any other request (another method, a query, a trailing slash, an odd host, a body of unknown
-length or too large) goes through Litestar, and a test compares the two paths.
+An ASGI application around the framework's. A route declared as hot is found here by its path and its handler called
+directly, behind the same middleware: it has one declaration and one function on both ways, and the same answers. Any
+other request (another method, a query, a trailing slash, an odd host, a body of unknown length or too large) goes to
+the framework. `TIDEQ_HOT_PATH=off` sends all of them there.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
-from litestar import Request, Response
 from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp, Receive, Scope, Send
+from litestar.types import ASGIApp, Receive, Send
 
-from tideq.api.edge.auth import Authenticator, require_own_worker, require_role
-from tideq.api.edge.claim_response import ClaimResponse
-from tideq.api.edge.disconnect import ClientDisconnected
-from tideq.api.edge.responses import body_message, response_headers
-from tideq.api.hot_request import HotRequest
-from tideq.api.metrics.request_metrics import CLIENT_CLOSED, StartTimer, outcome_of
+from tideq.api.edge.auth import Caller
+from tideq.api.edge.middleware import HEADERS, Headers, RequestMiddleware
+from tideq.api.edge.problems import ClientDisconnected
 from tideq.api.operations import operation_of_handler
 from tideq.api.service import Service
 
 HOST = re.compile(rb"[0-9A-Za-z.\-]*(:[0-9]+)?")
 
-RawHeaders = list[tuple[bytes, bytes]]
-Refuse = Callable[[Request[Any, Any, Any], Exception], Response[Any]]
-
-
-class ResponseWriter(Protocol):
-    """Reads the request's body and writes the response."""
-
-    has_begun: bool
-    """A part of the response has been written."""
-
-    def receive(self) -> Awaitable[Any]: ...
-    async def body(self) -> bytes: ...
-    async def send(self, message: Any) -> None: ...
-    async def respond(self, status: int, headers: RawHeaders, content: bytes) -> None: ...
-
 
 class HotRoute(NamedTuple):
     handler: HTTPRouteHandler
     path: str
-    roles: frozenset[str]
     max_body_bytes: int
-    answer: Callable[..., Awaitable[Response[bytes]]]
-
-
-class Match(NamedTuple):
-    """A hot route and the values from the request's head."""
-
-    route: HotRoute
-    headers: dict[bytes, bytes]
-    parameters: dict[str, str]
 
 
 class HotPath:
-    """`begin` starts a request's timer and `refuse` makes a response of an error, as for all other requests."""
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        service: Service,
-        routes: Iterable[tuple[str, HTTPRouteHandler]],
-        begin: StartTimer,
-        refuse: Refuse,
-    ) -> None:
+    def __init__(self, app: ASGIApp, service: Service, routes: Iterable[tuple[str, HTTPRouteHandler]]) -> None:
         self._app = app
         self._service = service
-        self._authenticator: Authenticator = service.authenticator
-        self._begin = begin
-        self._refuse = refuse
+        self._around_handlers = RequestMiddleware(self._call_handler, service)
         found = [
-            HotRoute(
-                handler,
-                path,
-                operation_of_handler(handler).roles,
-                handler.resolve_request_max_body_size() or 0,
-                handler.fn,
-            )
+            HotRoute(handler, path, handler.resolve_request_max_body_size() or 0)
             for path, handler in routes
             if operation_of_handler(handler).is_hot
         ]
         self._plain = {route.path: route for route in found if "{" not in route.path}
         self._workers = {tuple(route.path.split("/{worker_id}/")): route for route in found if "{" in route.path}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if match := self.find(scope):
-            await self.answer(scope, match, AsgiWriter(receive, send))
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        is_hot = scope["type"] == "http" and scope["method"] == "POST" and not scope["query_string"]
+        if is_hot and self._route(scope):
+            await self._around_handlers(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
-    def find(self, scope: Any) -> Match | None:
-        if scope["method"] != "POST" or scope["query_string"]:
-            return None
+    def _route(self, scope: Any) -> bool:
+        """Sets in the scope what Litestar's router would; False if the request is not for here."""
         path, parameters = scope["path"], dict[str, str]()
         route = self._plain.get(path)
         if route is None:
@@ -103,62 +58,42 @@ class HotPath:
             head, _, worker_id = rest.rpartition("/")
             route, parameters = self._workers.get((head, verb)), {"worker_id": worker_id}
             if route is None or not worker_id:
-                return None
-        headers = dict(scope["headers"])
-        is_plain = len(headers) == len(scope["headers"]) and HOST.fullmatch(headers.get(b"host", b""))
-        length = headers.get(b"content-length", b"x" if b"transfer-encoding" in headers else b"0")
-        if not is_plain or not length.isdigit() or int(length) > route.max_body_bytes:
-            return None
-        return Match(route, headers, parameters)
-
-    async def answer(self, scope: Any, match: Match, writer: ResponseWriter) -> None:
-        route, headers, parameters = match
-        # Litestar sets these; `refuse` and the timer read them.
+                return False
+        headers = Headers(scope["headers"])
+        if len(headers.raw) != len(scope["headers"]) or not _is_plain(headers.raw, route.max_body_bytes):
+            return False
         scope["route_handler"], scope["path_template"], scope["path_params"] = route.handler, route.path, parameters
-        timer, status, failure = self._begin(scope), CLIENT_CLOSED, None
+        scope[HEADERS] = headers
+        return True
+
+    async def _call_handler(self, scope: Any, receive: Receive, send: Send) -> None:
+        request = HotRequest(scope, receive)
         try:
-            answer = await self._answer(match, HotRequest(scope, headers, writer))
-            status = answer.status_code or 200
-            if isinstance(answer, ClaimResponse):
-                await answer.send(writer.receive, writer.send)
-            else:
-                await writer.respond(status, response_headers(answer), answer.content)
+            answer = await scope["route_handler"].fn(request=request, service=self._service, **scope["path_params"])
         except Exception as error:
             # Any error, as in Litestar's exception handlers.
-            status, failure = outcome_of(error)
-            if writer.has_begun:
-                raise
-            refusal = self._refuse(Request(scope, writer.receive, writer.send), error)
-            await writer.respond(status, response_headers(refusal), refusal.content)
-        finally:
-            timer.end(status, failure)
-
-    async def _answer(self, match: Match, request: HotRequest) -> Response[bytes]:
-        route, _, parameters = match
-        request.user = caller = await self._authenticator.caller(request.headers)
-        require_role(caller, route.roles)
-        if parameters:
-            require_own_worker(caller, parameters["worker_id"])
-        return await route.answer(request=request, service=self._service, **parameters)
+            answer = self._service.error_responder.respond(scope, error)
+        await answer.send(send)
 
 
-class AsgiWriter:
-    """A `ResponseWriter` for any ASGI server."""
+def _is_plain(headers: Mapping[bytes, bytes], max_body_bytes: int) -> bool:
+    """Whether the host is a plain one and the body of a known and allowed length."""
+    length = headers.get(b"content-length", b"x" if b"transfer-encoding" in headers else b"0")
+    is_short = length.isdigit() and int(length) <= max_body_bytes
+    return is_short and HOST.fullmatch(headers.get(b"host", b"")) is not None
 
-    def __init__(self, receive: Receive, send: Send) -> None:
+
+class HotRequest:
+    """The part of Litestar's request that the handlers of hot routes use."""
+
+    def __init__(self, scope: Any, receive: Receive) -> None:
+        self.scope = scope
         self.receive = receive
-        self.has_begun = False
-        self._send = send
-
-    async def send(self, message: Any) -> None:
-        self.has_begun = True
-        await self._send(message)
-
-    async def respond(self, status: int, headers: RawHeaders, content: bytes) -> None:
-        await self.send({"type": "http.response.start", "status": status, "headers": headers})
-        await self.send(body_message(content, more=False))
+        self.headers: Headers = scope[HEADERS]
+        self.user: Caller = scope["user"]
 
     async def body(self) -> bytes:
+        """To be called once. Raises `ClientDisconnected`."""
         parts = list[bytes]()
         while True:
             message: Any = await self.receive()
@@ -166,4 +101,4 @@ class AsgiWriter:
                 raise ClientDisconnected
             parts.append(message.get("body", b""))
             if not message.get("more_body", False):
-                return b"".join(parts)
+                return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -13,7 +13,7 @@ from typing import Any
 
 from litestar import Request
 
-from tideq.api.edge.problems import TYPE_PREFIX, problem_of
+from tideq.api.edge.problems import FAILURE, TYPE_PREFIX, problem_of
 from tideq.api.metrics.request_metrics import ProcessMetrics, RequestTimer
 from tideq.queue_core.errors import QueueError
 from tideq.queue_core.task import Claim, ClaimedTask, Definition, Task, TraceContext
@@ -68,7 +68,7 @@ class RequestSpan(RequestTimer):
         self._parent_id = parent_id
         self._began_ns = time.time_ns()
 
-    def end(self, status: int, error: Exception | None = None) -> None:
+    def end(self, status: int) -> None:
         super().end(status)
         method, route = self._scope["method"], self._scope["path_template"]
         attributes = {
@@ -79,6 +79,7 @@ class RequestSpan(RequestTimer):
             telemetry.URL_PATH: self._scope["path"][:MAX_PATH_CHARACTERS],
             **self.attributes,
         }
+        error: Exception | None = self._scope.get(FAILURE)
         failure = _span_error(error) if error is not None and status >= 500 else None
         times = self._began_ns, time.time_ns()
         self.tracing.record(

@@ -14,8 +14,8 @@ from typing import Any
 import uvicorn
 
 from tideq.api.app import create_app
+from tideq.api.edge.problems import protocol_refusal
 from tideq.api.http11.connection import HttpConnection, protocol_with
-from tideq.api.http11.limits import READ_TIMEOUT_SECONDS
 from tideq.api.service import Service, open_service
 from tideq.api.settings import ServiceSettings
 from tideq.queue_core.background import cancel_and_wait, run_all
@@ -55,12 +55,13 @@ class Server(uvicorn.Server):
         self.server_state.default_headers = [*self.server_state.default_headers, closing]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(MAX_CLOSE_WAIT_SECONDS):
-                while any(each.was_active_within(CLOSE_WAIT_SECONDS) for each in self._connections):  # noqa: ASYNC110
+                while any(_may_send_a_request(each) for each in self.server_state.connections):  # noqa: ASYNC110
                     await asyncio.sleep(POLL_SECONDS)
 
-    @property
-    def _connections(self) -> list[HttpConnection]:
-        return list(self.server_state.connections)  # pyright: ignore[reportReturnType] - `protocol_with` makes all of them
+
+def _may_send_a_request(connection: object) -> bool:
+    """uvicorn's own connections do not say when they were used."""
+    return not isinstance(connection, HttpConnection) or connection.was_active_within(CLOSE_WAIT_SECONDS)
 
 
 async def serve(
@@ -85,8 +86,7 @@ async def serve(
                 service.close()
 
             running = asyncio.create_task(_run_background(service, background))
-            read_timeout_seconds = settings.slow_client_ms / 1000
-            await serve_app(create_app(service), listening, on_ready, close, read_timeout_seconds, running)
+            await serve_app(create_app(service), listening, on_ready, close, settings, running)
             if running.done():
                 if not running.cancelled():
                     running.result()
@@ -100,9 +100,9 @@ async def _run_background(service: Service, background: Callable[[Service], Coro
     await run_all(*works, *([background(service)] if background else []))
 
 
-def server_for(app: Any, read_timeout_seconds: float = READ_TIMEOUT_SECONDS) -> Server:
+def server_for(app: Any, settings: ServiceSettings | None = None) -> Server:
     """A uvicorn server without signal handling."""
-    return Server(_config(app, read_timeout_seconds))
+    return Server(_config(app, settings or ServiceSettings()))
 
 
 async def serve_app(
@@ -110,11 +110,11 @@ async def serve_app(
     listener: socket.socket,
     on_ready: Callable[[str], None],
     close: Callable[[], Awaitable[None]],
-    read_timeout_seconds: float = READ_TIMEOUT_SECONDS,
+    settings: ServiceSettings | None = None,
     background: asyncio.Future[None] | None = None,
 ) -> None:
     """Serves any ASGI application until a signal or until `background` ends."""
-    server = server_for(app, read_timeout_seconds)
+    server = server_for(app, settings)
     stopping: list[asyncio.Task[None]] = []
 
     async def stop_in_order() -> None:
@@ -175,16 +175,18 @@ def _on_signals(stop: Callable[[], None]) -> Generator[None]:
             loop.remove_signal_handler(number)
 
 
-def _config(app: Any, read_timeout_seconds: float) -> uvicorn.Config:
+def _config(app: Any, settings: ServiceSettings) -> uvicorn.Config:
+    protocol = protocol_with(protocol_refusal, settings.slow_client_ms / 1000, KEEP_ALIVE_SECONDS)
     return uvicorn.Config(
         app,
-        http=protocol_with(read_timeout_seconds, KEEP_ALIVE_SECONDS),
+        http="httptools" if settings.http_protocol == "uvicorn" else protocol,
         ws="none",
         backlog=BACKLOG,
         log_config=None,
         access_log=False,
         proxy_headers=False,
         lifespan="off",
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
         server_header=False,
     )

@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import functools
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,15 @@ from litestar.di import NamedDependency
 
 from tideq.api.durability_waiter import DurabilityWaiter
 from tideq.api.edge.auth import Authenticator
+from tideq.api.edge.problems import ErrorResponder
 from tideq.api.metrics.other_processes import OtherProcesses
-from tideq.api.metrics.request_metrics import ProcessMetrics
-from tideq.api.request_spans import OperationSpans, trace_received
+from tideq.api.metrics.request_metrics import ProcessMetrics, RequestTimer, StartTimer
+from tideq.api.request_spans import OperationSpans, RequestTracer
 from tideq.api.settings import ServiceSettings
 from tideq.api.wait_estimate import WaitEstimator
 from tideq.persistence.history import History
 from tideq.persistence.read.status import status_reader_of
 from tideq.persistence.recovery.open_store import OpenStore, open_store, unconnected_store
-from tideq.queue_core.attempts import LeaseRef
 from tideq.queue_core.duties import Duties, Duty
 from tideq.queue_core.engine import Engine
 from tideq.queue_core.errors import Unavailable
@@ -29,14 +29,13 @@ from tideq.queue_core.partitioning.partitioned_live_events import live_events_of
 from tideq.queue_core.partitioning.replica_wait_of_all import replica_wait_of
 from tideq.queue_core.polls.poll_wakeups import PollWakeups
 from tideq.queue_core.polls.ready_lanes import ReadyLanes
-from tideq.queue_core.polls.waiting_polls import WaitingPoll
 from tideq.queue_core.queue_picture import QueuePictures
 from tideq.queue_core.samples import Samples
 from tideq.queue_core.store.access_keys import AccessKeys
 from tideq.queue_core.store.audit_log import AuditLog
 from tideq.queue_core.store.connect import connect_listener
 from tideq.queue_core.store.duty_board import DutyBoard
-from tideq.queue_core.task import Claim, Task
+from tideq.queue_core.task import Task
 from tideq.queue_core.telemetry.spans import Tracing
 from tideq.queue_core.transitions import TERMINAL
 
@@ -88,6 +87,10 @@ class Service:
         self.wait_estimator = WaitEstimator(self.engine.insight)
         self.metrics = ProcessMetrics(self.duties.counters)
         self.metrics.counters.observe_value("tideq_spans_dropped_total", lambda: tracing.lost_count if tracing else 0)
+        self.start_timer: StartTimer = functools.partial(RequestTimer, self.metrics)
+        if tracing is not None:
+            self.start_timer = RequestTracer(tracing, self.metrics).begin
+        self.error_responder = ErrorResponder(self.metrics.note_refusal)
         self.duty_board = DutyBoard(client, keys)
         self.other_processes = OtherProcesses(None, self.samples)
         self.is_closing = False
@@ -148,47 +151,6 @@ class Service:
         if self.tracing is None:
             return None
         return OperationSpans(self.tracing, request, verb, self.settings.queue.queue_name, task_id)
-
-    async def poll(
-        self,
-        worker_id: str,
-        wanted: int,
-        wait_seconds: float,
-        poll_id: str,
-        capabilities: list[str] | None,
-        *,
-        starts: bool,
-    ) -> Claim:
-        """A long poll: claims as soon as this worker can have a task."""
-        waiter = WaitingPoll(worker_id, "", wanted)
-
-        async def claim() -> Claim:
-            began = time.perf_counter()
-            got = await self.engine.queue.claim(
-                worker_id, wanted, poll_id=poll_id, capabilities=capabilities, starts=starts
-            )
-            self.metrics.note_claim(len(got.tasks), time.perf_counter() - began)
-            if self.tracing is not None and got.tasks and not got.is_repeat:
-                took_ns = round((time.perf_counter() - began) * 1e9)
-                queue_name = self.settings.queue.queue_name
-                trace_received(self.tracing, queue_name, worker_id, got, time.time_ns() - took_ns)
-            return got
-
-        def hand_back(got: Claim) -> Awaitable[None]:
-            return self.undo_claim(worker_id, poll_id, got)
-
-        return await self.wakeups.poll(waiter, claim, hand_back, 0 if self.is_closing else wait_seconds)
-
-    async def undo_claim(self, worker_id: str, poll_id: str, claim: Claim) -> None:
-        """Hands back the tasks of an undelivered response, unless a later response to the same poll went out."""
-        self.metrics.undelivered_count += 1
-        if claim.is_repeat:
-            return
-        if poll_id:
-            starts = any(task.is_started for task in claim.tasks)
-            await self.engine.queue.undo_claim(worker_id, poll_id, claim.answer, starts=starts)
-        else:
-            await self.engine.attempts.release(worker_id, [LeaseRef(task.task_id, task.lease) for task in claim.tasks])
 
     async def wait(self, task_id: str, seconds: float) -> Task:
         """The task once it has ended, or as it is when the time is up or the service closes."""

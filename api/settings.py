@@ -1,8 +1,8 @@
 """Settings of the HTTP service besides the queue's own: address, authentication, store, limits."""
 
 import ipaddress
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -11,6 +11,8 @@ from tideq.queue_core.settings import QueueSettings, Setting, SettingsError, par
 from tideq.queue_core.store.connect import COMMAND_TIMEOUT_SECONDS
 
 Auth = Literal["keys", "off"]
+Switch = Literal["on", "off"]
+HttpProtocol = Literal["tideq", "uvicorn"]
 MAX_BULK_BODY_BYTES = 16 * 1024 * 1024
 """Largest body of a call about many tasks."""
 BODY_OVERHEAD_BYTES = 64 * 1024
@@ -27,6 +29,10 @@ class ServiceSettings(msgspec.Struct, frozen=True):
     """How long a client may take for a request's head, every 16 KiB of its body, and every 16 KiB of a response."""
     allowed_hosts: tuple[str, ...] = ()
     """Host names accepted while authentication is off, besides local ones."""
+    hot_path: Switch = "on"
+    """Whether the calls made for every task are answered without the framework; the answers are the same."""
+    http_protocol: HttpProtocol = "tideq"
+    """`uvicorn` has no limits for heads and slow clients, and drops the body of a request that offers an upgrade."""
     trace_url_template: str = ""
     """Address of a trace in a viewer, with `{trace_id}` in it."""
     history: HistorySettings = HistorySettings()
@@ -52,10 +58,13 @@ def _port(text: str) -> int:
     return port
 
 
-def _auth(text: str) -> str:
-    if text not in ("keys", "off"):
-        raise ValueError("must be 'keys' or 'off'")
-    return text
+def _one_of(values: tuple[str, ...]) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in values:
+            raise ValueError(f"must be {' or '.join(map(repr, values))}")
+        return text
+
+    return parse
 
 
 def _short_time(text: str) -> int:
@@ -88,10 +97,12 @@ def _trace_url(text: str) -> str:
 SERVICE_SETTINGS: dict[str, Setting] = {
     "TIDEQ_HOST": Setting("", "host", str),
     "TIDEQ_PORT": Setting("", "port", _port),
-    "TIDEQ_AUTH": Setting("", "auth", _auth),
+    "TIDEQ_AUTH": Setting("", "auth", _one_of(get_args(Auth))),
     "TIDEQ_DURABILITY_TIMEOUT_SECONDS": Setting("", "durability_timeout_ms", _short_time),
     "TIDEQ_SLOW_CLIENT_SECONDS": Setting("", "slow_client_ms", _slow_client_time),
     "TIDEQ_ALLOWED_HOSTS": Setting("", "allowed_hosts", _hosts),
+    "TIDEQ_HOT_PATH": Setting("", "hot_path", _one_of(get_args(Switch))),
+    "TIDEQ_HTTP_PROTOCOL": Setting("", "http_protocol", _one_of(get_args(HttpProtocol))),
     "TIDEQ_TRACE_URL_TEMPLATE": Setting("", "trace_url_template", _trace_url),
     "REDIS_URL": Setting("", "redis_url", str),
 }

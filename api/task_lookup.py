@@ -6,7 +6,7 @@ The existence of a task is never guessed: if the store does not have it and hist
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from tideq.api import schemas
+from tideq.api.schemas.tasks import RetryIn, RetryOut
 from tideq.api.service import Service
 from tideq.persistence.history import History
 from tideq.queue_core.errors import (
@@ -81,9 +81,9 @@ async def requeue(
     service: Service,
     verb: Callable[..., Awaitable[int]],
     task_id: str,
-    body: schemas.RetryIn,
+    body: RetryIn,
     on_requeued: OnRequeued | None,
-) -> schemas.RetryOut:
+) -> RetryOut:
     """`verb` is the queue's `retry` or `replay`."""
     options = {
         "keeps_budgets": not body.reset_retry_count,
@@ -91,14 +91,14 @@ async def requeue(
         "on_requeued": on_requeued,
     }
     try:
-        return schemas.RetryOut(task_id=task_id, version=await verb(task_id, **options))
+        return RetryOut(task_id=task_id, version=await verb(task_id, **options))
     except TaskNotFound:
         if service.history is None:
             raise
     async with service.history.expired.locked(task_id) as kept:
         if kept is None:
             raise TaskNotFound(task_id)
-        return schemas.RetryOut(task_id=task_id, version=await verb(task_id, **options, kept=kept))
+        return RetryOut(task_id=task_id, version=await verb(task_id, **options, kept=kept))
 
 
 async def submit(service: Service, task: NewTask) -> Submitted:

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from tideq.api import schemas
+from tideq.api.schemas.overview import TrendOut, TrendsOut
+from tideq.api.schemas.times import rfc3339
 from tideq.persistence.read.timings import Timing
 from tideq.queue_core.queue_picture import OUTCOMES_MS, Outcomes
 
@@ -21,11 +22,11 @@ def trends_out(
     outcomes: Sequence[Outcomes],
     timings: Sequence[Timing],
     history_lag_seconds: float | None = None,
-) -> schemas.TrendsOut:
+) -> TrendsOut:
     width = step_ms(window_seconds)
     first = (now_ms - window_seconds * 1000) // width * width + width
     steps = range(first, now_ms + 1, width)
-    return schemas.TrendsOut(
+    return TrendsOut(
         step_seconds=width // 1000,
         history_lag_seconds=history_lag_seconds,
         steps=[
@@ -45,11 +46,11 @@ def percentile(values: Iterable[float], share: float) -> float | None:
     return ranked[max(math.ceil(share * len(ranked)) - 1, 0)] if ranked else None
 
 
-def _step(at_ms: int, outcomes: Sequence[Outcomes], timings: Sequence[Timing]) -> schemas.TrendOut:
+def _step(at_ms: int, outcomes: Sequence[Outcomes], timings: Sequence[Timing]) -> TrendOut:
     waits = [timing.wait_ms / 1000 for timing in timings]
     runs = [timing.run_ms / 1000 for timing in timings]
-    return schemas.TrendOut(
-        at=schemas.rfc3339(at_ms),
+    return TrendOut(
+        at=rfc3339(at_ms),
         completed=sum(outcome.completed for outcome in outcomes),
         failed=sum(outcome.failed for outcome in outcomes),
         wait_p50_seconds=percentile(waits, 0.5),

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from tideq.api.app import create_app, routes
+from tideq.api.app import litestar_app, routes
 from tideq.api.openapi import describe
 from tideq.api.service import offline_service
 
@@ -54,7 +54,7 @@ def main() -> None:
 
 def _description() -> bytes:
     service = offline_service()
-    return msgspec.json.encode(describe(routes(create_app(service)), service.settings.queue))
+    return msgspec.json.encode(describe(routes(litestar_app(service)), service.settings.queue))
 
 
 def _digest(description: bytes) -> str:

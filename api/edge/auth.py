@@ -5,20 +5,20 @@ within that time.
 """
 
 import asyncio
+import base64
 import contextlib
+import hashlib
+import hmac
+import secrets
 import time
 from collections.abc import Generator, Mapping
-from typing import Any
 
 import msgspec
-from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
-from litestar.routes import HTTPRoute
 
 from tideq.api.edge.host_check import check_host_and_origin
 from tideq.api.edge.problems import Forbidden, Unauthorized
-from tideq.api.operations import PUBLIC, operation_of_handler
-from tideq.api.worker_ids import is_made_for
+from tideq.api.operations import operation_of_handler
 from tideq.queue_core.duties import Duties, Duty
 from tideq.queue_core.errors import StoreUnavailable
 from tideq.queue_core.store.access_keys import ANY_CLIENT, AccessKey, AccessKeys, matching
@@ -27,6 +27,9 @@ CACHE_SECONDS = 3.0
 POLL_SECONDS = 1.0
 """Between two reads of the keys while callers wait. With the cache time it must stay below the 5 s after which a
 revoked key is promised to stop working."""
+MAX_NAME_LENGTH = 40
+MARK_LENGTH = 10
+"""Fifty bits; a whole worker id stays within the 64 characters of a name."""
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -135,38 +138,8 @@ def _caller(key: AccessKey) -> Caller:
     return Caller(key.name, key.role, key.digest, key.key_id, key.client_ids)
 
 
-class OptionsRequest(Exception):
-    """An OPTIONS request, answered by us: Litestar leaves out methods that were added to a path later."""
-
-    def __init__(self, connection: ASGIConnection[Any, Any, Any, Any]) -> None:
-        path = connection.scope["path_template"]
-        routes = [
-            route for route in connection.app.routes if isinstance(route, HTTPRoute) and route.path_format == path
-        ]
-        self.methods = sorted({method for route in routes for method in route.methods})
-
-
 def allowed_roles(handler: BaseRouteHandler) -> frozenset[str]:
     return operation_of_handler(handler).roles
-
-
-async def check_role(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """A Litestar guard for the whole application.
-
-    A coroutine: Litestar runs a plain function in a thread, which was 40 % of what a single submission cost.
-    """
-    if getattr(handler, "http_methods", None) == {"OPTIONS"}:
-        raise OptionsRequest(connection)
-    roles = allowed_roles(handler)
-    if PUBLIC not in roles:
-        require_role(connection.user, roles)
-
-
-async def check_worker(connection: ASGIConnection[Any, Any, Any, Any], _handler: BaseRouteHandler) -> None:
-    """A guard for all calls of a worker: the key must be the one that registered it."""
-    worker_id = connection.path_params.get("worker_id")
-    if worker_id is not None:
-        require_own_worker(connection.user, worker_id)
 
 
 def require_role(caller: Caller, roles: frozenset[str]) -> None:
@@ -187,3 +160,24 @@ def require_client(caller: Caller, client_id: str, prefix: str = "") -> None:
             f"`tideq keys allow {caller.key_id} --client-id {client_id}`",
             pointer=f"/{prefix}client_id",
         )
+
+
+def make_worker_id(name: str, key_digest: str) -> str:
+    """A worker id bound to the key that registers it: no other key may use it.
+
+    An id is `<name>-<random><mark>`; the mark is a MAC of everything before it under the key's digest. So the check
+    needs no store call, and neither another key's id nor an invented one passes. A key that replaces another must
+    register its workers again. Persisted only as long as the worker lives: the format may be changed freely.
+    """
+    unmarked = f"{name[:MAX_NAME_LENGTH]}-{secrets.token_hex(6)}"
+    return unmarked + _mark(unmarked, key_digest)
+
+
+def is_made_for(worker_id: str, key_digest: str) -> bool:
+    unmarked, mark = worker_id[:-MARK_LENGTH], worker_id[-MARK_LENGTH:]
+    return hmac.compare_digest(_mark(unmarked, key_digest).encode(), mark.encode())
+
+
+def _mark(unmarked: str, key_digest: str) -> str:
+    mac = hmac.digest(key_digest.encode(), b"worker " + unmarked.encode(), hashlib.sha256)
+    return base64.b32encode(mac).decode().lower()[:MARK_LENGTH]

@@ -1,4 +1,7 @@
-"""Detects that the client disconnected: Litestar does not cancel a handler for that, so a waiting route must look."""
+"""Detects that the client disconnected: no ASGI server cancels a handler for that, so a waiting route must look.
+
+A long poll must also undo its claim, which cancelling cannot do: `long_poll.py`.
+"""
 
 import asyncio
 from collections.abc import Coroutine
@@ -8,14 +11,11 @@ from litestar import Request
 from litestar.types import Receive
 
 from tideq.api.edge.auth import Authenticator
-from tideq.api.edge.problems import Unauthorized
+from tideq.api.edge.problems import ClientDisconnected, Unauthorized
 from tideq.queue_core.background import cancel_and_wait
 
 T = TypeVar("T")
-
-
-class ClientDisconnected(Exception):
-    """The client closed the connection before the response."""
+KEY_REVOKED = "the key was revoked or changed while the request waited; use a valid key"
 
 
 async def cancel_on_disconnect(
@@ -30,7 +30,7 @@ async def cancel_on_disconnect(
         with authenticator.watch_key(request.user) as revoked:
             await asyncio.wait((working, leaving, revoked), return_when=asyncio.FIRST_COMPLETED)
             if revoked.done():
-                raise Unauthorized("the key was revoked or changed while the request waited; use a valid key")
+                raise Unauthorized(KEY_REVOKED)
         if not working.done():
             raise ClientDisconnected
         return await working

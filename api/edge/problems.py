@@ -6,22 +6,30 @@ never on the texts.
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
-from litestar import Request, Response
+import structlog
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import QueryParameter
 
-from tideq.api.edge.rate_limit_headers import rate_limit_headers
-from tideq.api.edge.safe_headers import SAFE
+from tideq.api.edge.responses import SAFE, JsonResponse, rate_limit_headers
 from tideq.queue_core import errors
+from tideq.queue_core.log_once import LogOnce
 
 TYPE_PREFIX = "https://tideq.dev/problems/"
 MEDIA_TYPE = "application/problem+json"
+LOG_AGAIN_SECONDS = 60.0
+"""A refusal by the store or by history is logged at most this often for each reason."""
+CLIENT_CLOSED = 499
+"""Status of a request whose client disconnected before the response; in metrics and traces, for no client reads it."""
+FAILURE = "tideq.failure"
+"""Key of the error that a request failed with in its ASGI scope, for its span."""
+
+log = structlog.get_logger(__name__)
 
 
 class FieldProblem(msgspec.Struct, frozen=True):
@@ -42,6 +50,10 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     durability: str = ""
     """The level that an accepted task has reached, where it requested more."""
     errors: tuple[FieldProblem, ...] = ()
+
+
+class ClientDisconnected(Exception):
+    """The client closed the connection before the response."""
 
 
 class RequestError(Exception):
@@ -116,6 +128,11 @@ class ServiceClosing(RequestError):
     title = "The service is stopping"
 
 
+PROTOCOL_ERRORS = {
+    each.status: each for each in (BadRequest, RequestTooSlow, HeadTooLarge, CodingNotSupported, VersionNotSupported)
+}
+"""Refusals of requests that reach no application, by the status that `http11` gives them."""
+
 STATUSES: dict[type[errors.QueueError], tuple[int, str]] = {
     errors.PayloadTooLarge: (413, "The payload is too large"),
     errors.InvalidTask: (422, "The task is invalid"),
@@ -164,13 +181,37 @@ def problem_of(error: Exception, path: str = "") -> tuple[Problem, dict[str, str
     return Problem(TYPE_PREFIX + "internal", "Internal error", 500, "see the service's log", path), {}
 
 
-def respond(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    scope: Any = request.scope
-    if isinstance(error, ValidationException):
-        error = _wrong_values(error, _written_names(scope.get("route_handler")))
-    document, headers = problem_of(error, request.url.path)
-    body = msgspec.json.encode(document)
-    return Response(body, status_code=document.status, media_type=MEDIA_TYPE, headers={**SAFE, **headers})
+class ErrorResponder:
+    """Makes the response of any error; counts refusals and logs what an operator must know."""
+
+    def __init__(self, note_refusal: Callable[[Exception], None]) -> None:
+        self._note_refusal = note_refusal
+        self._logged = LogOnce(LOG_AGAIN_SECONDS)
+
+    def respond(self, scope: Any, error: Exception) -> JsonResponse:
+        if isinstance(error, ClientDisconnected):
+            return JsonResponse(b"", CLIENT_CLOSED)
+        scope[FAILURE] = error
+        self._note(scope["path"], error)
+        if isinstance(error, ValidationException):
+            error = _wrong_values(error, _written_names(scope.get("route_handler")))
+        document, headers = problem_of(error, scope["path"])
+        return JsonResponse(msgspec.json.encode(document), document.status, {**SAFE, **headers}, MEDIA_TYPE)
+
+    def _note(self, path: str, error: Exception) -> None:
+        if isinstance(error, errors.StoreRefused | errors.HistoryRefused):
+            if self._logged.is_new(f"{error.code} {error}"):
+                log.error("request refused by the store or by history", path=path, exc_info=error)
+        elif not isinstance(error, errors.QueueError | RequestError | HTTPException):
+            log.error("request failed", path=path, exc_info=error)
+        if isinstance(error, errors.QueueError | RequestError):
+            self._note_refusal(error)
+
+
+def protocol_refusal(status: int, detail: str) -> tuple[str, bytes]:
+    """Media type and body of the response to a request that reached no application."""
+    document, _ = problem_of(PROTOCOL_ERRORS[status](detail))
+    return MEDIA_TYPE, msgspec.json.encode(document)
 
 
 def _of_queue_error(error: errors.QueueError, path: str) -> Problem:

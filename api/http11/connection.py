@@ -1,22 +1,26 @@
 """One connection: its requests in the order of arrival, each answered before the next one starts."""
 
 import asyncio
+import functools
+import re
+from abc import abstractmethod
 from collections import deque
+from collections.abc import Callable
 from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
 
 import httptools
-import msgspec
 import uvicorn
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 from uvicorn.server import ServerState
 
-from tideq.api.app import hot_path_of
-from tideq.api.edge.problems import MEDIA_TYPE, BadRequest, RequestError, problem_of
-from tideq.api.http11.heads import address_of, check_coding, check_host, check_version
-from tideq.api.http11.limits import LimitedProtocol
+from tideq.api.http11.limits import LimitedProtocol, RefusedRequest
 from tideq.api.http11.request_cycle import RequestCycle
+
+Refusal = Callable[[int, str], tuple[str, bytes]]
+"""Makes the media type and the body of a refusal from its status and detail."""
 
 MAX_UNREAD_BYTES = 65_536
 """Of a body that the application has not read yet."""
@@ -31,10 +35,19 @@ FRAMING = (b"content-length", b"transfer-encoding")
 OWN_HEADERS = frozenset((b"host", b"expect", b"transfer-encoding"))
 """Headers that this protocol interprets."""
 ASGI = {"version": "3.0", "spec_version": "2.3"}
+VERSIONS = ("1.1", "1.0")
+HOST = re.compile(rb"(?:[0-9A-Za-z._~!$&'()*+,;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
+PLAIN_URL = re.compile(rb"/(?!/)[0-9A-Za-z/_.~-]*")
+"""A target that is only a path and needs no parsing."""
 
 
 class HttpConnection(LimitedProtocol):
     """uvicorn makes one for every connection, and calls `shutdown` when it stops."""
+
+    @staticmethod
+    @abstractmethod
+    def refusal(status: int, detail: str) -> tuple[str, bytes]:
+        """Media type and body of a refusal."""
 
     def __init__(
         self,
@@ -46,7 +59,6 @@ class HttpConnection(LimitedProtocol):
         super().__init__(_loop or asyncio.get_event_loop())
         self.server_state = server_state
         self._app: Any = vars(config)["loaded_app"]  # untyped in uvicorn
-        self._hot_path = hot_path_of(self._app)
         self._app_state = app_state
         self._parser = httptools.HttpRequestParser(self)
         # Data after a request that ends the connection is ignored, and must not fail that request.
@@ -99,7 +111,9 @@ class HttpConnection(LimitedProtocol):
                 self._decline_upgrade(data[offered.args[0] :])
         except httptools.HttpParserError as error:
             reason = error.__context__
-            self.refuse(reason if isinstance(reason, RequestError) else BadRequest("the request is not valid HTTP/1.1"))
+            self.refuse(
+                reason if isinstance(reason, RefusedRequest) else RefusedRequest("the request is not valid HTTP/1.1")
+            )
         else:
             self.check_size()
         if is_ahead or self._waiting:
@@ -122,7 +136,7 @@ class HttpConnection(LimitedProtocol):
         else:
             self._answering.keeps_alive = False
 
-    def refuse(self, error: RequestError) -> None:
+    def refuse(self, error: RefusedRequest) -> None:
         """Sends the error and ends the connection; within a response that has begun, the connection only ends.
 
         If a complete request is being answered, the error is in the data behind it: the response is sent first and the
@@ -134,10 +148,10 @@ class HttpConnection(LimitedProtocol):
         else:
             self._break_off(error)
 
-    def _break_off(self, error: RequestError) -> None:
+    def _break_off(self, error: RefusedRequest) -> None:
         cycle = self._answering
         if cycle is None or cycle.is_answered or not cycle.has_begun:
-            self.transport.write(_refusal(error))
+            self.transport.write(self._written(error))
         if cycle is not None:
             cycle.disconnect()
         self.transport.close()
@@ -169,20 +183,20 @@ class HttpConnection(LimitedProtocol):
         elif name == b"transfer-encoding":
             self._coding = value if self._coding is None else b"%b, %b" % (self._coding, value)
         elif self._host is not None:
-            raise BadRequest("the request has two Host headers; send one")
+            raise RefusedRequest("the request has two Host headers; send one")
         else:
-            check_host(value)
+            _check_host(value)
             self._host = value
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
         parser, http_version = self._parser, self._parser.get_http_version()
-        check_version(http_version)
+        _check_version(http_version)
         if self._coding is not None:
-            check_coding(self._coding, http_version)
-        address, named_host = address_of(self._url)
+            _check_coding(self._coding, http_version)
+        address, named_host = _address_of(self._url)
         if self._host is None and http_version == "1.1":
-            raise BadRequest("the request has no Host header; HTTP/1.1 requires one")
+            raise RefusedRequest("the request has no Host header; HTTP/1.1 requires one")
         if named_host is not None:
             self._headers = [(name, named_host if name == b"host" else value) for name, value in self._headers]
         keeps_alive = http_version != "1.0" and parser.should_keep_alive() and not parser.should_upgrade()
@@ -202,7 +216,7 @@ class HttpConnection(LimitedProtocol):
         elif len(self._waiting) < MAX_WAITING:
             self._waiting.append(cycle)
         else:
-            raise BadRequest(f"more than {MAX_WAITING} pipelined requests on one connection; wait for responses")
+            raise RefusedRequest(f"more than {MAX_WAITING} pipelined requests on one connection; wait for responses")
 
     def on_body(self, body: bytes) -> None:
         super().on_body(body)
@@ -251,7 +265,7 @@ class HttpConnection(LimitedProtocol):
     def watch_disconnect(self) -> None:
         """Ends the connection if reading is paused: a disconnect is noticed only while reading."""
         if self.is_read_paused:
-            self._break_off(BadRequest(f"too much data behind a waiting request; {TOO_FAR_AHEAD}"))
+            self._break_off(RefusedRequest(f"too much data behind a waiting request; {TOO_FAR_AHEAD}"))
 
     def on_answered(self) -> None:
         self.server_state.total_requests += 1
@@ -286,25 +300,75 @@ class HttpConnection(LimitedProtocol):
 
     def _start(self, cycle: RequestCycle) -> None:
         self._answering = cycle
-        task = self.loop.create_task(cycle.run(self._app, self._hot_path))
+        task = self.loop.create_task(cycle.run(self._app))
         self.server_state.tasks.add(task)
         task.add_done_callback(self.server_state.tasks.discard)
 
+    def _written(self, error: RefusedRequest) -> bytes:
+        media_type, body = self.refusal(error.status, str(error))
+        lines = (
+            f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}",
+            f"content-type: {media_type}",
+            f"content-length: {len(body)}",
+            "connection: close",
+            "",
+            "",
+        )
+        return "\r\n".join(lines).encode() + body
 
-def protocol_with(read_timeout_seconds: float, keep_alive_seconds: float) -> type[HttpConnection]:
-    limits = {"read_timeout_seconds": read_timeout_seconds, "keep_alive_seconds": keep_alive_seconds}
-    return type("HttpConnection", (HttpConnection,), limits)
+
+def protocol_with(refusal: Refusal, read_timeout_seconds: float, keep_alive_seconds: float) -> type[HttpConnection]:
+    """The protocol for uvicorn's `http` option."""
+    given = {
+        "refusal": staticmethod(refusal),
+        "read_timeout_seconds": read_timeout_seconds,
+        "keep_alive_seconds": keep_alive_seconds,
+    }
+    return type("HttpConnection", (HttpConnection,), given)
 
 
-def _refusal(error: RequestError) -> bytes:
-    document, _ = problem_of(error)
-    body = msgspec.json.encode(document)
-    lines = (
-        f"HTTP/1.1 {document.status} {HTTPStatus(document.status).phrase}",
-        f"content-type: {MEDIA_TYPE}",
-        f"content-length: {len(body)}",
-        "connection: close",
-        "",
-        "",
-    )
-    return "\r\n".join(lines).encode() + body
+def _check_version(version: str) -> None:
+    if version == "0.9":
+        raise RefusedRequest("the request has no HTTP version; use HTTP/1.1")
+    if version not in VERSIONS:
+        raise RefusedRequest(f"HTTP/{version} is not supported; use HTTP/1.1", 505)
+
+
+@functools.lru_cache(maxsize=1_024)
+def _check_host(host: bytes) -> None:
+    """Checks the grammar only; the application decides later whether the host is allowed."""
+    if not HOST.fullmatch(host):
+        raise RefusedRequest("the Host header must be a host, or a host and a port")
+
+
+def _check_coding(coding: bytes, version: str) -> None:
+    """A body in any other coding would reach the application undecoded."""
+    if version == "1.0":
+        raise RefusedRequest("HTTP/1.0 has no Transfer-Encoding; send a Content-Length")
+    if coding.strip().lower() != b"chunked":
+        raise RefusedRequest(
+            f"Transfer-Encoding {coding.decode('latin-1')[:100]!r} is not supported; use `chunked` alone", 501
+        )
+
+
+def _address_of(url: bytes) -> tuple[dict[str, Any], bytes | None]:
+    """The ASGI scope's part for a request target, and the host in the target, which overrides the Host header."""
+    if PLAIN_URL.fullmatch(url):
+        return {"path": url.decode(), "raw_path": url, "query_string": b""}, None
+    parsed = httptools.parse_url(url)
+    path = parsed.path.decode("ascii")
+    address = {
+        "path": unquote(path) if "%" in path else path,
+        "raw_path": parsed.path,
+        "query_string": parsed.query or b"",
+    }
+    return address, _host_of(parsed)
+
+
+def _host_of(parsed: Any) -> bytes | None:
+    if parsed.userinfo is not None:
+        raise RefusedRequest("the request target must not contain a user name")
+    if parsed.host is None:
+        return None
+    host = b"[%b]" % parsed.host if b":" in parsed.host else parsed.host
+    return b"%b:%d" % (host, parsed.port) if parsed.port else host

@@ -11,20 +11,25 @@ from typing import Any
 
 import structlog
 
-from tideq.api.edge.problems import HeadTooLarge, RequestError, RequestTooSlow
-
 MAX_HEAD_BYTES = 65_536
 MIN_BODY_BYTES = 16_384
 MIN_SENT_BYTES = MIN_BODY_BYTES
-READ_TIMEOUT_SECONDS = 20.0
 
 log = structlog.get_logger(__name__)
+
+
+class RefusedRequest(Exception):
+    """A request that no application receives."""
+
+    def __init__(self, detail: str, status: int = 400) -> None:
+        super().__init__(detail)
+        self.status = status
 
 
 class LimitedProtocol(asyncio.Protocol, ABC):
     """`_unparsed_bytes` have produced no parser callback yet: an unfinished header, trailer or chunk extension."""
 
-    read_timeout_seconds = READ_TIMEOUT_SECONDS
+    read_timeout_seconds = 20.0
     keep_alive_seconds = 75.0
     is_read_paused = False
     _unparsed_bytes = 0
@@ -49,7 +54,7 @@ class LimitedProtocol(asyncio.Protocol, ABC):
         self.transport: Any = None
 
     @abstractmethod
-    def refuse(self, error: RequestError) -> None:
+    def refuse(self, error: RefusedRequest) -> None:
         """Sends the error, unless a response has begun, and ends the connection."""
 
     def connection_made(self, transport: Any) -> None:
@@ -159,10 +164,13 @@ class LimitedProtocol(asyncio.Protocol, ABC):
             self.transport.abort()
         elif self._unfinished_since is not None and (self._unparsed_bytes or self._header_bytes):
             self._unfinished_since = None
-            self.refuse(RequestTooSlow(f"the request was not received within {self.read_timeout_seconds:g} seconds"))
+            detail = f"the request was not received within {self.read_timeout_seconds:g} seconds"
+            self.refuse(RefusedRequest(detail, 408))
         else:
             self.transport.close()
 
 
-def _too_large() -> HeadTooLarge:
-    return HeadTooLarge(f"the request's head is larger than {MAX_HEAD_BYTES} bytes; send fewer or shorter headers")
+def _too_large() -> RefusedRequest:
+    return RefusedRequest(
+        f"the request's head is larger than {MAX_HEAD_BYTES} bytes; send fewer or shorter headers", 431
+    )

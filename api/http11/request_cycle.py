@@ -14,9 +14,6 @@ from typing import Any, Protocol
 import structlog
 from uvicorn.server import ServerState
 
-from tideq.api.edge.disconnect import ClientDisconnected
-from tideq.api.hot_path import HotPath, RawHeaders
-
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 HAVE_NO_BODY = (204, 304)
@@ -96,13 +93,9 @@ class RequestCycle:
         self._is_disconnected = True
         self._notify()
 
-    async def run(self, app: Any, hot_path: HotPath | None) -> None:
-        match = hot_path.find(self._scope) if hot_path else None
+    async def run(self, app: Any) -> None:
         try:
-            if hot_path and match:
-                await hot_path.answer(self._scope, match, self)
-            else:
-                await app(self._scope, self.receive, self.send)
+            await app(self._scope, self.receive, self.send)
         except asyncio.CancelledError:
             self._connection.transport.close()
             raise
@@ -125,15 +118,6 @@ class RequestCycle:
             return {"type": "http.disconnect"}
         return {"type": "http.request", "body": self._take(), "more_body": not self.is_whole}
 
-    async def body(self) -> bytes:
-        """The whole body. `receive` must not have been called before."""
-        while not self.is_whole and not self._is_disconnected:
-            self._request_more()
-            await self._wait()
-        if self._is_disconnected:
-            raise ClientDisconnected
-        return self._take()
-
     async def send(self, message: Any) -> None:
         if self._connection.is_full:
             await self._connection.drain()
@@ -147,14 +131,6 @@ class RequestCycle:
             self._send_body(message.get("body", b""), is_last=not message.get("more_body", False))
         else:
             raise RuntimeError("the response is complete and cannot be continued")
-
-    async def respond(self, status: int, headers: RawHeaders, content: bytes) -> None:
-        """Sends a whole response with a Content-Length."""
-        if self._connection.is_full:
-            await self._connection.drain()
-        if not self._is_disconnected:
-            self._begin(status, headers)
-            self._send_body(content, is_last=True)
 
     def _begin(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         lines, values = [STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status], dict[bytes, bytes]()

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import msgspec
 
-from tideq.api.schemas import RequestSchema, ResponseSchema
+from tideq.api.schemas.base import RequestSchema, ResponseSchema
 from tideq.queue_core.settings import QueueSettings
 
 Schema = dict[str, Any]

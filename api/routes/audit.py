@@ -5,15 +5,16 @@ from typing import Annotated
 from litestar import Response, Router, get
 from litestar.params import QueryParameter
 
-from tideq.api import schemas
 from tideq.api.edge.responses import json_response
 from tideq.api.operations import operation
+from tideq.api.schemas.overview import AuditOut, NoteOut
+from tideq.api.schemas.times import rfc3339
 from tideq.api.service import InjectedService
 
 MAX_NOTES = 1_000
 
 
-@get("/", opt=operation("viewer", answer=schemas.AuditOut))
+@get("/", opt=operation("viewer", answer=AuditOut))
 async def audit(
     service: InjectedService,
     limit: Annotated[
@@ -23,10 +24,10 @@ async def audit(
     """List pauses, limits, drains, clean-ups, purges and bulk replays, the latest first; ten thousand are stored."""
     notes = await service.audit.latest(limit)
     return json_response(
-        schemas.AuditOut(
+        AuditOut(
             notes=[
-                schemas.NoteOut(
-                    at=schemas.rfc3339(note.at_ms),
+                NoteOut(
+                    at=rfc3339(note.at_ms),
                     by=note.by,
                     action=note.action,
                     target=note.target,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from litestar import Request, Response, Router, get, post
 from litestar.params import FromPath, QueryParameter
 
-from tideq.api import schemas, task_lookup
+from tideq.api import task_lookup
 from tideq.api.edge.auth import Caller
 from tideq.api.edge.body import decode
 from tideq.api.edge.disconnect import cancel_on_disconnect
@@ -16,6 +16,17 @@ from tideq.api.edge.responses import json_response
 from tideq.api.operations import link_to, operation
 from tideq.api.request_spans import span_of
 from tideq.api.routes.history import CATCH_UP_SECONDS, CURSOR, LIMIT, TASK_TYPE, refused_cursors
+from tideq.api.schemas.history import (
+    DeadLettersOut,
+    PatternsOut,
+    ReplayedOut,
+    ReplayFilterIn,
+    ReplayIn,
+    dead_letter_out,
+    pattern_out,
+)
+from tideq.api.schemas.tasks import RetryIn, RetryOut
+from tideq.api.schemas.times import instant_ms
 from tideq.api.service import InjectedService
 from tideq.persistence.dead_letters.dead_letter_list import DeadLetterFilter
 from tideq.persistence.dead_letters.replay import ReplayOptions
@@ -32,7 +43,7 @@ Http = Request[Caller, Any, Any]
     opt=operation(
         "viewer",
         "producer",
-        answer=schemas.DeadLettersOut,
+        answer=DeadLettersOut,
         refuses=(BadRequest, HistoryUnavailable),
         answer_headers=(LINK,),
         links=link_to("dlq_replay", task_id="/tasks/0/task_id"),
@@ -60,26 +71,24 @@ async def dead_letters(
 ) -> Response[bytes]:
     """List dead letters that were not replayed, the most recent first."""
     history = task_lookup.history_of(service)
-    before_ms = schemas.instant_ms(before) if before else None
+    before_ms = instant_ms(before) if before else None
     wanted = DeadLetterFilter(task_type=task_type, reason=reason, pattern=pattern, before_ms=before_ms)
     await history.lag.wait_until_caught_up(CATCH_UP_SECONDS)
     with refused_cursors():
         page = await history.dead_letters.page(wanted, limit, cursor)
-    answer = schemas.DeadLettersOut(
-        tasks=[schemas.dead_letter_out(each) for each in page.dead_letters], next_cursor=page.next_cursor
-    )
+    answer = DeadLettersOut(tasks=[dead_letter_out(each) for each in page.dead_letters], next_cursor=page.next_cursor)
     if count:
         answer.total, _ = await history.dead_letters.count(wanted)
     return json_response(answer, headers=next_link(request, page.next_cursor))
 
 
-@get("/patterns", opt=operation("viewer", "producer", answer=schemas.PatternsOut, refuses=(HistoryUnavailable,)))
+@get("/patterns", opt=operation("viewer", "producer", answer=PatternsOut, refuses=(HistoryUnavailable,)))
 async def patterns(service: InjectedService) -> Response[bytes]:
     """Group the current dead letters by type, reason and error, the most frequent first."""
     history = task_lookup.history_of(service)
     await history.lag.wait_until_caught_up(CATCH_UP_SECONDS)
     found = await history.dead_letters.patterns()
-    return json_response(schemas.PatternsOut(patterns=[schemas.pattern_out(each) for each in found]))
+    return json_response(PatternsOut(patterns=[pattern_out(each) for each in found]))
 
 
 @post(
@@ -87,16 +96,16 @@ async def patterns(service: InjectedService) -> Response[bytes]:
     status_code=200,
     opt=operation(
         "producer",
-        body=schemas.RetryIn,
+        body=RetryIn,
         needs_body=False,
-        answer=schemas.RetryOut,
+        answer=RetryOut,
         refuses=task_lookup.REQUEUE_ERRORS,
         links=link_to("tasks_read", "tasks_cancel", task_id="/task_id"),
     ),
 )
 async def replay(request: Http, task_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Replay one dead letter."""
-    body = decode(await request.body() or b"{}", schemas.RetryIn)
+    body = decode(await request.body() or b"{}", RetryIn)
     spans = service.operation_spans(request, telemetry.REPLAY, task_id)
     return json_response(await task_lookup.requeue(service, service.engine.queue.replay, task_id, body, spans))
 
@@ -106,8 +115,8 @@ async def replay(request: Http, task_id: FromPath[str], service: InjectedService
     status_code=200,
     opt=operation(
         "producer",
-        body=schemas.ReplayIn,
-        answer=schemas.ReplayedOut,
+        body=ReplayIn,
+        answer=ReplayedOut,
         refuses=(UnknownPriority, HistoryUnavailable),
     ),
 )
@@ -117,7 +126,7 @@ async def replay_all(request: Http, service: InjectedService) -> Response[bytes]
     Dead letters that match now are replayed, the oldest first. Two calls at once replay each of them only once; an
     interrupted call can be repeated.
     """
-    body = decode(await request.body(), schemas.ReplayIn)
+    body = decode(await request.body(), ReplayIn)
     history, priorities = task_lookup.history_of(service), service.settings.queue.priorities
     if body.new_priority is not None and body.new_priority not in priorities:
         raise UnknownPriority(body.new_priority, tuple(priorities))
@@ -131,20 +140,20 @@ async def replay_all(request: Http, service: InjectedService) -> Response[bytes]
             span.attributes[telemetry.MESSAGING_BATCH_COUNT] = done.replayed
         details = f"{done.replayed} dead letters; {_in_words(body.filter)}"
         await service.audit.note(request.user.name, "replay", body.filter.task_type or "", details)
-    return json_response(schemas.ReplayedOut(matched=done.matched, replayed=done.replayed, refused=done.refused))
+    return json_response(ReplayedOut(matched=done.matched, replayed=done.replayed, refused=done.refused))
 
 
-def _in_words(body: schemas.ReplayFilterIn) -> str:
+def _in_words(body: ReplayFilterIn) -> str:
     chosen = {"reason": body.reason, "pattern": body.pattern, "before": body.before}
     return ", ".join(f"{name} {value}" for name, value in chosen.items() if value is not None) or "all of them"
 
 
-def _filter(body: schemas.ReplayFilterIn) -> DeadLetterFilter:
+def _filter(body: ReplayFilterIn) -> DeadLetterFilter:
     return DeadLetterFilter(
         task_type=body.task_type,
         reason=body.reason,
         pattern=body.pattern,
-        before_ms=schemas.instant_ms(body.before) if body.before else None,
+        before_ms=instant_ms(body.before) if body.before else None,
     )
 
 

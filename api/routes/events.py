@@ -6,11 +6,11 @@ from typing import Annotated, Any
 from litestar import Request, Response, Router, get
 from litestar.params import QueryParameter
 
-from tideq.api import schemas
 from tideq.api.edge.auth import Caller
 from tideq.api.edge.problems import ServiceClosing, UnprocessableContent
 from tideq.api.event_stream import EventFilter, EventStream, EventStreamSession
 from tideq.api.operations import EVENT_ID, LAST_EVENT_ID, operation
+from tideq.api.schemas.events import EventOut, GapOut
 from tideq.api.service import InjectedService
 from tideq.queue_core.outbox.event_cursor import EventCursor, parse_event_cursor
 from tideq.queue_core.states import TaskState
@@ -24,7 +24,7 @@ Texts = list[str] | None
     opt=operation(
         "viewer",
         "producer",
-        answer=(schemas.EventOut, schemas.GapOut),
+        answer=(EventOut, GapOut),
         media_type="text/event-stream",
         headers=(LAST_EVENT_ID,),
         refuses=(UnprocessableContent, ServiceClosing),

@@ -4,23 +4,23 @@ import contextlib
 
 from litestar import Response, Router, get
 
-from tideq.api import schemas
 from tideq.api.edge.problems import ServiceClosing
 from tideq.api.edge.responses import json_response
 from tideq.api.operations import PUBLIC, operation
+from tideq.api.schemas.queue import HealthOut, ReadyOut, StaleDutyOut, StaleElsewhereOut
 from tideq.api.service import InjectedService
 from tideq.queue_core.duties import STORE_CHECK
 from tideq.queue_core.errors import StoreUnavailable, Unavailable
 from tideq.queue_core.store.duty_board import MissedDuty
 
 
-@get("/livez", opt=operation(PUBLIC, answer=schemas.HealthOut))
+@get("/livez", opt=operation(PUBLIC, answer=HealthOut))
 async def livez() -> Response[bytes]:
     """Check that the process answers. The store is not contacted."""
-    return json_response(schemas.HealthOut(status="alive"))
+    return json_response(HealthOut(status="alive"))
 
 
-@get("/readyz", opt=operation(PUBLIC, answer=schemas.ReadyOut, refuses=(ServiceClosing,)))
+@get("/readyz", opt=operation(PUBLIC, answer=ReadyOut, refuses=(ServiceClosing,)))
 async def readyz(service: InjectedService) -> Response[bytes]:
     """Check that the store answers and is verified, and that the service is not stopping.
 
@@ -37,12 +37,12 @@ async def readyz(service: InjectedService) -> Response[bytes]:
     elsewhere: list[MissedDuty] = []
     with contextlib.suppress(Unavailable):
         elsewhere = await service.duty_board.elsewhere()
-    stale = tuple(schemas.StaleDutyOut(duty=each.duty, seconds=each.seconds) for each in service.duties.stale)
+    stale = tuple(StaleDutyOut(duty=each.duty, seconds=each.seconds) for each in service.duties.stale)
     return json_response(
-        schemas.ReadyOut(
+        ReadyOut(
             status="ready",
             stale_duties=stale,
-            stale_elsewhere=tuple(schemas.StaleElsewhereOut(**each._asdict()) for each in elsewhere),
+            stale_elsewhere=tuple(StaleElsewhereOut(**each._asdict()) for each in elsewhere),
         )
     )
 

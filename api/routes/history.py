@@ -9,7 +9,6 @@ import msgspec
 from litestar import Request, Response, delete, get
 from litestar.params import QueryParameter
 
-from tideq.api import schemas
 from tideq.api.edge.auth import Caller
 from tideq.api.edge.disconnect import cancel_on_disconnect
 from tideq.api.edge.paging import LINK, next_link
@@ -17,6 +16,9 @@ from tideq.api.edge.problems import BadRequest
 from tideq.api.edge.responses import json_response
 from tideq.api.operations import link_to, operation
 from tideq.api.schemas.base import NAME_PATTERN
+from tideq.api.schemas.history import DeletedOut, TasksOut
+from tideq.api.schemas.tasks import task_out
+from tideq.api.schemas.times import instant_ms
 from tideq.api.service import InjectedService, Service
 from tideq.api.task_lookup import history_of
 from tideq.persistence.history import History
@@ -45,7 +47,7 @@ SECONDS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
     opt=operation(
         "viewer",
         "producer",
-        answer=schemas.TasksOut,
+        answer=TasksOut,
         refuses=(BadRequest, HistoryUnavailable),
         answer_headers=(LINK,),
         links=link_to("tasks_read", "tasks_retry", task_id="/tasks/0/task_id"),
@@ -107,20 +109,20 @@ async def tasks(
         worker_id=worker_id,
         trace_id=trace_id,
         terms=(*_tags(tag), *error_terms(error or ""), *_parameters(history, task_type, parameter)),
-        created_from_ms=schemas.instant_ms(created_after) if created_after else None,
-        created_below_ms=schemas.instant_ms(created_before) if created_before else None,
+        created_from_ms=instant_ms(created_after) if created_after else None,
+        created_below_ms=instant_ms(created_before) if created_before else None,
     )
     with contextlib.suppress(StoreUnavailable):
         await history.lag.wait_until_caught_up(CATCH_UP_SECONDS)
     with refused_cursors():
         page = await history.listing.page(wanted, limit, cursor)
-    answer = schemas.TasksOut(tasks=[schemas.task_out(task) for task in page.tasks], next_cursor=page.next_cursor)
+    answer = TasksOut(tasks=[task_out(task) for task in page.tasks], next_cursor=page.next_cursor)
     if count:
         answer.total, answer.total_is_exact = await history.listing.count(wanted)
     return json_response(answer, headers=next_link(request, page.next_cursor))
 
 
-@delete("/", status_code=200, opt=operation(answer=schemas.DeletedOut, refuses=(BadRequest, HistoryUnavailable)))
+@delete("/", status_code=200, opt=operation(answer=DeletedOut, refuses=(BadRequest, HistoryUnavailable)))
 async def clean_up(
     request: Http,
     service: InjectedService,
@@ -153,7 +155,7 @@ async def clean_up(
     )
     details = f"{deleted} tasks ({', '.join(status or ('finished',))}) older than {older_than}"
     await service.audit.note(request.user.name, "clean up", task_type or "", details)
-    return json_response(schemas.DeletedOut(deleted=deleted))
+    return json_response(DeletedOut(deleted=deleted))
 
 
 @contextlib.contextmanager
@@ -170,7 +172,7 @@ async def _instant(service: Service, older_than: str) -> int:
         age_ms = round(float(duration[1]) * SECONDS[duration[2]] * 1000)
         return (await service.engine.insight.stats()).now_ms + 1 - age_ms
     try:
-        return schemas.instant_ms(msgspec.convert(older_than, datetime))
+        return instant_ms(msgspec.convert(older_than, datetime))
     except msgspec.ValidationError as error:
         raise BadRequest("older_than: must be an instant like 2026-03-02T09:15:00Z or a duration like 7d") from error
 

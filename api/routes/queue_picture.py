@@ -5,9 +5,10 @@ from typing import Annotated
 from litestar import Response, Router, get
 from litestar.params import QueryParameter
 
-from tideq.api import schemas
 from tideq.api.edge.responses import json_response
 from tideq.api.operations import operation
+from tideq.api.schemas.overview import LaneOut, ShownTaskOut, TideOut, TrendsOut, ZoneOut
+from tideq.api.schemas.times import rfc3339
 from tideq.api.service import InjectedService, Service
 from tideq.api.trends import trends_out
 from tideq.persistence.read.timings import Timing
@@ -20,7 +21,7 @@ HOUR_SECONDS = 3_600
 DAY_MS = 86_400_000
 
 
-@get("/tide", opt=operation("viewer", answer=schemas.TideOut))
+@get("/tide", opt=operation("viewer", answer=TideOut))
 async def tide(service: InjectedService) -> Response[bytes]:
     """Read the first tasks of each lane, and the hidden tasks by the time of their return.
 
@@ -29,7 +30,7 @@ async def tide(service: InjectedService) -> Response[bytes]:
     return json_response(_tide_out(await service.pictures.picture()))
 
 
-@get("/trends", opt=operation("viewer", answer=schemas.TrendsOut))
+@get("/trends", opt=operation("viewer", answer=TrendsOut))
 async def trends(
     service: InjectedService,
     window_seconds: Annotated[
@@ -56,15 +57,15 @@ async def _from_history(service: Service, now_ms: int) -> tuple[list[Timing], fl
         return [], None
 
 
-def _tide_out(picture: QueuePicture) -> schemas.TideOut:
+def _tide_out(picture: QueuePicture) -> TideOut:
     zones = zip((*ZONES_MS, None), picture.zones, strict=True)
-    return schemas.TideOut(
-        now=schemas.rfc3339(picture.now_ms),
+    return TideOut(
+        now=rfc3339(picture.now_ms),
         ready_count=picture.ready_count,
         lane_count=picture.lane_count,
         lanes=[_lane_out(picture, lane) for lane in (*picture.lanes, *_hidden_lanes(picture))],
         zones=[
-            schemas.ZoneOut(
+            ZoneOut(
                 until_seconds=None if until_ms is None else until_ms / 1000,
                 count=zone.count,
                 first=[_hidden_out(task) for task in zone.first],
@@ -79,10 +80,10 @@ def _hidden_lanes(picture: QueuePicture) -> list[int]:
     return sorted(set(picture.lane_names) - set(picture.lanes))
 
 
-def _lane_out(picture: QueuePicture, lane: int) -> schemas.LaneOut:
+def _lane_out(picture: QueuePicture, lane: int) -> LaneOut:
     signature, lane_slice = picture.lane_names[lane], picture.lanes.get(lane, LaneSlice(0, ()))
     capabilities = signature.partition("|")[2]
-    return schemas.LaneOut(
+    return LaneOut(
         lane=lane,
         task_type=task_type_of(signature),
         required_capabilities=capabilities.split(",") if capabilities else [],
@@ -91,16 +92,16 @@ def _lane_out(picture: QueuePicture, lane: int) -> schemas.LaneOut:
     )
 
 
-def _ready_out(task: PicturedTask, now_ms: int) -> schemas.ShownTaskOut:
+def _ready_out(task: PicturedTask, now_ms: int) -> ShownTaskOut:
     return _shown_out(task, queue_score=queue_score(task.rank, now_ms), returns_at=None)
 
 
-def _hidden_out(task: PicturedTask) -> schemas.ShownTaskOut:
-    return _shown_out(task, queue_score=None, returns_at=schemas.rfc3339(task.score))
+def _hidden_out(task: PicturedTask) -> ShownTaskOut:
+    return _shown_out(task, queue_score=None, returns_at=rfc3339(task.score))
 
 
-def _shown_out(task: PicturedTask, *, queue_score: float | None, returns_at: str | None) -> schemas.ShownTaskOut:
-    return schemas.ShownTaskOut(
+def _shown_out(task: PicturedTask, *, queue_score: float | None, returns_at: str | None) -> ShownTaskOut:
+    return ShownTaskOut(
         task_id=task.task_id,
         lane=task.lane,
         status=task.state,

@@ -7,13 +7,12 @@ import msgspec
 from litestar import Request, Response, Router, delete, get, post
 from litestar.params import FromPath, QueryParameter
 
-from tideq.api import schemas, task_lookup
+from tideq.api import task_lookup
 from tideq.api.edge.auth import Caller, require_client
 from tideq.api.edge.body import check_document, check_names_of_rows, decode, searchable_in
 from tideq.api.edge.disconnect import cancel_on_disconnect
 from tideq.api.edge.problems import RequestError, UnprocessableContent
-from tideq.api.edge.rate_limit_headers import rate_limit_headers
-from tideq.api.edge.responses import created, json_response
+from tideq.api.edge.responses import created, json_response, rate_limit_headers
 from tideq.api.explanations import expired_out, explanation_out
 from tideq.api.operations import (
     ADMISSION,
@@ -29,8 +28,12 @@ from tideq.api.operations import (
 from tideq.api.request_spans import SendSpan
 from tideq.api.routes import history
 from tideq.api.schemas.base import EMPTY_OBJECT
+from tideq.api.schemas.history import RecordedTaskOut, recorded_task_out
+from tideq.api.schemas.submission import BatchIn, BatchOut, SubmitIn, SubmittedOut, submitted_out
+from tideq.api.schemas.tasks import CancelOut, ExplanationOut, PurgedOut, RetryIn, RetryOut, TaskOut, task_out
 from tideq.api.service import InjectedService, Service
 from tideq.api.settings import MAX_BULK_BODY_BYTES
+from tideq.queue_core.durability import Durability
 from tideq.queue_core.errors import HistoryUnavailable, TaskNotFound, WrongState
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import NewTask, TraceContext
@@ -49,8 +52,8 @@ TO_THE_FIRST = link_to("tasks_read", "tasks_explain", "tasks_cancel", task_id="/
     "/",
     opt=operation(
         "producer",
-        body=schemas.SubmitIn,
-        answer=schemas.SubmittedOut,
+        body=SubmitIn,
+        answer=SubmittedOut,
         refuses=(*ADMISSION, HistoryUnavailable),
         headers=(IDEMPOTENCY_KEY, *TRACE),
         answer_headers=(LOCATION, *RATE_LIMIT),
@@ -60,20 +63,23 @@ TO_THE_FIRST = link_to("tasks_read", "tasks_explain", "tasks_cancel", task_id="/
 )
 async def submit(request: Http, service: InjectedService) -> Response[bytes]:
     """Submit one task."""
-    submission = decode(await request.body(), schemas.SubmitIn)
+    submission = decode(await request.body(), SubmitIn)
     send_span = _send_span(request, service)
     task = _new_task(request, service, submission, send_span.trace, _header_key(request))
-    await service.durability.check({submission.durability})
+    levels = {submission.durability} - {Durability.STORE}
+    if levels:
+        await service.durability.check(levels)
     with send_span:
         answer = await task_lookup.submit(service, task)
         send_span.sent([answer.task_id])
-    existing = await task_lookup.existing_tasks(service, [answer])
-    await service.durability.wait({submission.durability}, *existing.still_in_store([answer]))
+    existing = task_lookup.NO_TASKS if answer.is_new else await task_lookup.existing_tasks(service, [answer])
+    if levels:
+        await service.durability.wait(levels, *existing.still_in_store([answer]))
     existing_task = existing.get(answer.task_id)
     wait_seconds = await service.wait_estimator.estimate(
         existing_task.lane_position if existing_task else answer.lane_position
     )
-    document = schemas.submitted_out(answer, existing_task, wait_seconds, submission.durability)
+    document = submitted_out(answer, existing_task, wait_seconds, submission.durability)
     return created(document, f"/api/v1/tasks/{answer.task_id}", rate_limit_headers(answer.bucket))
 
 
@@ -82,8 +88,8 @@ async def submit(request: Http, service: InjectedService) -> Response[bytes]:
     request_max_body_size=MAX_BULK_BODY_BYTES,
     opt=operation(
         "producer",
-        body=schemas.BatchIn,
-        answer=schemas.BatchOut,
+        body=BatchIn,
+        answer=BatchOut,
         refuses=(*ADMISSION, HistoryUnavailable),
         headers=(BATCH_KEY, *TRACE),
         answer_headers=RATE_LIMIT,
@@ -98,7 +104,7 @@ async def submit_batch(request: Http, service: InjectedService) -> Response[byte
     returns the same tasks; a different batch with the same key, also a longer or shorter one, is refused.
     """
     body, key = await request.body(), _header_key(request, MAX_BATCH_KEY_LENGTH)
-    batch = decode(body, schemas.BatchIn)
+    batch = decode(body, BatchIn)
     given = [task.parameters for task in batch.tasks if task.parameters is not EMPTY_OBJECT]
     check_names_of_rows(body, "tasks", len(batch.tasks) + len(given), given)
     send_span = _send_span(request, service)
@@ -122,14 +128,14 @@ async def submit_batch(request: Http, service: InjectedService) -> Response[byte
     existing = await task_lookup.existing_tasks(service, answers)
     await service.durability.wait(levels, *existing.still_in_store(answers))
     rows = [
-        schemas.submitted_out(answer, existing.get(answer.task_id), None, task.durability)
+        submitted_out(answer, existing.get(answer.task_id), None, task.durability)
         for task, answer in zip(batch.tasks, answers, strict=True)
     ]
     if batch.include_positions:
         estimates = await service.wait_estimator.estimates([row.queue_position for row in rows])
         for row, seconds in zip(rows, estimates, strict=True):
             row.estimated_wait_seconds = seconds
-    return created(schemas.BatchOut(tasks=rows), headers=rate_limit_headers(answers[0].bucket))
+    return created(BatchOut(tasks=rows), headers=rate_limit_headers(answers[0].bucket))
 
 
 @get(
@@ -137,7 +143,7 @@ async def submit_batch(request: Http, service: InjectedService) -> Response[byte
     opt=operation(
         "producer",
         "viewer",
-        answer=(schemas.TaskOut, schemas.RecordedTaskOut),
+        answer=(TaskOut, RecordedTaskOut),
         refuses=(TaskNotFound, HistoryUnavailable),
     ),
 )
@@ -150,16 +156,16 @@ async def read(
 ) -> Response[bytes]:
     """Read a task as it is now, however long ago it ended."""
     task = await task_lookup.find(service, task_id)
-    document = schemas.task_out(task, await service.wait_estimator.estimate(task.lane_position))
+    document = task_out(task, await service.wait_estimator.estimate(task.lane_position))
     if not include_history:
         return json_response(document)
     trail = await task_lookup.history_of(service).expired.trail(task)
-    return json_response(schemas.recorded_task_out(document, trail))
+    return json_response(recorded_task_out(document, trail))
 
 
 @get(
     "/{task_id:str}/wait",
-    opt=operation("producer", "viewer", answer=schemas.TaskOut, refuses=(TaskNotFound, HistoryUnavailable)),
+    opt=operation("producer", "viewer", answer=TaskOut, refuses=(TaskNotFound, HistoryUnavailable)),
 )
 async def wait(
     request: Http,
@@ -173,12 +179,12 @@ async def wait(
     task = await cancel_on_disconnect(
         request, service.authenticator, task_lookup.wait(service, task_id, timeout_seconds)
     )
-    return json_response(schemas.task_out(task, await service.wait_estimator.estimate(task.lane_position)))
+    return json_response(task_out(task, await service.wait_estimator.estimate(task.lane_position)))
 
 
 @get(
     "/{task_id:str}/explain",
-    opt=operation("producer", "viewer", answer=schemas.ExplanationOut, refuses=(TaskNotFound, HistoryUnavailable)),
+    opt=operation("producer", "viewer", answer=ExplanationOut, refuses=(TaskNotFound, HistoryUnavailable)),
 )
 async def explain(task_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Explain why the task has not started."""
@@ -193,7 +199,7 @@ async def explain(task_id: FromPath[str], service: InjectedService) -> Response[
     status_code=200,
     opt=operation(
         "producer",
-        answer=(schemas.CancelOut, schemas.PurgedOut),
+        answer=(CancelOut, PurgedOut),
         refuses=(TaskNotFound, WrongState, HistoryUnavailable),
         links=TO_THE_TASK,
     ),
@@ -208,13 +214,13 @@ async def cancel(
     if purge:
         await task_lookup.purge(service, task_id)
         await service.audit.note(request.user.name, "purge", task_id)
-        return json_response(schemas.PurgedOut(task_id=task_id))
+        return json_response(PurgedOut(task_id=task_id))
     spans = service.operation_spans(request, telemetry.CANCEL, task_id)
     was, worker = await task_lookup.cancel(service, task_id)
     if spans is not None:
         await spans.cancelled(task_id, service.engine.queue.read)
     return json_response(
-        schemas.CancelOut(task_id=task_id, was_executing=was == TaskState.EXECUTING, worker_notified=bool(worker))
+        CancelOut(task_id=task_id, was_executing=was == TaskState.EXECUTING, worker_notified=bool(worker))
     )
 
 
@@ -223,16 +229,16 @@ async def cancel(
     status_code=200,
     opt=operation(
         "producer",
-        body=schemas.RetryIn,
+        body=RetryIn,
         needs_body=False,
-        answer=schemas.RetryOut,
+        answer=RetryOut,
         refuses=task_lookup.REQUEUE_ERRORS,
         links=TO_THE_TASK,
     ),
 )
 async def retry(request: Http, task_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Run a failed, dead or cancelled task again."""
-    body = decode(await request.body() or b"{}", schemas.RetryIn)
+    body = decode(await request.body() or b"{}", RetryIn)
     spans = service.operation_spans(request, telemetry.RETRY, task_id)
     return json_response(await task_lookup.requeue(service, service.engine.queue.retry, task_id, body, spans))
 
@@ -240,7 +246,7 @@ async def retry(request: Http, task_id: FromPath[str], service: InjectedService)
 def _new_task(
     request: Http,
     service: Service,
-    submission: schemas.SubmitIn,
+    submission: SubmitIn,
     trace: TraceContext,
     header_key: str | None,
     batch_size: int = 0,
@@ -266,7 +272,7 @@ def _header_key(request: Http, max_length: int = MAX_KEY_LENGTH) -> str | None:
     return key
 
 
-def _row_keys(key: str | None, tasks: Sequence[schemas.SubmitIn]) -> list[str | None]:
+def _row_keys(key: str | None, tasks: Sequence[SubmitIn]) -> list[str | None]:
     """The idempotency key of each task of a batch. If no task has a key or an id of its own, all share the batch's key.
     Otherwise each index is appended, except to the last task's, so that any batch under the key conflicts with it.
     """
@@ -284,7 +290,7 @@ def _trace(request: Http) -> TraceContext:
     """The request's trace context; empty if `traceparent` is not valid."""
     headers = request.headers
     traceparent = headers.get("traceparent", "")
-    if not is_traceparent(traceparent):
+    if not traceparent or not is_traceparent(traceparent):
         return TraceContext()
     return TraceContext(traceparent, headers.get("tracestate", "")[:512], headers.get("baggage", "")[:8192])
 

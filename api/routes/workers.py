@@ -7,12 +7,12 @@ from typing import Annotated, Any
 from litestar import Request, Response, Router, get, post
 from litestar.params import FromPath, QueryParameter
 
-from tideq.api import schemas
 from tideq.api.edge.auth import Caller
 from tideq.api.edge.paging import LINK, next_link
 from tideq.api.edge.problems import UnprocessableContent
 from tideq.api.edge.responses import json_response
 from tideq.api.operations import link_to, operation
+from tideq.api.schemas.fleet import DrainOut, WorkerOut, WorkersOut, WorkerStatus, worker_out
 from tideq.api.service import InjectedService
 from tideq.queue_core.errors import UnknownWorker
 from tideq.queue_core.fleet import LISTED_TASKS, MAX_PAGE
@@ -25,7 +25,7 @@ Http = Request[Caller, Any, Any]
     "/",
     opt=operation(
         "viewer",
-        answer=schemas.WorkersOut,
+        answer=WorkersOut,
         refuses=(UnprocessableContent,),
         answer_headers=(LINK,),
         links=link_to("workers_drain", "workers_worker", worker_id="/workers/0/worker_id"),
@@ -35,7 +35,7 @@ async def workers(
     request: Http,
     service: InjectedService,
     status_filter: Annotated[
-        list[schemas.WorkerStatus] | None,
+        list[WorkerStatus] | None,
         QueryParameter(name="status", description="Only workers in this status; may be repeated."),
     ] = None,
     limit: Annotated[
@@ -50,26 +50,24 @@ async def workers(
         status_filter or (), after=_after(cursor), limit=limit, most_tasks=LISTED_TASKS
     )
     timeout_ms = service.settings.queue.leases.heartbeat_timeout_ms
-    found = [schemas.worker_out(member, timeout_ms) for member in page.members]
+    found = [worker_out(member, timeout_ms) for member in page.members]
     next_cursor = _cursor(page.next_after) if page.next_after else None
-    return json_response(
-        schemas.WorkersOut(workers=found, next_cursor=next_cursor), headers=next_link(request, next_cursor)
-    )
+    return json_response(WorkersOut(workers=found, next_cursor=next_cursor), headers=next_link(request, next_cursor))
 
 
-@get("/{worker_id:str}", opt=operation("viewer", answer=schemas.WorkerOut, refuses=(UnknownWorker,)))
+@get("/{worker_id:str}", opt=operation("viewer", answer=WorkerOut, refuses=(UnknownWorker,)))
 async def worker(worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Read one worker with the tasks it holds. Workers that died within the last hour can be read too."""
     member = await service.engine.fleet.get(worker_id)
-    return json_response(schemas.worker_out(member, service.settings.queue.leases.heartbeat_timeout_ms))
+    return json_response(worker_out(member, service.settings.queue.leases.heartbeat_timeout_ms))
 
 
-@post("/{worker_id:str}/drain", status_code=200, opt=operation(answer=schemas.DrainOut, refuses=(UnknownWorker,)))
+@post("/{worker_id:str}/drain", status_code=200, opt=operation(answer=DrainOut, refuses=(UnknownWorker,)))
 async def drain(request: Http, worker_id: FromPath[str], service: InjectedService) -> Response[bytes]:
     """Drain a worker. It gets no new tasks, is notified with its next call, finishes its tasks and deregisters."""
     await service.engine.fleet.drain(worker_id)
     await service.audit.note(request.user.name, "drain", worker_id)
-    return json_response(schemas.DrainOut(worker_id=worker_id, status="draining"))
+    return json_response(DrainOut(worker_id=worker_id, status="draining"))
 
 
 def _cursor(worker_id: str) -> str:

@@ -73,9 +73,9 @@ class PollWakeups:
         await cancel_and_wait(*self._lookups)
 
     def close(self) -> None:
-        """Wake all polls, which then return without another claim."""
+        """End all polls."""
         self._is_open = False
-        self._polls.wake_all()
+        self._polls.end_all()
         if self._due_timer is not None:
             self._due_timer.cancel()
             self._due_timer = None
@@ -93,22 +93,22 @@ class PollWakeups:
         self,
         waiting: WaitingPoll,
         claim: Callable[[], Awaitable[Claim]],
-        undo_claim: Callable[[Claim], Awaitable[object]],
         wait_seconds: float,
     ) -> Claim:
-        """Returns the first claim with tasks, new stops or a drain; an empty one when the time is up or on `close`.
-
-        After a cancellation nothing more is claimed, and the tasks of a running claim go to `undo_claim`.
+        """Returns the first claim with tasks, new stops or a drain, or the last one when the time is up, on `close` and
+        once the poll has ended. A claim under way is not interrupted, unless this coroutine is cancelled.
         """
         deadline = asyncio.get_running_loop().time() + wait_seconds
         self._polls.add(waiting)
+        if not self._is_open:
+            waiting.end()
         try:
             while True:
                 waiting.sleep_again()
-                got = await _claim_or_undo(claim, undo_claim)
+                got = await claim()
                 left = deadline - asyncio.get_running_loop().time()
                 has_new_stops = self._has_new_stops(waiting.worker_id, got.stops)
-                if got.tasks or has_new_stops or got.should_drain or left <= 0 or not self._is_open:
+                if got.tasks or has_new_stops or got.should_drain or left <= 0 or waiting.has_ended:
                     return got
                 waiting.profile, waiting.is_eligible = got.profile, got.worker_status == "active"
                 waiting.circuits = {each.task_type: each for each in got.circuits}
@@ -116,7 +116,7 @@ class PollWakeups:
                 # No notification announces the end of this worker's circuits, so the poll wakes up by itself.
                 pause = min(left, _seconds_until_trial(got))
                 is_over = not await waiting.wait(pause) and pause == left
-                if is_over or not self._is_open:
+                if is_over or waiting.has_ended:
                     return got
         finally:
             self._polls.remove(waiting)
@@ -249,19 +249,3 @@ class PollWakeups:
 def _seconds_until_trial(got: Claim) -> float:
     ends = [each.until_ms for each in got.circuits if each.until_ms is not None]
     return max(min(ends) - got.now_ms, 1) / 1000 if ends else float("inf")
-
-
-async def _claim_or_undo(
-    claim: Callable[[], Awaitable[Claim]],
-    undo_claim: Callable[[Claim], Awaitable[object]],
-) -> Claim:
-    """Claim; if cancelled, wait for the reply and undo the claim: tasks of a dropped reply would be stranded."""
-    running = asyncio.ensure_future(claim())
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        with contextlib.suppress(QueueError):
-            got = await running
-            if got.tasks:
-                await undo_claim(got)
-        raise

@@ -22,6 +22,7 @@ class WaitingPoll:
         self.circuits: dict[str, CircuitState] = {}
         """The worker's circuits by task type, or `*` for all types."""
         self.is_asleep = False
+        self.has_ended = False
         self._woken = asyncio.Event()
 
     @property
@@ -38,6 +39,11 @@ class WaitingPoll:
         return circuit is not None and not circuit.is_open
 
     def wake(self) -> None:
+        self._woken.set()
+
+    def end(self) -> None:
+        """The poll returns without another claim."""
+        self.has_ended = True
         self._woken.set()
 
     def sleep_again(self) -> None:
@@ -108,9 +114,9 @@ class WaitingPolls:
             if not poll.is_asleep:
                 poll.wake()
 
-    def wake_all(self) -> None:
+    def end_all(self) -> None:
         for poll in self._polls:
-            poll.wake()
+            poll.end()
 
     def _unwoken(self) -> Iterator[WaitingPoll]:
         return (poll for poll in self._polls if not poll.is_woken)

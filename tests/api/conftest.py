@@ -10,19 +10,25 @@ import pytest
 
 from tests.api.bench import Bench
 from tests.api.replication import Replication
-from tests.api.running import Running, environ, serving
+from tests.api.running import SWITCHES, Running, environ, serving
 from tests.api.seats import Seats
 from tests.api.wire import Caller, Desk, Wire, wired
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.api.service import Service, open_service
-from tideq.api.settings import Auth, ServiceSettings
+from tideq.api.settings import Auth, read_service_settings
 from tideq.persistence.database import Database
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.store.clock import StoreClock
+
+
+@pytest.fixture(autouse=True)
+def _needs_our_protocol(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("own_protocol") and SWITCHES.get("TIDEQ_HTTP_PROTOCOL") == "uvicorn":
+        pytest.skip("names a bound or a behaviour of api/http11, which TIDEQ_HTTP_PROTOCOL=uvicorn does without")
 
 
 @pytest.fixture
@@ -57,7 +63,8 @@ async def service(
     store: StoreUnderTest, settings: QueueSettings, auth: Auth, queue_name: str, history_settings: HistorySettings
 ) -> AsyncIterator[Service]:
     queue = msgspec.structs.replace(settings, queue_name=queue_name)
-    chosen = ServiceSettings(auth=auth, redis_url=store.url, queue=queue, history=history_settings)
+    switched = read_service_settings(SWITCHES)
+    chosen = msgspec.structs.replace(switched, auth=auth, redis_url=store.url, queue=queue, history=history_settings)
     async with open_service(chosen) as service:
         await service.wakeups.wait_until_subscribed()
         yield service

@@ -11,6 +11,8 @@ from pathlib import Path
 
 TIDEQ = str(Path(sys.executable).parent / "tideq")
 START_SECONDS = 180
+SWITCHES = {name: os.environ[name] for name in ("TIDEQ_HOT_PATH", "TIDEQ_HTTP_PROTOCOL") if name in os.environ}
+"""How every service of a run is made: `tests/everything.py` runs a part of the suite with both switched off."""
 GREETING = "TideQ answers at "
 
 
@@ -37,7 +39,14 @@ class Running:
 def environ(redis_url: str, queue_name: str, **overrides: str) -> dict[str, str]:
     """The environment with no setting of ours but these."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("TIDEQ_")}
-    return {**inherited, "REDIS_URL": redis_url, "TIDEQ_QUEUE": queue_name, "TIDEQ_AUTH": "off", **overrides}
+    return {
+        **inherited,
+        "REDIS_URL": redis_url,
+        "TIDEQ_QUEUE": queue_name,
+        "TIDEQ_AUTH": "off",
+        **SWITCHES,
+        **overrides,
+    }
 
 
 @contextmanager

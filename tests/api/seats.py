@@ -11,17 +11,15 @@ from tideq.api.settings import ServiceSettings
 
 
 class Seat:
-    """An application and the three objects it was built around, which become those of whoever sits here."""
+    """An application and the service it was built around, which becomes that of whoever sits here."""
 
     def __init__(self, settings: ServiceSettings) -> None:
-        service = offline_service(settings)
-        self._built_around = (service, service.metrics, service.authenticator)
-        self.app: Any = create_app(service)
+        self._service = offline_service(settings)
+        self.app: Any = create_app(self._service)
 
     def take(self, service: Service) -> None:
         """Shared, not copied: what the test changes in its service later is changed in the application too."""
-        for own, theirs in zip(self._built_around, (service, service.metrics, service.authenticator), strict=True):
-            own.__dict__ = theirs.__dict__
+        self._service.__dict__ = service.__dict__
 
 
 class Seats:
@@ -31,9 +29,9 @@ class Seats:
         self._seats: dict[bytes, Seat] = {}
 
     def app_of(self, service: Service) -> Any:
-        assert service.tracing is None, "what traces is built in; a traced service needs an application of its own"
-        kind = msgspec.json.encode(msgspec.structs.replace(service.settings.queue, queue_name="anyone's"))
+        settings = service.settings
+        kind = settings.hot_path.encode() + msgspec.json.encode(msgspec.structs.replace(settings.queue, queue_name="q"))
         if kind not in self._seats:
-            self._seats[kind] = Seat(service.settings)
+            self._seats[kind] = Seat(settings)
         self._seats[kind].take(service)
         return self._seats[kind].app

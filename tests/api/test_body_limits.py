@@ -7,7 +7,7 @@ import pytest
 
 from tests.api.bench import assert_problem
 from tests.kit import Kit
-from tideq.api.app import create_app, routes
+from tideq.api.app import litestar_app, routes
 from tideq.api.operations import operation_of_handler
 from tideq.api.service import offline_service
 from tideq.api.settings import BODY_OVERHEAD_BYTES, MAX_BULK_BODY_BYTES
@@ -20,7 +20,7 @@ TASK_ID = "0192f0c1-2b3c-7d4e-8f50-112233445566"
 
 
 def _with_bodies() -> list[tuple[str, str]]:
-    app = create_app(offline_service())
+    app = litestar_app(offline_service())
     return sorted(
         (method, path)
         for path, handler in routes(app)

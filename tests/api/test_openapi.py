@@ -17,12 +17,13 @@ from tests.api.bench import Bench
 from tests.api.running import environ, tideq
 from tests.stores import StoreUnderTest
 from tideq.api import app as app_module
-from tideq.api import schemas
-from tideq.api.app import create_app, routes
+from tideq.api.app import litestar_app, routes
 from tideq.api.edge import problems
 from tideq.api.openapi import describe
 from tideq.api.openapi.error_responses import SHOWN
 from tideq.api.operations import PUBLIC, operation, operation_of_handler
+from tideq.api.schemas.base import ResponseSchema
+from tideq.api.schemas.queue import HealthOut
 from tideq.api.service import offline_service
 from tideq.queue_core.settings import DEFAULT_PRIORITIES, Leases, QueueSettings
 from tideq.queue_core.validation import NAME
@@ -38,7 +39,7 @@ class Operation(NamedTuple):
 
 def _document(settings: QueueSettings | None = None) -> Json:
     """As a reader of JSON has it; an app needs no store to be described."""
-    app = create_app(offline_service())
+    app = litestar_app(offline_service())
     return msgspec.json.decode(msgspec.json.encode(describe(routes(app), settings or QueueSettings())))
 
 
@@ -48,7 +49,7 @@ OPERATIONS = [
 ]
 BODIES = {
     f"{method} {path}".lower(): operation_of_handler(handler).body
-    for path, handler in routes(create_app(offline_service()))
+    for path, handler in routes(litestar_app(offline_service()))
     for method in handler.http_methods
 }
 each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=[each.told["operationId"] for each in OPERATIONS])
@@ -83,7 +84,7 @@ def test_the_document_is_valid_openapi_3_1() -> None:
 
 
 def test_every_route_is_in_the_document_and_nothing_else() -> None:
-    app = create_app(offline_service())
+    app = litestar_app(offline_service())
     served = {(method.lower(), path) for path, handler in routes(app) for method in handler.http_methods}
 
     assert {(method, path) for method, path, _ in OPERATIONS} == served
@@ -214,7 +215,7 @@ def test_the_rules_between_fields_are_told() -> None:
 
 
 def test_a_route_that_keeps_silent_about_a_parameter_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    @get("/quiet", opt=operation(PUBLIC, answer=schemas.HealthOut), sync_to_thread=False)
+    @get("/quiet", opt=operation(PUBLIC, answer=HealthOut), sync_to_thread=False)
     def quiet(limit: Annotated[int, QueryParameter(name="limit")] = 1) -> str:
         return str(limit)
 
@@ -225,7 +226,7 @@ def test_a_route_that_keeps_silent_about_a_parameter_is_found(monkeypatch: pytes
 
 
 def test_an_answer_without_examples_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Mute(schemas.ResponseSchema, kw_only=True):
+    class Mute(ResponseSchema, kw_only=True):
         word: str
 
     @get("/mute", opt=operation(PUBLIC, answer=Mute), sync_to_thread=False)

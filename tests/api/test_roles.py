@@ -17,12 +17,12 @@ from tests.api.running import environ, tideq
 from tests.kit import Kit
 from tests.stores import StoreUnderTest, free_port
 from tideq.api import app as app_module
-from tideq.api.app import create_app, handlers
+from tideq.api.app import create_app, handlers, litestar_app
 from tideq.api.edge import auth as auth_module
-from tideq.api.edge.auth import PUBLIC, allowed_roles
+from tideq.api.edge.auth import allowed_roles, make_worker_id
+from tideq.api.operations import PUBLIC
 from tideq.api.service import Service, offline_service
 from tideq.api.settings import Auth, ServiceSettings, read_service_settings
-from tideq.api.worker_ids import make_worker_id
 from tideq.cli.exit_codes import NOT_FOUND, UNREACHABLE
 from tideq.persistence.recovery.open_store import OpenStore
 from tideq.queue_core.engine import assemble_engine
@@ -42,7 +42,7 @@ STRANGERS = ("no key", "another scheme", "nonsense", "unknown key", "wrong secre
 
 def _routes() -> list[tuple[str, str, frozenset[str]]]:
     """Method, path and roles of every route; an app needs no store to have them."""
-    app = create_app(offline_service())
+    app = litestar_app(offline_service())
     ours = {id(handler) for handler in handlers(app)}
     return sorted(
         (method, route.path_format, allowed_roles(handler))

@@ -149,6 +149,7 @@ async def test_a_killed_service_loses_nothing(
     assert finished == ["completed", "completed"]
 
 
+@pytest.mark.own_protocol
 async def test_a_connection_in_use_is_told_to_close_before_it_is_closed(
     server: Running, remote: Bench, kit: Kit
 ) -> None:

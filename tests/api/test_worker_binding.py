@@ -9,11 +9,11 @@ from litestar.routes import HTTPRoute
 
 from tests.api.bench import Bench, Json, assert_problem
 from tests.kit import Kit
-from tideq.api.app import create_app
+from tideq.api.app import litestar_app
 from tideq.api.edge import auth as auth_module
+from tideq.api.edge.auth import MARK_LENGTH, is_made_for, make_worker_id
 from tideq.api.service import Service, offline_service
 from tideq.api.settings import Auth
-from tideq.api.worker_ids import MARK_LENGTH, is_made_for, make_worker_id
 from tideq.queue_core.validation import NAME
 
 BODIES: dict[str, Json] = {
@@ -28,7 +28,7 @@ BODIES: dict[str, Json] = {
 
 def _worker_calls() -> list[tuple[str, str]]:
     """Every route in a worker's name: what an operator says of a worker is not one."""
-    app = create_app(offline_service())
+    app = litestar_app(offline_service())
     return sorted(
         (method, route.path_format)
         for route in app.routes

@@ -13,6 +13,7 @@ from typing import Any
 import uvicorn
 from uvicorn.server import ServerState
 
+from tideq.api.edge.problems import protocol_refusal
 from tideq.api.http11.connection import HttpConnection, protocol_with
 from tideq.api.server import listen
 
@@ -166,7 +167,7 @@ class Wire:
 @contextlib.asynccontextmanager
 async def wired(app: Application) -> AsyncGenerator[Wire]:
     config, state = configured(app), ServerState()
-    protocol = protocol_with(PATIENCE_SECONDS, KEEP_ALIVE_SECONDS)
+    protocol = protocol_with(protocol_refusal, PATIENCE_SECONDS, KEEP_ALIVE_SECONDS)
     with contextlib.closing(listen("127.0.0.1", 0)) as listener:
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: protocol(config, state, {}), sock=listener)
@@ -268,7 +269,10 @@ class ByHand:
 
     def __init__(self, protocol: Callable[..., Any] | None = None) -> None:
         self.time, self.line, self.desk, self.state = Time(), Line(), Desk(), ServerState()
-        made, loop = protocol or protocol_with(PATIENCE_SECONDS, KEEP_ALIVE_SECONDS), _taken_for_a_loop(self.time)
+        made, loop = (
+            protocol or protocol_with(protocol_refusal, PATIENCE_SECONDS, KEEP_ALIVE_SECONDS),
+            _taken_for_a_loop(self.time),
+        )
         self.protocol: Any = made(configured(self.desk), self.state, {}, _loop=loop)
         self.protocol.connection_made(self.line)
 

@@ -127,6 +127,22 @@ def test_the_client_imports_nothing_of_the_service(path: Path) -> None:
         assert root != "tideq" or module.startswith("tideq.client"), f"the client stands alone, without {module}"
 
 
+def test_the_http_protocol_is_fenced() -> None:
+    """It knows nothing of ours and one file imports it, so it can be replaced by uvicorn's own without a trace."""
+    fence = "tideq.api.http11"
+    inside = [path for path in modules() if path.is_relative_to(ROOT / "api/http11")]
+    importers = {
+        str(path.relative_to(ROOT))
+        for path in modules()
+        if path not in inside and any(module.startswith(fence) for module in imports(path))
+    }
+
+    assert [
+        module for path in inside for module in imports(path) if module.startswith("tideq") and fence not in module
+    ] == []
+    assert importers == {"api/server.py"}
+
+
 def test_the_links_inside_tideq_lead_to_the_folders() -> None:
     for folder in FOLDERS[:-1]:
         link = ROOT / "tideq" / folder

@@ -21,13 +21,10 @@ from tests.architecture.language import (
 INSIDES_WE_NEED: dict[str, str] = {}
 """Private names of libraries, each with the reason; three at most."""
 
-PENDING = (
-    "api/dashboard/web/",
-)
+PENDING = ("api/dashboard/web/",)
 """Parts that libraries are going to replace, and pages that are reworded last."""
 PERSISTED = (
     "api/metrics/queue_metrics.py",
-    "api/routes/worker_protocol.py",
     "api/schemas/attempts.py",
     "workers/runtime/failures.py",
     "tideq/embedded/postgres_identity.py",
@@ -43,7 +40,7 @@ PERSISTED = (
 )
 """Files that name keys, tables, fields and metrics of an older vocabulary, which only a new format can change, or the
 system user `nobody`."""
-LONG = {"queue_core/queue.py", "api/routes/worker_protocol.py"}
+LONG = {"queue_core/queue.py"}
 """Files that the change to one path over partitions divides."""
 
 

@@ -7,7 +7,7 @@ from playwright.async_api import Route, expect
 
 from tests.browser.eyes import Eyes
 from tests.browser.stage import CIRCUIT_FAILURES, Stage
-from tideq.api.schemas import ReadyOut, StaleDutyOut
+from tideq.api.schemas.queue import ReadyOut, StaleDutyOut
 
 
 async def test_the_overview_moves_while_work_is_done(eyes: Eyes, stage: Stage) -> None:

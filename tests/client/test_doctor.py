@@ -16,7 +16,7 @@ import pytest
 from tests.api.running import environ, serving, tideq
 from tests.client.commands import environ_for
 from tests.stores import StoreUnderTest, free_port
-from tideq.api.schemas import HealthOut, ReadyOut, StaleDutyOut, StaleElsewhereOut
+from tideq.api.schemas.queue import HealthOut, ReadyOut, StaleDutyOut, StaleElsewhereOut
 from tideq.cli.checks import machine, service
 from tideq.cli.checks.finding import Finding
 from tideq.cli.checks.history import check_lag, check_store_state

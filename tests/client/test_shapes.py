@@ -5,7 +5,33 @@ from typing import Any, get_type_hints
 import msgspec
 import pytest
 
-from tideq.api import schemas
+from tideq.api.schemas.attempts import TaskErrorIn
+from tideq.api.schemas.events import EventOut, GapOut
+from tideq.api.schemas.fleet import DrainOut, WorkerOut, WorkersOut
+from tideq.api.schemas.history import (
+    DeadLetterOut,
+    DeadLettersOut,
+    DeletedOut,
+    PatternOut,
+    RecordedTaskOut,
+    ReplayedOut,
+    TasksOut,
+    TransitionOut,
+)
+from tideq.api.schemas.queue import (
+    DepthOut,
+    FleetOut,
+    LimitOut,
+    LimitsOut,
+    PauseOut,
+    RecoveryOut,
+    StatsOut,
+    ThroughputOut,
+    TotalsOut,
+)
+from tideq.api.schemas.submission import SubmitIn, SubmittedOut
+from tideq.api.schemas.tasks import BackoffOut, CancelOut, ExplanationOut, ProgressOut, PurgedOut, RetryOut, TaskOut
+from tideq.api.schemas.workers import ClaimedOut
 from tideq.client.calls import events, submission
 from tideq.client.calls.base import segment
 from tideq.client.encoding import encode
@@ -13,38 +39,38 @@ from tideq.client.errors import FieldProblem, InvalidRequest, Problem
 from tideq.client.models import dead_letters, pulled, queue, tasks
 
 SAME: list[tuple[type[msgspec.Struct], type[msgspec.Struct]]] = [
-    (schemas.TaskOut, tasks.Task),
-    (schemas.RecordedTaskOut, tasks.Task),
-    (schemas.SubmittedOut, tasks.Submitted),
-    (schemas.ProgressOut, tasks.Progress),
-    (schemas.BackoffOut, tasks.Backoff),
-    (schemas.TransitionOut, tasks.StateChange),
-    (schemas.CancelOut, tasks.Cancelled),
-    (schemas.PurgedOut, tasks.Purged),
-    (schemas.DeletedOut, tasks.CleanedUp),
-    (schemas.RetryOut, tasks.Retried),
-    (schemas.ExplanationOut, tasks.Explanation),
-    (schemas.TasksOut, tasks.TaskPage),
-    (schemas.TaskErrorIn, tasks.TaskError),
-    (schemas.DeadLetterOut, dead_letters.DeadLetter),
-    (schemas.DeadLettersOut, dead_letters.DeadLetterPage),
-    (schemas.PatternOut, dead_letters.Pattern),
-    (schemas.ReplayedOut, dead_letters.Replayed),
-    (schemas.StatsOut, queue.QueueStats),
-    (schemas.DepthOut, queue.Depth),
-    (schemas.TotalsOut, queue.Totals),
-    (schemas.FleetOut, queue.Fleet),
-    (schemas.ThroughputOut, queue.Throughput),
-    (schemas.RecoveryOut, queue.Recovery),
-    (schemas.PauseOut, queue.Paused),
-    (schemas.LimitOut, queue.Limit),
-    (schemas.LimitsOut, queue.Limits),
-    (schemas.WorkerOut, queue.WorkerInfo),
-    (schemas.WorkersOut, queue.WorkerPage),
-    (schemas.DrainOut, queue.Drained),
-    (schemas.EventOut, events.Transition),
-    (schemas.GapOut, events.Gap),
-    (schemas.ClaimedOut, pulled.PulledTask),
+    (TaskOut, tasks.Task),
+    (RecordedTaskOut, tasks.Task),
+    (SubmittedOut, tasks.Submitted),
+    (ProgressOut, tasks.Progress),
+    (BackoffOut, tasks.Backoff),
+    (TransitionOut, tasks.StateChange),
+    (CancelOut, tasks.Cancelled),
+    (PurgedOut, tasks.Purged),
+    (DeletedOut, tasks.CleanedUp),
+    (RetryOut, tasks.Retried),
+    (ExplanationOut, tasks.Explanation),
+    (TasksOut, tasks.TaskPage),
+    (TaskErrorIn, tasks.TaskError),
+    (DeadLetterOut, dead_letters.DeadLetter),
+    (DeadLettersOut, dead_letters.DeadLetterPage),
+    (PatternOut, dead_letters.Pattern),
+    (ReplayedOut, dead_letters.Replayed),
+    (StatsOut, queue.QueueStats),
+    (DepthOut, queue.Depth),
+    (TotalsOut, queue.Totals),
+    (FleetOut, queue.Fleet),
+    (ThroughputOut, queue.Throughput),
+    (RecoveryOut, queue.Recovery),
+    (PauseOut, queue.Paused),
+    (LimitOut, queue.Limit),
+    (LimitsOut, queue.Limits),
+    (WorkerOut, queue.WorkerInfo),
+    (WorkersOut, queue.WorkerPage),
+    (DrainOut, queue.Drained),
+    (EventOut, events.Transition),
+    (GapOut, events.Gap),
+    (ClaimedOut, pulled.PulledTask),
 ]
 
 
@@ -56,7 +82,7 @@ def test_everything_the_service_tells_is_read(told: type[msgspec.Struct], read: 
 
 
 def test_everything_the_service_takes_can_be_submitted() -> None:
-    taken = {field.encode_name for field in msgspec.structs.fields(schemas.SubmitIn)}
+    taken = {field.encode_name for field in msgspec.structs.fields(SubmitIn)}
 
     assert {field.name for field in msgspec.structs.fields(tasks.NewTask)} == taken
 

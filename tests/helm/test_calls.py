@@ -7,17 +7,18 @@ from litestar.handlers import BaseRouteHandler
 from litestar.routes import HTTPRoute
 
 from tests.helm.chart import Json, container, name_of, of_kind, one, rendered
-from tideq.api import schemas
-from tideq.api.app import create_app
-from tideq.api.edge.auth import PUBLIC, allowed_roles
-from tideq.api.edge.query_check import query_names
+from tideq.api.app import litestar_app
+from tideq.api.edge.auth import allowed_roles
+from tideq.api.edge.middleware import query_names
+from tideq.api.operations import PUBLIC
+from tideq.api.schemas.queue import BacklogOut
 from tideq.api.service import offline_service
 
 
 @pytest.fixture(scope="module")
 def routes() -> dict[str, BaseRouteHandler]:
     """By path, what answers a GET."""
-    app = create_app(offline_service())
+    app = litestar_app(offline_service())
     return {
         route.path_format: handler
         for route in app.routes
@@ -45,7 +46,7 @@ def test_keda_asks_a_call_the_service_has_with_a_key_that_may(routes: dict[str, 
         asked = _asked(trigger)
         assert asked.netloc == "tide-tideq-api.harbour.svc:8080", name_of(scaled)
         assert parse_qs(asked.query).keys() <= query_names(routes[asked.path]), name_of(scaled)
-        assert trigger["metadata"]["valueLocation"] in schemas.BacklogOut.__struct_fields__
+        assert trigger["metadata"]["valueLocation"] in BacklogOut.__struct_fields__
         assert credentials["spec"]["secretTargetRef"][0]["key"] in allowed_roles(routes[asked.path])
         assert trigger["authenticationRef"]["name"] == credentials["metadata"]["name"]
 

@@ -17,7 +17,7 @@ from tests.helm.chart import (
     pod_specs,
     rendered,
 )
-from tideq.api.schemas import MAX_WAIT_SECONDS
+from tideq.api.schemas.base import MAX_WAIT_SECONDS
 from tideq.api.server import GRACE_SECONDS
 from tideq.workers.runtime.health import MAX_REQUEST_SECONDS
 from tideq.workers.runtime.worker_process import EXIT_SECONDS

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import importlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -35,6 +36,7 @@ from tideq.queue_core import controls, duties
 from tideq.queue_core.background import background_task
 from tideq.queue_core.duties import STALE_AFTER_SECONDS, STORE_CHECK, DutiesEnded
 from tideq.queue_core.errors import QueueError, Unavailable
+from tideq.queue_core.polls.waiting_polls import WaitingPoll
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.settings import Probing, QueueSettings, SettingsError
 from tideq.queue_core.store import duty_board
@@ -142,7 +144,8 @@ async def _wait_for_work(shaky: Shaky) -> None:
     await shaky.kit.worker("waits", task_types=("never",))
     while True:
         with contextlib.suppress(QueueError):
-            await shaky.service.poll("waits", 1, STALE_AFTER_SECONDS, "", None, starts=False)
+            claim = functools.partial(shaky.service.engine.queue.claim, "waits", 1)
+            await shaky.service.wakeups.poll(WaitingPoll("waits", "", 1), claim, STALE_AFTER_SECONDS)
         await asyncio.sleep(OFTEN_SECONDS)
 
 

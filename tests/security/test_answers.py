@@ -5,7 +5,7 @@ import pytest
 
 from tests.api.bench import assert_problem
 from tests.api.test_roles import ROUTES
-from tideq.api.edge.safe_headers import SAFE
+from tideq.api.edge.responses import SAFE
 from tideq.api.operations import PUBLIC
 
 TASK_ID = "0192f0c1-2b3c-7d4e-8f50-112233445566"

@@ -11,6 +11,7 @@ import pytest
 
 from tests.api.running import Running, environ, serving
 from tests.api.wire import ByHand
+from tideq.api.edge.problems import protocol_refusal
 from tideq.api.http11.connection import protocol_with
 from tideq.api.http11.limits import MIN_BODY_BYTES
 from tideq.api.settings import read_service_settings
@@ -162,6 +163,7 @@ async def test_the_next_request_has_patience_of_its_own(connection: ByHand) -> N
 
 def test_patience_is_a_setting() -> None:
     assert read_service_settings({"TIDEQ_SLOW_CLIENT_SECONDS": "7.5"}).slow_client_ms == 7_500
-    assert (protocol_with(7.5, 75).read_timeout_seconds, protocol_with(7.5, 75).keep_alive_seconds) == (7.5, 75)
+    protocol = protocol_with(protocol_refusal, 7.5, 75)
+    assert (protocol.read_timeout_seconds, protocol.keep_alive_seconds) == (7.5, 75)
     with pytest.raises(SettingsError, match="TIDEQ_SLOW_CLIENT_SECONDS"):
         read_service_settings({"TIDEQ_SLOW_CLIENT_SECONDS": "0"})

@@ -5,7 +5,6 @@ from typing import Any
 import hiredis
 import pytest
 import redis.asyncio as redis
-from litestar import Litestar
 from redis._parsers.base import BaseParser
 from redis.asyncio.cluster import RedisCluster
 
@@ -24,7 +23,6 @@ untyped: Any = hiredis
         (RedisCluster, "get_node_from_key"),
         (hiredis, "PushNotification"),
         (hiredis, "pack_command"),
-        (Litestar([]), "asgi_handler"),
     ],
 )
 async def test_a_private_name_is_still_there(thing: object, name: str) -> None:

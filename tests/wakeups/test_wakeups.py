@@ -9,7 +9,6 @@ from structlog.testing import capture_logs
 
 from tests.kit import Kit
 from tests.stores import StoreUnderTest
-from tideq.queue_core.attempts import LeaseRef
 from tideq.queue_core.errors import StoreUnavailable
 from tideq.queue_core.lanes import worker_profile
 from tideq.queue_core.polls import poll_wakeups
@@ -36,11 +35,7 @@ class Pollers:
         waiter = WaitingPoll(
             worker_id, worker_profile(profile.get("task_types"), profile.get("capabilities", ())), wanted
         )
-        return asyncio.create_task(
-            self.wakeups.poll(
-                waiter, lambda: self._claim(worker_id, wanted), lambda got: self._hand_back(worker_id, got), wait
-            )
-        )
+        return asyncio.create_task(self.wakeups.poll(waiter, lambda: self._claim(worker_id, wanted), wait))
 
     async def asleep(self, count: int) -> None:
         """Until this many polls have looked once, found nothing and wait."""
@@ -50,9 +45,6 @@ class Pollers:
     async def _claim(self, worker_id: str, wanted: int) -> Claim:
         self.claim_count += 1
         return await self.kit.queue.claim(worker_id, wanted)
-
-    async def _hand_back(self, worker_id: str, claim: Claim) -> None:
-        await self.kit.attempts.release(worker_id, [LeaseRef(task.task_id, task.lease) for task in claim.tasks])
 
 
 @pytest.fixture
@@ -405,28 +397,37 @@ async def fail_often(kit: Kit, worker_id: str) -> None:
         await kit.fail(await kit.started(worker_id), worker_id)
 
 
-async def test_a_poll_cancelled_while_claiming_hands_its_tasks_back(kit: Kit, pollers: Pollers) -> None:
+async def test_a_poll_that_ends_while_claiming_returns_the_claim(kit: Kit, pollers: Pollers) -> None:
     await kit.worker()
     task_id = await kit.submit()
-    claiming = asyncio.Event()
-    claim = kit.queue.claim
+    waiting = WaitingPoll("w1", "*|", 1)
 
-    async def slow_claim() -> Claim:
-        claiming.set()
-        got = await claim("w1", 1)
-        await asyncio.sleep(0)
+    async def claim() -> Claim:
+        got = await kit.queue.claim("w1", 1)
+        waiting.end()
         return got
 
-    poll = asyncio.create_task(
-        pollers.wakeups.poll(WaitingPoll("w1", "*|", 1), slow_claim, lambda got: pollers._hand_back("w1", got), LONG)  # pyright: ignore[reportPrivateUsage]
-    )
-    await claiming.wait()
-    poll.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await poll
+    got = await asyncio.wait_for(pollers.wakeups.poll(waiting, claim, LONG), 25)
 
-    task = await kit.read(task_id)
-    assert (task.state, task.attempt, task.lane_position) == ("queued", 0, 0)
+    assert [task.task_id for task in got.tasks] == [task_id]
+
+
+@pytest.mark.usefixtures("blind")
+async def test_a_poll_that_ends_while_it_waits_claims_nothing_more(kit: Kit, pollers: Pollers) -> None:
+    await kit.worker()
+    waiting, claim_count = WaitingPoll("w1", "*|", 1), 0
+
+    async def claim() -> Claim:
+        nonlocal claim_count
+        claim_count += 1
+        return await kit.queue.claim("w1", 1)
+
+    poll = asyncio.create_task(pollers.wakeups.poll(waiting, claim, LONG))
+    await pollers.asleep(1)
+    waiting.end()
+    await kit.submit()
+
+    assert ((await asyncio.wait_for(poll, 25)).tasks, claim_count) == ((), 1)
 
 
 @pytest.fixture
@@ -461,7 +462,7 @@ async def test_work_that_arrives_during_the_first_look_of_an_unknown_worker_is_n
         return got
 
     waiter = WaitingPoll("w1", "", 1)
-    poll = pollers.wakeups.poll(waiter, slow_claim, lambda got: pollers._hand_back("w1", got), LONG)  # pyright: ignore[reportPrivateUsage]
+    poll = pollers.wakeups.poll(waiter, slow_claim, LONG)
     got = await asyncio.wait_for(poll, 25)
 
     assert (len(got.tasks), looks) == (1, 2)
@@ -495,7 +496,7 @@ async def test_a_rule_that_changes_while_a_poll_looks_is_not_missed(
                 await asyncio.sleep(0.001)
         return got
 
-    poll = pollers.wakeups.poll(WaitingPoll("w1", "*|", 1), slow_claim, lambda got: pollers._hand_back("w1", got), LONG)  # pyright: ignore[reportPrivateUsage]
+    poll = pollers.wakeups.poll(WaitingPoll("w1", "*|", 1), slow_claim, LONG)
 
     assert (len((await asyncio.wait_for(poll, 25)).tasks), looks) == (1, 2)
 
@@ -519,7 +520,6 @@ async def test_a_wake_up_for_a_poll_that_leaves_is_passed_on(kit: Kit, pollers: 
         pollers.wakeups.poll(
             WaitingPoll("w1", "*|", 1),
             claim_while_more_arrives,
-            lambda got: pollers._hand_back("w1", got),  # pyright: ignore[reportPrivateUsage]
             LONG,
         )
     )
