@@ -44,9 +44,7 @@ class History:
 
 def lag_of(database: Database, client: Any, engine: Engine) -> HistoryLag:
     parts = [
-        ReplicationLag(
-            Checkpoints(database, part.settings.partition), OutboxConsumer(client, client, part.keys), part.scripts
-        )
+        ReplicationLag(Checkpoints(database, part.settings.partition), OutboxConsumer(client, part.keys), part.scripts)
         for part in engine.parts
     ]
     return parts[0] if len(parts) == 1 else ReplicationLagOfAll(parts)
@@ -54,6 +52,6 @@ def lag_of(database: Database, client: Any, engine: Engine) -> HistoryLag:
 
 def consumer_of(client: Any, queue: QueueSettings) -> OutboxConsumer:
     if queue.partition_count == 1:
-        return OutboxConsumer(client, client, Keys(queue.queue_name, queue.partition))
+        return OutboxConsumer(client, Keys(queue.queue_name, queue.partition))
     keys = [Keys(queue.queue_name, number) for number in range(queue.partition_count)]
     return PartitionedConsumer(client, keys, Routing(queue.partitions))

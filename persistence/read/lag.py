@@ -7,7 +7,8 @@ from typing import Protocol
 
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.queue_core.errors import StoreReplaced, Unavailable
-from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxConsumer, entry_order, written_ms
+from tideq.queue_core.outbox.consumer import OutboxConsumer
+from tideq.queue_core.outbox.reader import FIRST_ID, entry_order, written_ms
 from tideq.queue_core.scripts.runner import Scripts
 
 LOOK_AGAIN_SECONDS = 0.005

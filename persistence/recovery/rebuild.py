@@ -20,7 +20,7 @@ from tideq.persistence.partition_owner import OWNS_ALL, PartitionOwner
 from tideq.persistence.recovery.context import RecoveryContext
 from tideq.persistence.recovery.parked import parked_tasks
 from tideq.queue_core.background import cancel_and_wait
-from tideq.queue_core.outbox.consumer import FIRST_ID
+from tideq.queue_core.outbox.reader import FIRST_ID
 from tideq.queue_core.scripts.record import checked_record
 from tideq.queue_core.settings import Retention
 from tideq.queue_core.store.restore import KeptKey, RestoredTask, StoreRestore, StoreStatus

@@ -23,7 +23,7 @@ from tideq.persistence.recovery.reconcile import Difference, Reconciliation
 from tideq.persistence.replication.flush import flush_outbox, is_behind
 from tideq.queue_core.duties import Duty
 from tideq.queue_core.errors import HistoryUnavailable
-from tideq.queue_core.outbox.consumer import FIRST_ID, entry_order
+from tideq.queue_core.outbox.reader import FIRST_ID, entry_order
 from tideq.queue_core.scripts.runner import Scripts
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.store.restore import StoreRestore, StoreStatus

@@ -29,7 +29,7 @@ async def replicator_on(
             Replicator(
                 store.database,
                 part,
-                OutboxConsumer(store.client, listener, part.keys),
+                OutboxConsumer(store.client, part.keys, listener),
                 part.settings.partition,
                 on_batch,
                 linger_ms,

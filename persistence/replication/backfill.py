@@ -11,7 +11,8 @@ from tideq.persistence.checkpoints import Checkpoint
 from tideq.persistence.database import Connection, statement
 from tideq.persistence.replication.changes import Change
 from tideq.persistence.replication.writer import Writer
-from tideq.queue_core.outbox.consumer import OutboxConsumer, OutboxGap
+from tideq.queue_core.outbox.consumer import OutboxConsumer
+from tideq.queue_core.outbox.reader import OutboxGap
 
 log = structlog.get_logger(__name__)
 

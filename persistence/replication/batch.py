@@ -8,7 +8,8 @@ from tideq.persistence.checkpoints import Checkpoint, CheckpointMoved
 from tideq.persistence.replication.changes import Change, changes_in
 from tideq.persistence.replication.rows import PURGED, Rows
 from tideq.persistence.replication.writer import EVENT_ERRORS, WriteBatch
-from tideq.queue_core.outbox.consumer import READ_COUNT, OutboxConsumer, OutboxEntry, written_ms
+from tideq.queue_core.outbox.consumer import OutboxConsumer
+from tideq.queue_core.outbox.reader import READ_COUNT, OutboxEntry, written_ms
 
 MAX_EVENTS = 20_000
 """The limit of a batch: more events would only wait longer for their commit."""

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from tideq.queue_core.outbox.consumer import OutboxEntry, entry_order
+from tideq.queue_core.outbox.reader import OutboxEntry, entry_order
 from tideq.queue_core.scripts.record import NAMES, without_number
 from tideq.queue_core.states import Reason
 

@@ -16,7 +16,8 @@ from tideq.persistence.replication.changes import Change
 from tideq.persistence.replication.rows import finished_tasks
 from tideq.persistence.replication.writer import Writer
 from tideq.queue_core.engine import Engine
-from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxConsumer, entry_order
+from tideq.queue_core.outbox.consumer import OutboxConsumer
+from tideq.queue_core.outbox.reader import FIRST_ID, entry_order
 from tideq.queue_core.queue import Queue
 
 MAX_LISTED = 10_000
@@ -118,7 +119,7 @@ class ParkingOfAll:
 def parking_of(database: Database, client: Any, engine: Engine) -> ParkingOfAll:
     return ParkingOfAll(
         [
-            Parking(database, part.queue, OutboxConsumer(client, client, part.keys), part.settings.partition)
+            Parking(database, part.queue, OutboxConsumer(client, part.keys), part.settings.partition)
             for part in engine.parts
         ]
     )

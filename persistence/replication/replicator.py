@@ -21,7 +21,8 @@ from tideq.persistence.replication.writer import BatchCancelled, WriteBatch, Wri
 from tideq.queue_core.background import cancel_and_wait
 from tideq.queue_core.duties import Duties, Duty
 from tideq.queue_core.engine import Engine
-from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxConsumer, OutboxEntry
+from tideq.queue_core.outbox.consumer import OutboxConsumer
+from tideq.queue_core.outbox.reader import FIRST_ID, OutboxEntry
 from tideq.queue_core.store.side_data import read_side_data
 
 LOCK = 7_305_003
@@ -157,7 +158,7 @@ class Replicator:
     async def _acknowledge_again(self, checkpoint: Checkpoint, writer: Writer) -> None:
         """Repeats the last acknowledgements: without them, after a crash, finished tasks would not expire."""
         self._kept.clear()
-        entries = await self._consumer.read_up_to(checkpoint.entry_id)
+        entries = await self._consumer.entries_up_to(checkpoint.entry_id)
         changes = [change for entry in entries for change in changes_in(entry)]
         await self._acknowledge(entries, changes, writer)
 

@@ -14,7 +14,8 @@ from tideq.persistence.replication.assemble import Replicators, replicator_on
 from tideq.persistence.replication.replicator import Replicator
 from tideq.queue_core.background import background_task
 from tideq.queue_core.errors import Unavailable
-from tideq.queue_core.outbox.consumer import OutboxConsumer, last_entry_id
+from tideq.queue_core.outbox.consumer import OutboxConsumer
+from tideq.queue_core.outbox.reader import last_entry_id
 from tideq.queue_core.store.connect import connect_listener
 from tideq.queue_core.store.side_data import NAMES
 
@@ -51,7 +52,7 @@ async def replicate_all(kept: OpenStore, redis_url: str, kit: Kit, database: Dat
         return newest in told and len(await rows(database, copied, kit.settings.partition, began_at)) == len(NAMES)
 
     async with contextlib.aclosing(connect_listener(redis_url)) as listener:
-        feed = OutboxConsumer(kept.client, listener, kit.keys)
+        feed = OutboxConsumer(kept.client, kit.keys, listener)
         replicator = Replicator(database, kept.engine, feed, on_batch=lambda batch: told.append(batch.after.entry_id))
         async with background_task(replicator.run_for_ever()):
             await until(is_told)

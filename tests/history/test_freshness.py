@@ -16,7 +16,7 @@ from tideq.queue_core.outbox.consumer import OutboxConsumer
 
 def freshness_of(kit: Kit, kept: OpenStore, database: Database) -> ReplicationLag:
     checkpoints = Checkpoints(database, kit.settings.partition)
-    return ReplicationLag(checkpoints, OutboxConsumer(kept.client, kept.client, kit.keys), kept.engine.scripts)
+    return ReplicationLag(checkpoints, OutboxConsumer(kept.client, kit.keys), kept.engine.scripts)
 
 
 async def test_history_that_is_read_into_catches_up(

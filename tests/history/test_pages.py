@@ -52,7 +52,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 async def test_the_ids_that_the_store_has_come_in_pages(kit: Kit) -> None:
     task_ids = await _submit(kit, ABOVE_ONE_REPLY)
 
-    pages = [page async for page in OutboxConsumer(kit.client, kit.client, kit.keys).task_ids(PAGE)]
+    pages = [page async for page in OutboxConsumer(kit.client, kit.keys).task_ids(PAGE)]
 
     assert {task_id.decode() for page in pages for task_id in page} == set(task_ids)
     assert max(map(len, pages)) < ABOVE_ONE_REPLY / 4

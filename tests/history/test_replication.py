@@ -30,7 +30,8 @@ from tideq.queue_core import duties
 from tideq.queue_core.background import background_task
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.engine import assemble_engine
-from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxConsumer
+from tideq.queue_core.outbox.consumer import OutboxConsumer
+from tideq.queue_core.outbox.reader import FIRST_ID
 from tideq.queue_core.store.access_keys import AccessKeys
 from tideq.queue_core.store.connect import connect_listener
 
@@ -95,7 +96,7 @@ async def _replicate_without_acknowledging(kit: Kit, database: Database, store: 
     """One that the store refuses from the moment its rows are committed: as if it had died there."""
     engine, listener = assemble_engine(kit.client, kit.settings), connect_listener(store.url)
     await engine.queue.open()
-    replicator = Replicator(database, engine, OutboxConsumer(kit.client, listener, kit.keys))
+    replicator = Replicator(database, engine, OutboxConsumer(kit.client, kit.keys, listener))
     async with contextlib.aclosing(listener), database.session() as blocker, background_task(replicator.run_for_ever()):
         async with blocker.transaction():
             await blocker.execute("SELECT FROM checkpoints FOR UPDATE")
@@ -110,16 +111,14 @@ async def test_an_older_version_never_overwrites_a_newer_one(
     await kit.submit()
     await kit.worker()
     task = await kit.started()
-    entries = await OutboxConsumer(kit.client, kit.client, kit.keys).read(FIRST_ID)
+    entries = await OutboxConsumer(kit.client, kit.keys).read(FIRST_ID)
     await kit.complete(task)
     await replicate_all(kept, store.url, kit, migrated)
 
     await execute(migrated, "DELETE FROM task_events WHERE version = 3")
     before = await checkpoint(kit, migrated)
     async with migrated.session() as connection:
-        writer = Writer(
-            connection, Checkpoints(migrated, 0), 0, OutboxConsumer(kit.client, kit.client, kit.keys).definitions
-        )
+        writer = Writer(connection, Checkpoints(migrated, 0), 0, OutboxConsumer(kit.client, kit.keys).definitions)
         await writer.prepare()
         await writer.write(WriteBatch(list(changes_in(entries[-1])), {}, before, before))
 
@@ -135,7 +134,7 @@ async def test_what_was_staged_for_one_batch_is_not_there_for_the_next(
     await kit.submit()
     await kit.worker()
     await kit.complete(await kit.started())
-    feed = OutboxConsumer(kit.client, kit.client, kit.keys)
+    feed = OutboxConsumer(kit.client, kit.keys)
     entries, before = await feed.read(FIRST_ID), await checkpoint(kit, migrated)
 
     async with migrated.session() as connection:

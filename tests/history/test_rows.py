@@ -21,7 +21,7 @@ from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.replication.changes import Change, changes_in, timestamp
 from tideq.persistence.replication.copying import copy_text
 from tideq.persistence.replication.rows import Rows, finished_tasks
-from tideq.queue_core.outbox.consumer import OutboxEntry
+from tideq.queue_core.outbox.reader import OutboxEntry
 from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.task import TraceContext

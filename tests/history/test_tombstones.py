@@ -15,7 +15,8 @@ from tideq.persistence.replication.changes import Change, changes_in
 from tideq.persistence.replication.writer import WriteBatch, Writer
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import DAY_MS, HistorySettings
-from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxConsumer
+from tideq.queue_core.outbox.consumer import OutboxConsumer
+from tideq.queue_core.outbox.reader import FIRST_ID
 from tideq.queue_core.settings import QueueSettings, Retention
 
 CHOSEN = "0192f0c1-2b3c-7d4e-8f50-002233445566"
@@ -147,7 +148,7 @@ async def test_versions_of_an_older_epoch_are_not_taken_of_what_was_purged(
 ) -> None:
     """As an old primary told them that had not heard of the purge."""
     purged, other = await kit.submit(), await kit.submit()
-    feed = OutboxConsumer(kept.client, kept.client, kit.keys)
+    feed = OutboxConsumer(kept.client, kit.keys)
     definitions = await feed.definitions([purged.encode(), other.encode()])
     old = [change for entry in await feed.read(FIRST_ID) for change in changes_in(entry)]
     await _end(kit, purged)
@@ -168,7 +169,7 @@ async def test_a_later_life_of_an_older_epoch_is_taken(
     read = (await checkpoint(kit, migrated)).entry_id
     await kit.clock.advance(5)
     await kit.submit(task_id=CHOSEN, task_type="later")
-    feed = OutboxConsumer(kept.client, kept.client, kit.keys)
+    feed = OutboxConsumer(kept.client, kit.keys)
     late = [change for entry in await feed.read(read) for change in changes_in(entry)]
 
     await _write_in_the_next_epoch(kit, migrated, feed, late, await feed.definitions([CHOSEN.encode()]))

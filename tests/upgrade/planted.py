@@ -33,7 +33,7 @@ CHANGES: dict[str, tuple[Edit, ...]] = {
         Edit("queue_core/scripts/include/outbox_append.lua", "'now_ms', now_text", "'at_ms', now_text"),
         Edit("queue_core/scripts/ended_counts.lua", "task_id ~= 'now_ms'", "task_id ~= 'at_ms'"),
         Edit("persistence/replication/changes.py", 'fields[b"now_ms"]', 'fields[b"at_ms"]'),
-        Edit("queue_core/outbox/consumer.py", 'fields.get(b"now_ms"', 'fields.get(b"at_ms"'),
+        Edit("queue_core/outbox/reader.py", 'fields.get(b"now_ms"', 'fields.get(b"at_ms"'),
         Edit("queue_core/outbox/stream.py", 'int(fields[b"now_ms"])', 'int(fields[b"at_ms"])'),
         Edit("workers/monitor/journal/transition.py", 'fields[b"now_ms"]', 'fields[b"at_ms"]'),
     ),
