@@ -20,7 +20,7 @@ from tideq.persistence.partition_owner import OWNS_ALL, PartitionOwner
 from tideq.persistence.recovery.context import RecoveryContext
 from tideq.persistence.recovery.rebuild import Rebuild, RebuildPlan
 from tideq.persistence.recovery.reconcile import Difference, Reconciliation
-from tideq.persistence.replication.flush import flush_outbox, is_behind
+from tideq.persistence.replication.backfill import flush_outbox, is_behind
 from tideq.queue_core.duties import Duty
 from tideq.queue_core.errors import HistoryUnavailable
 from tideq.queue_core.outbox.reader import FIRST_ID, entry_order

@@ -12,8 +12,8 @@ import structlog
 from tideq.persistence.checkpoints import Checkpoints
 from tideq.persistence.database import WRITING, Connection, Database, statement
 from tideq.persistence.definitions import stored_definitions
-from tideq.persistence.replication.changes import Change
-from tideq.persistence.replication.rows import finished_tasks
+from tideq.persistence.replication.batch import finished_tasks
+from tideq.persistence.replication.rows import Change
 from tideq.persistence.replication.writer import Writer
 from tideq.queue_core.engine import Engine
 from tideq.queue_core.outbox.consumer import OutboxConsumer

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tideq.persistence.database import Database
-from tideq.persistence.replication.changes import timestamp
+from tideq.persistence.read.filters import timestamp_of
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import DAY_MS, HistorySettings
 from tideq.persistence.terms import error_terms, parameter_term, tag_term
@@ -105,7 +105,7 @@ async def write(database: Database, tasks: Sequence[MadeUpTask], end_ms: int, sp
 def _task_line(task: MadeUpTask) -> str:
     columns = (
         task.task_id, 1, 3, task.state, "submitted", task.task_type, task.priority, task.worker_id, task.trace_id, None,
-        timestamp(task.created_ms).decode(), timestamp(task.ended_ms).decode() if task.ended_ms else None,
+        timestamp_of(task.created_ms), timestamp_of(task.ended_ms) if task.ended_ms else None,
         f'{{"width":{task.width}}}', "{}", _record(task), None, f'{{"message":"{task.error}"}}' if task.error else None,
     )  # fmt: skip
     return "\t".join("\\N" if column is None else str(column) for column in columns) + "\n"

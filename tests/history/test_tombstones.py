@@ -11,12 +11,13 @@ from tideq.persistence.history import History
 from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.recovery.reconcile import PURGED
 from tideq.persistence.recovery.store_guard import StoreCheck
-from tideq.persistence.replication.changes import Change, changes_in
-from tideq.persistence.replication.writer import WriteBatch, Writer
+from tideq.persistence.replication.batch import Batch, changes_in
+from tideq.persistence.replication.rows import Change
+from tideq.persistence.replication.writer import Writer
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import DAY_MS, HistorySettings
 from tideq.queue_core.outbox.consumer import OutboxConsumer
-from tideq.queue_core.outbox.reader import FIRST_ID
+from tideq.queue_core.outbox.reader import FIRST_ID, OutboxEntry
 from tideq.queue_core.settings import QueueSettings, Retention
 
 CHOSEN = "0192f0c1-2b3c-7d4e-8f50-002233445566"
@@ -186,7 +187,8 @@ async def _write_in_the_next_epoch(
         checkpoints = Checkpoints(database, kit.settings.partition)
         writer = Writer(connection, checkpoints, kit.settings.partition, feed.definitions)
         await writer.prepare()
-        await writer.write(WriteBatch(late, definitions, before, before._replace(entry_id="9-9")))
+        batch = Batch([OutboxEntry("9-9", {})], late, definitions, None, is_full=False)
+        await writer.write(batch, before)
 
 
 def _in_version(change: Change, version: int) -> Change:
