@@ -9,7 +9,7 @@ from tideq.persistence.database import Database
 from tideq.persistence.dead_letters.dead_letter_list import DeadLetters
 from tideq.persistence.dead_letters.replay import Replays
 from tideq.persistence.read.expired_tasks import ExpiredTasks
-from tideq.persistence.read.lag import HistoryLag, ReplicationLag, ReplicationLagOfAll
+from tideq.persistence.read.lag import HistoryLag, PartitionLag
 from tideq.persistence.read.task_list import TaskList
 from tideq.persistence.read.tasks import TaskReader
 from tideq.persistence.read.timings import Timings
@@ -44,10 +44,10 @@ class History:
 
 def lag_of(database: Database, client: Any, engine: Engine) -> HistoryLag:
     parts = [
-        ReplicationLag(Checkpoints(database, part.settings.partition), OutboxConsumer(client, part.keys), part.scripts)
+        PartitionLag(Checkpoints(database, part.settings.partition), OutboxConsumer(client, part.keys), part.scripts)
         for part in engine.parts
     ]
-    return parts[0] if len(parts) == 1 else ReplicationLagOfAll(parts)
+    return HistoryLag(parts)
 
 
 def consumer_of(client: Any, queue: QueueSettings) -> OutboxConsumer:

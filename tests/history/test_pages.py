@@ -13,9 +13,8 @@ from tests.stores import StoreUnderTest
 from tideq.persistence.checkpoints import Checkpoints
 from tideq.persistence.database import Database
 from tideq.persistence.partition_owner import OWNS_ALL
-from tideq.persistence.recovery.context import RecoveryContext
 from tideq.persistence.recovery.open_store import OpenStore
-from tideq.persistence.recovery.rebuild import put_keys_and_dead_letters
+from tideq.persistence.recovery.rebuild import RecoveryContext, put_keys_and_dead_letters
 from tideq.persistence.recovery.reconcile import Reconciliation
 from tideq.queue_core.attempts import Failure
 from tideq.queue_core.outbox.consumer import OutboxConsumer
