@@ -12,6 +12,7 @@ from tideq.persistence.settings import DAY_MS, HistorySettings
 from tideq.persistence.terms import error_terms, parameter_term, tag_term
 from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.states import TaskState
+from tideq.queue_core.store.formats import NEWEST_FORMAT
 
 WEEK_MS = 7 * DAY_MS
 WORDS = ("upstream", "timed", "out", "refused", "disk", "full", "timeout")
@@ -117,7 +118,7 @@ def _record(task: MadeUpTask) -> str:
         "attempt": "1", "worker": task.worker_id or "", "ended_ms": task.ended_ms or "", "rank": "1",
         "max_retries": "3", "retries": "0", "losses": "0", "deliveries": "0", "created_ms": task.created_ms,
     }  # fmt: skip
-    return "".join(f"{known.get(name, '')}\x1f" for name in NAMES)
+    return "\x1f".join(map(str, (NEWEST_FORMAT, *(known.get(name, "") for name in NAMES), "")))
 
 
 def _in_blocks(lines: Iterable[str], size: int = 5_000) -> Iterable[str]:

@@ -17,6 +17,7 @@ from tideq.persistence.replication.rows import EVENTS, Change, Rows
 from tideq.queue_core.outbox.reader import OutboxEntry
 from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.states import TaskState
+from tideq.queue_core.store.formats import NEWEST_FORMAT
 from tideq.queue_core.task import TraceContext
 
 VERSION = EVENTS.columns.split(", ").index("version")
@@ -26,7 +27,7 @@ ID, OTHER = b"01a1e36c-7fa5-7796-bba7-00fe0b2dfb4b", b"01a1e36c-7fa5-7796-bba8-0
 def change(version: int, state: str, reason: str = "", body: bytes | None = None, task_id: bytes = ID) -> Change:
     values = {"state": state, "version": str(version), "reason": reason, "attempt": "1", "age_bucket": "low:7"}
     values |= {"created_ms": "1", "ended_ms": "5" if state in ("completed", "dead_letter", "cancelled") else ""}
-    record = "".join(f"{values.get(name, '')}\0" for name in NAMES).encode()
+    record = "\0".join([str(NEWEST_FORMAT), *(values.get(name, "") for name in NAMES), ""]).encode()
     fields = {b"now_ms": b"5", b"epoch": b"1", task_id: record}
     (made,) = changes_in(OutboxEntry("5-0", fields if body is None else {**fields, task_id + b":body": body}))
     return made

@@ -192,8 +192,8 @@ async def _write_in_the_next_epoch(
 
 
 def _in_version(change: Change, version: int) -> Change:
-    state, _, rest = change.packed.split(b"\0", 2)
-    packed = b"\0".join((state, b"%d" % version, rest))
+    number, state, _, rest = change.packed.split(b"\0", 3)
+    packed = b"\0".join((number, state, b"%d" % version, rest))
     return Change("8-8", change.epoch, change.now_ms, change.task_id, packed, None)
 
 
