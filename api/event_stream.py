@@ -22,9 +22,8 @@ from tideq.api.schemas.events import GAP_DETAIL, EventOut, GapOut
 from tideq.api.schemas.times import rfc3339
 from tideq.queue_core.background import cancel_and_wait
 from tideq.queue_core.errors import QueueError
-from tideq.queue_core.outbox.event_cursor import EventCursor, beginning, joined
 from tideq.queue_core.outbox.live import LiveEvents, Subscription
-from tideq.queue_core.outbox.stream import BEGINNING, Event, EventPage, OutboxStream
+from tideq.queue_core.outbox.stream import Event, EventCursor, EventPage, OutboxStream, beginning, joined
 
 KEEP_ALIVE_SECONDS = 15.0
 DRAIN_SECONDS = 2.0
@@ -120,13 +119,6 @@ class EventStreamSession:
     async def _pages(self, outbox: OutboxStream) -> AsyncGenerator[EventPage | None]:
         """Pages up to the end of the stream; None, as the last, where the position was trimmed."""
         position = self._cursor.positions[outbox.partition]
-        if position == BEGINNING and len(self._outboxes) > 1:
-            # A cursor has a position for every partition, also for those that had no event yet.
-            page = await outbox.first_page()
-            yield page
-            if page is None or page.end == BEGINNING:
-                return
-            position = page.end
         while page := await outbox.page_after(position):
             yield page
             if page.end == position:

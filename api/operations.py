@@ -12,7 +12,7 @@ import msgspec
 from litestar.handlers import BaseRouteHandler
 
 from tideq.queue_core import errors
-from tideq.queue_core.outbox.event_cursor import CURSOR_FORM
+from tideq.queue_core.outbox.stream import CURSOR_FORM
 
 PUBLIC = "public"
 JSON = "application/json"

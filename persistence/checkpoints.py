@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from tideq.persistence.database import Connection, Database, statement
-from tideq.queue_core.outbox.consumer import entry_order
+from tideq.queue_core.outbox.reader import entry_order
 
 
 class Checkpoint(NamedTuple):

@@ -101,6 +101,16 @@ def statement(name: str) -> LiteralString:
     return cast("LiteralString", text)
 
 
+def compose(name: str, **parts: sql.Composable) -> LiteralString:
+    """Returns `queries/<name>.sql` with parts that cannot be parameters, such as columns, orders and limits.
+
+    The query's comment names them too, and is left out.
+    """
+    lines = [line for line in statement(name).splitlines() if not line.startswith("--")]
+    query = sql.SQL(cast("LiteralString", "\n".join(lines)))
+    return cast("LiteralString", query.format(**parts).as_string(None))
+
+
 def check_url(url: str) -> None:
     """Raises SettingsError, without the URL: it holds a password."""
     try:

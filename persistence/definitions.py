@@ -1,11 +1,12 @@
 """A task's definition as columns: type and parameters apart, the rest as one JSON text, `{}` for most tasks."""
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 import structlog
 
+from tideq.persistence.database import Connection, statement
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.submission import pack_definition, unpack_definition
 from tideq.queue_core.task import ANONYMOUS, Definition, TraceContext
@@ -84,10 +85,11 @@ def stored_definition(task_type: str, parameters: bytes, attributes: str | bytes
     return StoredDefinition(definition, pack_definition(definition, decoded.later))
 
 
-def stored_definitions(rows: Iterable[tuple[Any, ...]]) -> dict[str, StoredDefinition]:
-    """Returns the readable definitions in rows of `some_tasks`, by task id; logs the others."""
+async def definitions_in_history(connection: Connection, task_ids: Sequence[str]) -> dict[str, StoredDefinition]:
+    """Returns the readable definitions of these tasks, by task id; logs the others."""
+    found = await connection.execute(statement("some_tasks"), (list(task_ids),))
     definitions: dict[str, StoredDefinition] = {}
-    for task_id, task_type, parameters, attributes, *_ in rows:
+    for task_id, task_type, parameters, attributes, *_ in await found.fetchall():
         try:
             definitions[task_id] = stored_definition(task_type, parameters.encode(), attributes)
         except ValueError as error:

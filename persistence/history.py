@@ -9,7 +9,7 @@ from tideq.persistence.database import Database
 from tideq.persistence.dead_letters.dead_letter_list import DeadLetters
 from tideq.persistence.dead_letters.replay import Replays
 from tideq.persistence.read.expired_tasks import ExpiredTasks
-from tideq.persistence.read.lag import HistoryLag, ReplicationLag, ReplicationLagOfAll
+from tideq.persistence.read.lag import HistoryLag, PartitionLag
 from tideq.persistence.read.task_list import TaskList
 from tideq.persistence.read.tasks import TaskReader
 from tideq.persistence.read.timings import Timings
@@ -44,16 +44,14 @@ class History:
 
 def lag_of(database: Database, client: Any, engine: Engine) -> HistoryLag:
     parts = [
-        ReplicationLag(
-            Checkpoints(database, part.settings.partition), OutboxConsumer(client, client, part.keys), part.scripts
-        )
+        PartitionLag(Checkpoints(database, part.settings.partition), OutboxConsumer(client, part.keys), part.scripts)
         for part in engine.parts
     ]
-    return parts[0] if len(parts) == 1 else ReplicationLagOfAll(parts)
+    return HistoryLag(parts)
 
 
 def consumer_of(client: Any, queue: QueueSettings) -> OutboxConsumer:
     if queue.partition_count == 1:
-        return OutboxConsumer(client, client, Keys(queue.queue_name, queue.partition))
+        return OutboxConsumer(client, Keys(queue.queue_name, queue.partition))
     keys = [Keys(queue.queue_name, number) for number in range(queue.partition_count)]
     return PartitionedConsumer(client, keys, Routing(queue.partitions))

@@ -45,7 +45,7 @@ class Recount:
         self._parts = [
             PartitionCounts(
                 EndedTasks(part.scripts),
-                OutboxConsumer(client, client, part.keys),
+                OutboxConsumer(client, part.keys),
                 Checkpoints(database, part.settings.partition),
                 part.settings.partition,
             )

@@ -12,7 +12,7 @@ from tideq.api.event_stream import EventFilter, EventStream, EventStreamSession
 from tideq.api.operations import EVENT_ID, LAST_EVENT_ID, operation
 from tideq.api.schemas.events import EventOut, GapOut
 from tideq.api.service import InjectedService
-from tideq.queue_core.outbox.event_cursor import EventCursor, parse_event_cursor
+from tideq.queue_core.outbox.stream import EventCursor, parse_event_cursor
 from tideq.queue_core.states import TaskState
 
 Http = Request[Caller, Any, Any]

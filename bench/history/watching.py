@@ -20,7 +20,7 @@ class Watch:
     def __init__(self, stores: Stores) -> None:
         self._client: Any = stores.server.client
         self._outbox = Keys(stores.queue_name).key("outbox")
-        self._consumer = OutboxConsumer(self._client, self._client, Keys(stores.queue_name))
+        self._consumer = OutboxConsumer(self._client, Keys(stores.queue_name))
         self._checkpoints = Checkpoints(stores.database, 0)
 
     async def checkpoint(self) -> Checkpoint:

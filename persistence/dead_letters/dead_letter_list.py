@@ -11,12 +11,11 @@ from typing import Any, LiteralString, NamedTuple
 import msgspec
 from psycopg import sql
 
-from tideq.persistence.database import Connection, Database, statement
+from tideq.persistence.database import Connection, Database, compose, statement
 from tideq.persistence.read.cursors import CursorError, make_cursor, read_cursor
 from tideq.persistence.read.filters import LAST_ID, LATEST_MS, timestamp_of
-from tideq.persistence.read.sql import compose
 from tideq.persistence.read.task_list import DEFAULT_LIMIT, MAX_PAGE_BYTES, PAGE_SIZES
-from tideq.persistence.read.task_rows import SMALL_BYTES, TaskRow, fetch_large_rows
+from tideq.persistence.read.tasks import SMALL_BYTES, TaskRow, fetch_large_rows
 from tideq.persistence.settings import DAY_MS
 from tideq.queue_core.task import Task
 

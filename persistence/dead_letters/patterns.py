@@ -2,6 +2,10 @@
 
 import hashlib
 import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tideq.persistence.terms import read_error
 
 MAX_LENGTH = 200
 
@@ -30,3 +34,44 @@ def normalised(message: str) -> str:
 def pattern_of(task_type: str, reason: str, message: str) -> str:
     """Returns a short name of the group. Persisted: a change of the result splits existing groups."""
     return hashlib.sha256(f"{task_type}\0{reason}\0{normalised(message)}".encode()).hexdigest()[:16]
+
+
+class DeadLetterRow(NamedTuple):
+    """The columns of `dead_letter_tasks`."""
+
+    task_id: str
+    died_ms: int
+    task_type: str
+    priority: str
+    reason: str
+    pattern: str
+    message: str
+    retriable: bool
+
+
+def dead_letter(
+    task_id: str, died_ms: int, task_type: str, priority: str, reason: str, error_document: bytes | None
+) -> DeadLetterRow:
+    error = read_error(error_document)
+    pattern = pattern_of(task_type, reason, error.message or reason)
+    message = normalised(error.message) or reason
+    return DeadLetterRow(task_id, died_ms, task_type, priority, reason, pattern, message, error.retriable)
+
+
+def by_pattern(deaths: Sequence[DeadLetterRow]) -> list[tuple[str, str, str, str, int, int, int]]:
+    """Returns rows of `dead_letter_patterns`: the first and last death, and the number of deaths of each pattern."""
+    groups: dict[str, list[DeadLetterRow]] = {}
+    for letter in deaths:
+        groups.setdefault(letter.pattern, []).append(letter)
+    return [
+        (
+            pattern,
+            letters[0].task_type,
+            letters[0].reason,
+            letters[0].message,
+            min(letter.died_ms for letter in letters),
+            max(letter.died_ms for letter in letters),
+            len(letters),
+        )
+        for pattern, letters in sorted(groups.items())
+    ]

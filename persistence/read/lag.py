@@ -3,37 +3,35 @@
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from typing import Protocol
 
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.queue_core.errors import StoreReplaced, Unavailable
-from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxConsumer, entry_order, written_ms
+from tideq.queue_core.outbox.consumer import OutboxConsumer
+from tideq.queue_core.outbox.reader import FIRST_ID, entry_order, written_ms
 from tideq.queue_core.scripts.runner import Scripts
 
 LOOK_AGAIN_SECONDS = 0.005
 
 
-class HistoryLag(Protocol):
-    async def wait_until_caught_up(self, seconds: float, *, has_written: bool = False) -> bool: ...
-
-    async def lag_ms(self, now_ms: int) -> int: ...
-
-
-class ReplicationLagOfAll:
+class HistoryLag:
     """The lag of all partitions: history has caught up when each partition has."""
 
-    def __init__(self, parts: Sequence["ReplicationLag"]) -> None:
+    def __init__(self, parts: Sequence["PartitionLag"]) -> None:
         self._parts = parts
 
     async def wait_until_caught_up(self, seconds: float, *, has_written: bool = False) -> bool:
-        """Ignores `has_written`: only one partition has the write, and each requests a flush when it is behind."""
-        return all(await asyncio.gather(*(part.wait_until_caught_up(seconds) for part in self._parts)))
+        """As `PartitionLag` does. Of several partitions only one has the write, and each that is behind is flushed."""
+        flushes = has_written and len(self._parts) == 1
+        return all(
+            await asyncio.gather(*(part.wait_until_caught_up(seconds, has_written=flushes) for part in self._parts))
+        )
 
     async def lag_ms(self, now_ms: int) -> int:
+        """Returns the age of the oldest transition that history lacks; 0 if it lacks none."""
         return max(await asyncio.gather(*(part.lag_ms(now_ms) for part in self._parts)))
 
 
-class ReplicationLag:
+class PartitionLag:
     def __init__(self, checkpoints: Checkpoints, consumer: OutboxConsumer, scripts: Scripts) -> None:
         self._checkpoints = checkpoints
         self._consumer = consumer
@@ -75,7 +73,6 @@ class ReplicationLag:
             await self._consumer.request_flush()
 
     async def lag_ms(self, now_ms: int) -> int:
-        """Returns the age of the oldest transition that history lacks; 0 if it lacks none."""
         checkpoint = await self._checkpoints.read()
         entries = await self._consumer.read(checkpoint.entry_id if checkpoint else FIRST_ID)
         return max(now_ms - written_ms(entries[0]), 0) if entries else 0

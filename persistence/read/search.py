@@ -7,10 +7,9 @@ from typing import Any, LiteralString, NamedTuple, cast
 
 from psycopg import sql
 
-from tideq.persistence.database import Connection
+from tideq.persistence.database import Connection, compose
 from tideq.persistence.read.filters import IdRange, TaskFilter
 from tideq.persistence.read.index_scan import CONDITIONS, INDEX_ORDERS, IndexScan, condition, index_scans
-from tideq.persistence.read.sql import compose
 from tideq.persistence.schema.partitions import id_at, instant_of
 from tideq.persistence.settings import DAY_MS
 

@@ -11,7 +11,8 @@ from tideq.persistence.checkpoints import Checkpoint
 from tideq.persistence.database import Database, statement
 from tideq.queue_core.engine import Engine
 from tideq.queue_core.errors import HistoryUnavailable
-from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxConsumer, written_ms
+from tideq.queue_core.outbox.consumer import OutboxConsumer
+from tideq.queue_core.outbox.reader import FIRST_ID, written_ms
 from tideq.queue_core.scripts.runner import Scripts
 
 MAX_SECONDS = 1.0
@@ -92,11 +93,7 @@ def _merge_present(merge: Callable[[list[int]], int], values: list[int | None]) 
 
 def status_reader_of(database: Database, client: Any, engine: Engine) -> StatusReader:
     parts = [
-        (StatusReader(database, OutboxConsumer(client, client, part.keys), part.settings.partition), part.scripts)
+        (StatusReader(database, OutboxConsumer(client, part.keys), part.settings.partition), part.scripts)
         for part in engine.parts
     ]
-    return (
-        parts[0][0]
-        if len(parts) == 1
-        else StatusReaderOfAll(database, OutboxConsumer(client, client, engine.keys), parts)
-    )
+    return parts[0][0] if len(parts) == 1 else StatusReaderOfAll(database, OutboxConsumer(client, engine.keys), parts)

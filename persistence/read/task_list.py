@@ -13,7 +13,7 @@ from tideq.persistence.database import Connection, Database
 from tideq.persistence.read.cursors import CursorError, make_cursor, read_cursor
 from tideq.persistence.read.filters import IdRange, TaskFilter
 from tideq.persistence.read.search import plan_search, spans_of
-from tideq.persistence.read.task_rows import SMALL_BYTES, TaskRow, fetch_large_rows
+from tideq.persistence.read.tasks import SMALL_BYTES, TaskRow, fetch_large_rows
 from tideq.queue_core.task import Task
 
 MAX_LIMIT = 500

@@ -17,13 +17,16 @@ import structlog
 from tideq.persistence.database import READING, Database, check_url, statement
 from tideq.persistence.recovery.store_guard import StoreGuard
 from tideq.persistence.recovery.store_guards import StoreGuards, store_guards_of
+from tideq.persistence.replication.batch import Batch
+from tideq.persistence.replication.replicator import Replicator, Replicators
 from tideq.persistence.schema.migrations import MigrationError, missing_migrations
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.duties import STORE_CHECK, Duties, Duty
 from tideq.queue_core.engine import Engine, assemble_engine
 from tideq.queue_core.errors import HistoryRefused, HistoryUnavailable, StoreFormatUnknown, StoreRefused, Unavailable
+from tideq.queue_core.outbox.consumer import OutboxConsumer
 from tideq.queue_core.settings import QueueSettings, SettingsError
-from tideq.queue_core.store.connect import connect
+from tideq.queue_core.store.connect import connect, connect_reader
 from tideq.queue_core.store.formats import check_formats
 from tideq.queue_core.store.restore import CLOSED
 from tideq.queue_core.store.server_identity import TrustedServers
@@ -43,6 +46,29 @@ class OpenStore:
     guard: StoreGuard | StoreGuards | None
     unguarded_client: Any
     """Connects also to servers that are not verified."""
+
+
+@contextlib.asynccontextmanager
+async def replicators_of(
+    store: OpenStore, redis_url: str, on_batch: Callable[[Batch], None] = lambda _: None, linger_ms: int = 0
+) -> AsyncGenerator[Replicators]:
+    if store.database is None:
+        raise ValueError("replication needs DATABASE_URL")
+    listener = connect_reader(redis_url, store.guard.identity if store.guard else None)
+    async with contextlib.aclosing(listener):
+        yield Replicators(
+            [
+                Replicator(
+                    store.database,
+                    part,
+                    OutboxConsumer(store.client, part.keys, listener),
+                    part.settings.partition,
+                    on_batch,
+                    linger_ms,
+                )
+                for part in store.engine.parts
+            ]
+        )
 
 
 def unconnected_store(queue: QueueSettings) -> OpenStore:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import structlog
 
 from tideq.persistence.database import Connection, statement
-from tideq.persistence.definitions import StoredDefinition, stored_definitions, unpack
+from tideq.persistence.definitions import StoredDefinition, definitions_in_history, unpack
 from tideq.queue_core.scripts.record import Record, readable_record
 from tideq.queue_core.store.restore import RestoredTask
 from tideq.queue_core.task_id import is_task_id
@@ -25,7 +25,8 @@ async def parked_tasks(connection: Connection, partition: int) -> list[ParkedSna
     """Returns the tasks of a partition that can be restored; logs those without a readable record or definition."""
     found = await connection.execute(statement("parked_versions"), (partition,))
     rows = [row for row in await found.fetchall() if is_task_id(row[0])]
-    definitions = await _definitions(connection, [task_id for task_id, _, definition in rows if definition is None])
+    without = [task_id for task_id, _, definition in rows if definition is None]
+    definitions = await definitions_in_history(connection, without)
     tasks: list[ParkedSnapshot] = []
     for task_id, record, definition in rows:
         stored = _unpacked(definition) if definition is not None else definitions.get(task_id)
@@ -36,11 +37,6 @@ async def parked_tasks(connection: Connection, partition: int) -> list[ParkedSna
             restored = RestoredTask(task_id, record, stored.packed, stored.definition.signature)
             tasks.append(ParkedSnapshot(read, restored))
     return tasks
-
-
-async def _definitions(connection: Connection, task_ids: list[str]) -> dict[str, StoredDefinition]:
-    rows = await (await connection.execute(statement("some_tasks"), (task_ids,))).fetchall()
-    return stored_definitions(rows)
 
 
 def _unpacked(definition: bytes) -> StoredDefinition | None:

@@ -13,16 +13,15 @@ from typing import Any, NamedTuple, TypeVar
 import structlog
 from psycopg import AsyncServerCursor
 
-from tideq.persistence.checkpoints import Checkpoint
+from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Connection, statement
 from tideq.persistence.definitions import packed_record, stored_definition
 from tideq.persistence.partition_owner import OWNS_ALL, PartitionOwner
-from tideq.persistence.recovery.context import RecoveryContext
 from tideq.persistence.recovery.parked import parked_tasks
 from tideq.queue_core.background import cancel_and_wait
-from tideq.queue_core.outbox.consumer import FIRST_ID
+from tideq.queue_core.outbox.reader import FIRST_ID
 from tideq.queue_core.scripts.record import checked_record
-from tideq.queue_core.settings import Retention
+from tideq.queue_core.settings import QueueSettings, Retention
 from tideq.queue_core.store.restore import KeptKey, RestoredTask, StoreRestore, StoreStatus
 
 FETCH_COUNT = 500
@@ -33,6 +32,16 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
 Flush = Callable[[Checkpoint], Awaitable[Checkpoint]]
+
+
+class RecoveryContext(NamedTuple):
+    """The arguments of a rebuild and a reconciliation: one partition of the store, and its history."""
+
+    connection: Connection
+    restoration: StoreRestore
+    checkpoints: Checkpoints
+    settings: QueueSettings
+    owner: PartitionOwner
 
 
 class RebuildPlan(NamedTuple):

@@ -11,11 +11,17 @@ from typing import Any, NamedTuple
 
 from tideq.persistence.checkpoints import Checkpoint
 from tideq.persistence.database import statement
-from tideq.persistence.recovery.context import RecoveryContext
 from tideq.persistence.recovery.parked import ParkedSnapshot, parked_tasks
-from tideq.persistence.recovery.rebuild import FETCH_COUNT, LIVE, put_keys_and_dead_letters, restore_tasks, rows_of
+from tideq.persistence.recovery.rebuild import (
+    FETCH_COUNT,
+    LIVE,
+    RecoveryContext,
+    put_keys_and_dead_letters,
+    restore_tasks,
+    rows_of,
+)
 from tideq.persistence.tombstones import purged_tasks
-from tideq.queue_core.outbox.consumer import FIRST_ID, entry_order
+from tideq.queue_core.outbox.reader import FIRST_ID, entry_order
 from tideq.queue_core.scripts.replies import text
 from tideq.queue_core.store.restore import StoreStatus
 

@@ -1,4 +1,6 @@
-"""Backfill: reads tasks from the store whose events were trimmed from the stream before history had them.
+"""Backfill: writes what the stream has lost or a closed store still has.
+
+Reads tasks from the store whose events were trimmed from the stream before history had them.
 
 The stream is trimmed only up to the last entry in history. A larger gap means that history was restored from a backup
 or is younger than the queue. The events in the gap are lost; the present state of the tasks is read from the store.
@@ -7,11 +9,13 @@ Events still in the stream are replicated as usual, so tasks created in it are l
 
 import structlog
 
-from tideq.persistence.checkpoints import Checkpoint
-from tideq.persistence.database import Connection, statement
-from tideq.persistence.replication.changes import Change
-from tideq.persistence.replication.writer import Writer
-from tideq.queue_core.outbox.consumer import OutboxConsumer, OutboxGap
+from tideq.persistence.checkpoints import Checkpoint, CheckpointMoved, Checkpoints
+from tideq.persistence.database import WRITING, Connection, Database, statement
+from tideq.persistence.replication.batch import BatchLimit, read_batch
+from tideq.persistence.replication.rows import Change
+from tideq.persistence.replication.writer import BatchCancelled, Writer
+from tideq.queue_core.outbox.consumer import OutboxConsumer
+from tideq.queue_core.outbox.reader import OutboxGap
 
 log = structlog.get_logger(__name__)
 
@@ -58,3 +62,36 @@ class Backfill:
 
 def _is_lost(change: Change, gap: OutboxGap) -> bool:
     return gap.before_ms is None or (change.readable_created_ms or 0) < gap.before_ms
+
+
+async def is_behind(consumer: OutboxConsumer, checkpoint: Checkpoint) -> bool:
+    return bool(await consumer.read(checkpoint.entry_id, count=1))
+
+
+async def flush_outbox(
+    database: Database, consumer: OutboxConsumer, partition: int, checkpoint: Checkpoint
+) -> Checkpoint:
+    """Writes the rest of a closed store's outbox before the store is emptied, and returns the new checkpoint.
+
+    Skips events that history has already. Replicators may run meanwhile: the first to move the checkpoint has written
+    the batch, and the other continues there.
+    """
+    if not await is_behind(consumer, checkpoint):
+        return checkpoint
+    checkpoints = Checkpoints(database, partition)
+    batch_limit = BatchLimit()
+    async with database.session(limits=WRITING) as connection:
+        writer = Writer(connection, checkpoints, partition, consumer.definitions)
+        await writer.prepare()
+        await Backfill(connection, writer, consumer, checkpoint).run()
+        while (batch := await read_batch(consumer, checkpoint.entry_id, max_entries=batch_limit.max_entries)).entries:
+            try:
+                checkpoint = await writer.write(batch, checkpoint)
+                batch_limit.grow()
+            except BatchCancelled:
+                if len(batch.entries) == 1:
+                    raise
+                batch_limit.shrink(len(batch.entries))
+            except CheckpointMoved:
+                checkpoint = await checkpoints.read_with(connection) or checkpoint
+    return checkpoint

@@ -1,20 +1,24 @@
-"""Reads batches from the outbox stream: entries become changes and rows, with the definitions they need."""
+"""Batches: entries of the outbox stream as changes and rows, with the definitions they need."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from tideq.persistence.checkpoints import Checkpoint, CheckpointMoved
-from tideq.persistence.replication.changes import Change, changes_in
-from tideq.persistence.replication.rows import PURGED, Rows
-from tideq.persistence.replication.writer import EVENT_ERRORS, WriteBatch
-from tideq.queue_core.outbox.consumer import READ_COUNT, OutboxConsumer, OutboxEntry, written_ms
+from tideq.persistence.replication.rows import MAX_NUMBER, PURGED, ROW_ERRORS, Change, Rows
+from tideq.queue_core.outbox.consumer import OutboxConsumer
+from tideq.queue_core.outbox.reader import ID_LENGTH, READ_COUNT, OutboxEntry, entry_order, written_ms
+from tideq.queue_core.transitions import TERMINAL
 
 MAX_EVENTS = 20_000
 """The limit of a batch: more events would only wait longer for their commit."""
 SLICE = 1_000
 """Events made into rows without a pause, about a millisecond: PostgreSQL has enough buffered input for that long."""
-
+MAX_INSTANT_MS = 2**47
+"""The limit of PostgreSQL's instants."""
+UNREADABLE = b"0\0"
+"""A prefix that marks a record as of an unreadable format; the record follows as it came."""
+ENDED = {state.encode() for state in TERMINAL}
 
 Linger = Callable[[], Awaitable[None]]
 """Returns when a batch must be written although more events may come."""
@@ -22,17 +26,28 @@ MAX_FLUSH_WAIT_MS = 1_000
 """The limit of one blocking read: in a cluster the connection treats a longer silence as a lost server."""
 
 
-async def linger_until_flush(consumer: OutboxConsumer, linger_ms: int) -> None:
-    """Waits for more events for up to `linger_ms`; returns at once when a flush is requested.
+class Batch(NamedTuple):
+    """What one transaction writes: the changes of whole entries."""
 
-    The cost of a batch is shared by its events, and a task that changes twice within a batch is written once: beside a
-    busy service this halves the load of history (docs/history.md).
-    """
-    now = asyncio.get_running_loop().time
-    until = now() + linger_ms / 1000
-    while (left_ms := round((until - now()) * 1000)) > 0:
-        if await consumer.flush_requested(min(left_ms, MAX_FLUSH_WAIT_MS)):
-            return
+    entries: Sequence[OutboxEntry]
+    changes: Sequence[Change]
+    definitions: dict[bytes, bytes]
+    rows: Rows | None
+    """None where an event is invalid or a definition is missing: the writer then finds the invalid events."""
+    is_full: bool
+    """The batch reached a limit, so the stream probably has more entries."""
+
+    def checkpoint_after(self, before: Checkpoint) -> Checkpoint:
+        """Raises CheckpointMoved if the stream is of a later epoch."""
+        newest = max((change.epoch for change in self.changes), default=before.epoch)
+        if newest > before.epoch:
+            raise CheckpointMoved(f"the stream is of epoch {newest}, history of {before.epoch}")
+        last, count = self.entries[-1], before.event_count + len(self.changes)
+        return Checkpoint(before.epoch, last.entry_id, written_ms(last), count)
+
+    @property
+    def latest(self) -> Iterable[Change]:
+        return self.changes if self.rows is None else self.rows.latest.values()
 
 
 class BatchLimit:
@@ -46,28 +61,6 @@ class BatchLimit:
 
     def grow(self) -> None:
         self.max_entries = min(self.max_entries + self.max_entries // 10 + 1, MAX_EVENTS)
-
-
-class ReadBatch(NamedTuple):
-    entries: Sequence[OutboxEntry]
-    changes: Sequence[Change]
-    definitions: dict[bytes, bytes]
-    rows: Rows | None
-    """None where an event is invalid or a definition is missing: the writer then finds the invalid events."""
-    is_full: bool
-    """The batch reached a limit, so the stream probably has more entries."""
-
-    def to_write(self, before: Checkpoint) -> WriteBatch:
-        newest = max((change.epoch for change in self.changes), default=before.epoch)
-        if newest > before.epoch:
-            raise CheckpointMoved(f"the stream is of epoch {newest}, history of {before.epoch}")
-        last, count = self.entries[-1], before.event_count + len(self.changes)
-        after = Checkpoint(before.epoch, last.entry_id, written_ms(last), count)
-        return WriteBatch(self.changes, self.definitions, before, after, self.rows)
-
-    @property
-    def latest(self) -> Iterable[Change]:
-        return self.changes if self.rows is None else self.rows.latest.values()
 
 
 class BatchReader:
@@ -91,7 +84,7 @@ class BatchReader:
         self.changes += changes
         try:
             self.rows = self.rows and self.rows.add(changes)
-        except EVENT_ERRORS:
+        except ROW_ERRORS:
             self.rows = None
 
     def definition_ids(self) -> list[bytes]:
@@ -107,10 +100,11 @@ async def read_batch(
     block_ms: int | None = None,
     linger: Linger | None = None,
     max_entries: int = MAX_EVENTS,
-) -> ReadBatch:
+) -> Batch:
     """Returns all entries after an id, up to a batch, and those that arrive during the read.
 
-    Waits up to `block_ms` for a first entry; `linger` is awaited once if the entries do not fill a read.
+    Waits up to `block_ms` for a first entry; `linger` is awaited once if the entries do not fill a read. No gap is
+    looked for: only what history acknowledged is trimmed, so a gap can only be at its start (`backfill.py`).
     """
     entries, reader = await consumer.read(after, block_ms, min(READ_COUNT, max_entries)), BatchReader()
     await reader.add(entries)
@@ -128,9 +122,22 @@ async def read_batch(
     return await _with_definitions(consumer, entries, reader, is_full=is_full)
 
 
+async def linger_until_flush(consumer: OutboxConsumer, linger_ms: int) -> None:
+    """Waits for more events for up to `linger_ms`; returns at once when a flush is requested.
+
+    The cost of a batch is shared by its events, and a task that changes twice within a batch is written once: beside a
+    busy service this halves the load of history (docs/history.md).
+    """
+    now = asyncio.get_running_loop().time
+    until = now() + linger_ms / 1000
+    while (left_ms := round((until - now()) * 1000)) > 0:
+        if await consumer.flush_requested(min(left_ms, MAX_FLUSH_WAIT_MS)):
+            return
+
+
 async def _with_definitions(
     consumer: OutboxConsumer, entries: Sequence[OutboxEntry], reader: BatchReader, *, is_full: bool
-) -> ReadBatch:
+) -> Batch:
     """Drops the events of tasks that the store no longer has: they were purged since. Their purge event is kept."""
     changes, rows, definition_ids = reader.changes, reader.rows, reader.definition_ids()
     definitions = await consumer.definitions(definition_ids)
@@ -142,4 +149,31 @@ async def _with_definitions(
             if each.task_id not in gone or not each.readable_version or each.readable_reason in (None, PURGED)
         ]
         rows = None
-    return ReadBatch(entries, changes, definitions, rows, is_full)
+    return Batch(entries, changes, definitions, rows, is_full)
+
+
+def changes_in(entry: OutboxEntry) -> list[Change]:
+    """Returns the changes of an entry in their order. If the entry is unreadable, each change is unreadable too."""
+    entry_id, fields = entry
+    try:
+        now_ms, epoch, body_of = int(fields[b"now_ms"]), int(fields[b"epoch"]), fields.get
+    except (KeyError, ValueError):
+        now_ms, epoch, body_of = -1, -1, fields.get
+    if not (0 <= now_ms < MAX_INSTANT_MS and 0 <= epoch < MAX_NUMBER):
+        at_ms, _ = entry_order(entry_id)
+        return [Change(entry_id, 0, at_ms, name, UNREADABLE + fields[name], None) for name in entry.event_names]
+    return [
+        Change(entry_id, epoch, now_ms, name, packed, body_of(name + b":body"))
+        for name, packed in fields.items()
+        if len(name) == ID_LENGTH
+    ]
+
+
+def finished_tasks(changes: Iterable[Change], but_not: Collection[bytes]) -> list[tuple[str, int]]:
+    """Returns the tasks that ended, with the version they ended in, except purged ones and those in `but_not`."""
+    latest, finished = {change.task_id: change for change in changes}, list[tuple[str, int]]()
+    for task_id, change in latest.items():
+        version = 0 if task_id in but_not else change.readable_version
+        if version and change.state in ENDED and (PURGED not in change.packed or change.readable_reason != PURGED):
+            finished.append((change.printable_id, version))
+    return finished

@@ -7,16 +7,18 @@ soon as it has no parked ones.
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import structlog
 
 from tideq.persistence.checkpoints import Checkpoints
 from tideq.persistence.database import WRITING, Connection, Database, statement
-from tideq.persistence.definitions import stored_definitions
-from tideq.persistence.replication.changes import Change
-from tideq.persistence.replication.rows import finished_tasks
+from tideq.persistence.definitions import definitions_in_history
+from tideq.persistence.replication.batch import finished_tasks
+from tideq.persistence.replication.rows import Change
 from tideq.persistence.replication.writer import Writer
 from tideq.queue_core.engine import Engine
-from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxConsumer, entry_order
+from tideq.queue_core.outbox.consumer import OutboxConsumer
+from tideq.queue_core.outbox.reader import FIRST_ID, entry_order
 from tideq.queue_core.partition import Partition
 
 MAX_LISTED = 10_000
@@ -68,7 +70,9 @@ class Parking:
             writer = await self._writer(connection)
             async with connection.transaction():
                 changes, definitions = await self._take(connection, task_id)
-                await writer.backfill([_without_body(change) for change in changes[-1:]], definitions)
+                await writer.backfill(
+                    [msgspec.structs.replace(change, body=None) for change in changes[-1:]], definitions
+                )
         for change in changes:
             log.warning("parked event discarded", task_id=task_id, version=change.readable_version)
         await self._acknowledge(changes)
@@ -87,7 +91,9 @@ class Parking:
         definitions = {task_id.encode(): definition for *_, definition in rows if definition is not None}
         if rows and not definitions:
             definitions = await self._consumer.definitions([task_id.encode()])
-            definitions = definitions or await _definition_in_history(connection, task_id)
+        if rows and not definitions:
+            kept = await definitions_in_history(connection, [task_id])
+            definitions = {id_.encode(): definition.packed for id_, definition in kept.items()}
         return [_change(*row) for row in rows], definitions
 
     async def _acknowledge(self, changes: Sequence[Change]) -> None:
@@ -118,7 +124,7 @@ class ParkingOfAll:
 def parking_of(database: Database, client: Any, engine: Engine) -> ParkingOfAll:
     return ParkingOfAll(
         [
-            Parking(database, part.partition, OutboxConsumer(client, client, part.keys), part.settings.partition)
+            Parking(database, part.partition, OutboxConsumer(client, part.keys), part.settings.partition)
             for part in engine.parts
         ]
     )
@@ -129,12 +135,3 @@ def _change(
 ) -> Change:
     instant = entry_order(entry_id)[0] if now_ms is None else now_ms
     return Change(entry_id, epoch, instant, task_id.encode(), record, body)
-
-
-def _without_body(change: Change) -> Change:
-    return Change(change.entry_id, change.epoch, change.now_ms, change.task_id, change.packed, None)
-
-
-async def _definition_in_history(connection: Connection, task_id: str) -> dict[bytes, bytes]:
-    rows = await (await connection.execute(statement("some_tasks"), ([task_id],))).fetchall()
-    return {id_.encode(): definition.packed for id_, definition in stored_definitions(rows).items()}

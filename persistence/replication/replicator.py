@@ -5,6 +5,7 @@ and only from its last position. Any number may run; the holder of the lock work
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -14,15 +15,24 @@ import structlog
 from tideq.persistence.checkpoints import Checkpoint, CheckpointMoved, Checkpoints
 from tideq.persistence.database import WAITING, WRITING, Connection, Database, limit, statement
 from tideq.persistence.replication.backfill import Backfill
-from tideq.persistence.replication.batch import BatchLimit, ReadBatch, linger_until_flush, read_batch
-from tideq.persistence.replication.changes import Change, changes_in
-from tideq.persistence.replication.rows import finished_tasks
-from tideq.persistence.replication.writer import BatchCancelled, WriteBatch, Writer
-from tideq.queue_core.background import cancel_and_wait
+from tideq.persistence.replication.batch import (
+    Batch,
+    BatchLimit,
+    changes_in,
+    finished_tasks,
+    linger_until_flush,
+    read_batch,
+)
+from tideq.persistence.replication.rows import Change
+from tideq.persistence.replication.writer import BatchCancelled, Writer
+from tideq.queue_core.background import cancel_and_wait, run_all
 from tideq.queue_core.duties import Duties, Duty
 from tideq.queue_core.engine import Engine
-from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxConsumer, OutboxEntry
+from tideq.queue_core.outbox.consumer import OutboxConsumer
+from tideq.queue_core.outbox.reader import FIRST_ID, OutboxEntry, written_ms
+from tideq.queue_core.samples import Counters
 from tideq.queue_core.store.side_data import read_side_data
+from tideq.queue_core.telemetry.metrics import LONG_SECONDS
 
 LOCK = 7_305_003
 BLOCK_MS = 1_000
@@ -42,7 +52,7 @@ class Replicator:
         engine: Engine,
         consumer: OutboxConsumer,
         partition: int = 0,
-        on_batch: Callable[[WriteBatch], None] = lambda _: None,
+        on_batch: Callable[[Batch], None] = lambda _: None,
         linger_ms: int = 0,
     ) -> None:
         self._database = database
@@ -58,9 +68,9 @@ class Replicator:
         self._kept: deque[str] = deque(maxlen=KEPT_ENTRIES)
         self._copied: dict[str, bytes] = {}
 
-    async def run_for_ever(self, duties: Duties | None = None) -> None:
+    async def run_for_ever(self, duties: Duties) -> None:
         """Retries every failure from the checkpoint: the stream keeps the entries that history lacks."""
-        await (duties or Duties()).add("replication", self._replicate)
+        await duties.add("replication", self._replicate)
 
     async def _replicate(self, duty: Duty) -> None:
         while True:
@@ -107,16 +117,14 @@ class Replicator:
         confirming = asyncio.create_task(asyncio.sleep(0))
         try:
             while True:
-                read = await reading
-                if read.is_full:
-                    reading = self._read_next(read.entries[-1].entry_id)
-                if read.entries:
-                    batch = read.to_write(checkpoint)
-                    await self._write(writer, batch, len(read.entries))
-                    checkpoint = batch.after
+                batch = await reading
+                if batch.is_full:
+                    reading = self._read_next(batch.entries[-1].entry_id)
+                if batch.entries:
+                    checkpoint = await self._write(writer, batch, checkpoint)
                     await confirming
-                    confirming = asyncio.create_task(self._confirm(batch, read, writer))
-                if not read.is_full:
+                    confirming = asyncio.create_task(self._confirm(batch, writer))
+                if not batch.is_full:
                     reading = self._read_next(checkpoint.entry_id)
                     await confirming
                 if asyncio.get_running_loop().time() - copied_at > COPY_SECONDS:
@@ -126,22 +134,23 @@ class Replicator:
         finally:
             await cancel_and_wait(reading, confirming)
 
-    async def _write(self, writer: Writer, batch: WriteBatch, entry_count: int) -> None:
+    async def _write(self, writer: Writer, batch: Batch, checkpoint: Checkpoint) -> Checkpoint:
         """Shrinks the limit after a cancelled batch: a retry of the same size would be cancelled again."""
         try:
-            await writer.write(batch)
+            after = await writer.write(batch, checkpoint)
         except BatchCancelled:
-            self._batch_limit.shrink(entry_count)
+            self._batch_limit.shrink(len(batch.entries))
             raise
         self._batch_limit.grow()
+        return after
 
-    def _read_next(self, after: str) -> asyncio.Task[ReadBatch]:
+    def _read_next(self, after: str) -> asyncio.Task[Batch]:
         return asyncio.create_task(
             read_batch(self._consumer, after, BLOCK_MS, self._linger, self._batch_limit.max_entries)
         )
 
-    async def _confirm(self, batch: WriteBatch, read: ReadBatch, writer: Writer) -> None:
-        await self._acknowledge(read.entries, read.latest, writer)
+    async def _confirm(self, batch: Batch, writer: Writer) -> None:
+        await self._acknowledge(batch.entries, batch.latest, writer)
         self._on_batch(batch)
 
     async def _acknowledge(self, entries: Sequence[OutboxEntry], changes: Iterable[Change], writer: Writer) -> None:
@@ -157,7 +166,7 @@ class Replicator:
     async def _acknowledge_again(self, checkpoint: Checkpoint, writer: Writer) -> None:
         """Repeats the last acknowledgements: without them, after a crash, finished tasks would not expire."""
         self._kept.clear()
-        entries = await self._consumer.read_up_to(checkpoint.entry_id)
+        entries = await self._consumer.entries_up_to(checkpoint.entry_id)
         changes = [change for entry in entries for change in changes_in(entry)]
         await self._acknowledge(entries, changes, writer)
 
@@ -167,3 +176,30 @@ class Replicator:
             if self._copied.get(name) != content:
                 await connection.execute(statement("copy_side_data"), (self._partition, name, content))
         self._copied = present
+
+
+class Replicators:
+    """A replicator for each partition. Several processes share the partitions: each partition has its own lock."""
+
+    def __init__(self, parts: Sequence[Replicator]) -> None:
+        self._parts = parts
+
+    async def run_for_ever(self, duties: Duties | None = None) -> None:
+        shared = duties or Duties()
+        await run_all(*(part.run_for_ever(shared) for part in self._parts))
+
+
+class BatchMeter:
+    """Metrics of replication: batches, events, and their delay."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+        counters.declare("tideq_replicated_batches_total", ())
+        counters.declare("tideq_replicated_events_total", ())
+        self._delays = counters.histogram("tideq_replication_delay_seconds", (), LONG_SECONDS)
+
+    def note(self, batch: Batch) -> None:
+        """Limit: the delay compares this machine's clock with the store's."""
+        self._counters.add("tideq_replicated_batches_total")
+        self._counters.add("tideq_replicated_events_total", amount=len(batch.changes))
+        self._delays.note(max(time.time() - written_ms(batch.entries[-1]) / 1000, 0.0))

@@ -4,42 +4,43 @@ A refused batch is halved until the refused event is alone. The event is skipped
 parked, with all later events of the task: the history of a task must not have gaps.
 """
 
-import struct
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, LiteralString, NamedTuple
+from typing import Any
 
 import psycopg
 import structlog
+from psycopg.types.string import BytesBinaryDumper
 
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Connection, statement
-from tideq.persistence.dead_letters.dead_letter_rows import by_pattern
+from tideq.persistence.dead_letters.patterns import by_pattern
 from tideq.persistence.definitions import unpack
-from tideq.persistence.replication.changes import CREATED, Change
-from tideq.persistence.replication.copying import END, SIGNATURE
-from tideq.persistence.replication.rows import EVENT_COLUMNS, PURGED, TASK_COLUMNS, MissingDefinition, Rows
+from tideq.persistence.replication.batch import Batch
+from tideq.persistence.replication.rows import (
+    EVENTS,
+    PURGED,
+    ROW_ERRORS,
+    STAGED,
+    TASKS,
+    TERMS,
+    Change,
+    CopyTarget,
+    Row,
+    Rows,
+)
 from tideq.persistence.schema.partitions import TABLES, remove_from
 from tideq.persistence.tombstones import PurgedTask, Tombstone, add_tombstones, purged_tasks
 from tideq.queue_core.errors import HistoryUnavailable
+from tideq.queue_core.scripts.record import fields_reader
 from tideq.queue_core.task_id import is_task_id
 
-EVENT_ERRORS = (
-    psycopg.DataError,
-    psycopg.IntegrityError,
-    psycopg.errors.ProgramLimitExceeded,
-    MissingDefinition,
-    ValueError,
-    OverflowError,
-    struct.error,
-    LookupError,
-)
+EVENT_ERRORS = (*ROW_ERRORS, psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded)
 """Errors caused by the event itself: the event is parked. Any other error is retried."""
 BY_KEY = "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off"
 """Forces joins of staged rows with tasks by primary key: the planner has no statistics of staged rows, and another plan
 would read all tasks. The connection keeps its plan however the tables grow."""
 MAX_STAGED = 20_000
-COPY_TASKS: LiteralString = f"COPY tasks ({TASK_COLUMNS}) FROM STDIN (FORMAT binary)"
-COPY_EVENTS: LiteralString = f"COPY task_events ({EVENT_COLUMNS}) FROM STDIN (FORMAT binary)"
+version_and_creation = fields_reader("version", "created_ms")
 FindDefinitions = Callable[[Sequence[bytes]], Awaitable[dict[bytes, bytes]]]
 
 log = structlog.get_logger(__name__)
@@ -47,15 +48,6 @@ log = structlog.get_logger(__name__)
 
 class BatchCancelled(HistoryUnavailable):
     """The database cancelled the batch at its time limit: a smaller one may succeed."""
-
-
-class WriteBatch(NamedTuple):
-    changes: Sequence[Change]
-    definitions: Mapping[bytes, bytes]
-    before: Checkpoint
-    after: Checkpoint
-    rows: Rows | None = None
-    """The rows of the changes, if they are made already."""
 
 
 class Writer:
@@ -78,16 +70,19 @@ class Writer:
         )
         self.parked = {task_id.encode() for (task_id,) in await found.fetchall()}
 
-    async def write(self, batch: WriteBatch) -> None:
+    async def write(self, batch: Batch, before: Checkpoint) -> Checkpoint:
+        """Returns the checkpoint after the batch. Raises CheckpointMoved, and BatchCancelled at the time limit."""
+        after = batch.checkpoint_after(before)
         try:
-            await self._write(batch)
+            await self._write(batch, before, after)
         except psycopg.errors.QueryCanceled as error:
             raise BatchCancelled(f"a batch of {len(batch.changes)} events was cancelled: {error}") from error
+        return after
 
-    async def _write(self, batch: WriteBatch) -> None:
+    async def _write(self, batch: Batch, before: Checkpoint, after: Checkpoint) -> None:
         async with self._connection.transaction():
-            await self._checkpoints.move(self._connection, batch.before, batch.after)
-            batch = await self._without_purged(batch)
+            await self._checkpoints.move(self._connection, before, after)
+            batch = await self._without_purged(batch, after.epoch)
             behind = await self._after_parked(batch.changes) if self.parked else []
             for change in behind:
                 await self._park(change, batch.definitions, "an earlier event of this task is parked")
@@ -97,12 +92,12 @@ class Writer:
             else:
                 await self._write_or_halve(batch.changes, batch.definitions, batch.rows)
 
-    async def _without_purged(self, batch: WriteBatch) -> WriteBatch:
+    async def _without_purged(self, batch: Batch, epoch: int) -> Batch:
         """Drops changes that an old primary made after the task was purged elsewhere: these are of an older epoch.
 
         Entries are in the order of their epochs, so the check of the first is enough.
         """
-        if not batch.changes or batch.changes[0].epoch == batch.before.epoch:
+        if not batch.changes or batch.changes[0].epoch == epoch:
             return batch
         purged = await self._purged(batch.changes)
         kept = [each for each in batch.changes if each.task_id not in purged or each.readable_reason == PURGED]
@@ -213,11 +208,12 @@ class Writer:
     async def _apply(self, rows: Rows, definitions: Mapping[bytes, bytes]) -> None:
         await self._purge(rows)
         if rows.created:
-            await self._copy_binary(COPY_TASKS, rows.new_task_rows(definitions))
+            await copy_rows(self._connection, TASKS, rows.new_task_rows(definitions))
         if rows.events:
-            await self._copy_binary(COPY_EVENTS, [rows.event_rows()])
+            await copy_rows(self._connection, EVENTS, rows.event_rows())
         await self._change(rows)
-        await self._copy("COPY task_terms FROM STDIN", rows.new_term_lines(definitions))
+        if terms := rows.new_term_rows(definitions):
+            await copy_rows(self._connection, TERMS, terms)
         await self._add_terms(rows.later_terms())
         if rows.requeued:
             await self._remove(rows.requeued, "dead_letter_tasks")
@@ -242,7 +238,7 @@ class Writer:
         changed = rows.changed()
         if not changed:
             return
-        await self._copy("COPY staged FROM STDIN", rows.changed_task_lines())
+        await copy_rows(self._connection, STAGED, rows.changed_rows())
         applied = await self._connection.execute(statement("apply_staged"))
         if applied.rowcount < len(changed):
             await self._add_missing(rows)
@@ -262,7 +258,7 @@ class Writer:
         await self._remove(purged, *TABLES)
         definitions = await self._find_definitions([task_id for task_id in missing if task_id not in purged])
         if definitions:
-            await self._copy_binary(COPY_TASKS, [rows.task_rows(definitions)])
+            await copy_rows(self._connection, TASKS, rows.task_rows(definitions))
 
     async def _add_dead_letters(self, rows: Rows, definitions: Mapping[bytes, bytes]) -> None:
         types = {death.task_id: unpack(definitions[death.task_id]).task_type for death in rows.deaths}
@@ -272,17 +268,15 @@ class Writer:
         if dead:
             await self._connection.execute(statement("add_dead_letters"), _columns(list(dead.values())))
 
-    async def _copy(self, copy: LiteralString, lines: bytes) -> None:
-        if lines:
-            async with self._connection.cursor() as cursor, cursor.copy(copy) as sink:
-                await sink.write(lines)
 
-    async def _copy_binary(self, copy: LiteralString, blocks: Iterable[bytes]) -> None:
-        async with self._connection.cursor() as cursor, cursor.copy(copy) as sink:
-            await sink.write(SIGNATURE)
-            for block in blocks:
-                await sink.write(block)
-            await sink.write(END)
+async def copy_rows(connection: Connection, target: CopyTarget, rows: Iterable[Row]) -> None:
+    """Copies in the binary format: PostgreSQL reads no texts of instants, numbers and ids (docs/history.md)."""
+    async with connection.cursor() as cursor:
+        cursor.adapters.register_dumper(bytes, BytesBinaryDumper)
+        async with cursor.copy(target.statement) as copy:
+            copy.set_types(target.types)
+            for row in rows:
+                await copy.write_row(row)
 
 
 def _is_same_life(change: Change, life: PurgedTask) -> bool:
@@ -291,7 +285,8 @@ def _is_same_life(change: Change, life: PurgedTask) -> bool:
 
 
 def _tombstone(purge: Change) -> Tombstone:
-    return Tombstone(purge.task_id.decode(), purge.epoch, int(purge.version), int(purge.fields[CREATED]))
+    version, created_ms = version_and_creation(purge.packed)
+    return Tombstone(purge.task_id.decode(), purge.epoch, int(version), int(created_ms))
 
 
 def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:

@@ -12,8 +12,7 @@ from collections.abc import Callable, Generator
 import structlog
 
 from tideq.queue_core.duties import Duties, Duty
-from tideq.queue_core.outbox.event_cursor import EventCursor
-from tideq.queue_core.outbox.stream import BEGINNING, Event, OutboxStream, Position, end_of
+from tideq.queue_core.outbox.stream import BEGINNING, Event, EventCursor, OutboxStream, Position, end_of
 
 BLOCK_MS = 2_000
 """Less than the timeout of commands: the reader uses the same connections."""
@@ -140,18 +139,18 @@ class LiveEvents:
 
     async def _read_once(self, *, may_have_missed: bool) -> None:
         since = self.newest
-        entries = await self._outbox.read_after(since, MAX_ENTRIES, BLOCK_MS)
+        entries = await self._outbox.read(since.entry_id, BLOCK_MS, MAX_ENTRIES)
         if not entries:
             return
         if self._subscriptions:
             if may_have_missed or len(entries) == MAX_ENTRIES:
-                await self._end_if_trimmed(since)
+                await self._end_behind_gap(since)
             self._deliver(await self._outbox.parse(entries))
-        self.newest = end_of(entries[-1][0])
+        self.newest = end_of(entries[-1].entry_id)
 
-    async def _end_if_trimmed(self, since: Position) -> None:
-        """End all subscriptions if entries after `since` may have been trimmed before they were read."""
-        if since != BEGINNING and not await self._outbox.holds(since):
+    async def _end_behind_gap(self, since: Position) -> None:
+        """End all subscriptions if entries after `since` were trimmed before they were read."""
+        if await self._outbox.gap_after(since.entry_id):
             log.warning("live events skipped: entries were trimmed before they were read")
             for subscription in self._subscriptions:
                 subscription.end(fell_behind=True)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
-from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxEntry, last_entry_id
+from tideq.queue_core.outbox.reader import OutboxReader
 from tideq.queue_core.polls.lane_names import LaneNames
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.scripts.replies import accepted, number, text
@@ -19,15 +19,7 @@ from tideq.queue_core.scripts.runner import Scripts
 from tideq.queue_core.store.driver_errors import store_errors
 from tideq.queue_core.task import ANONYMOUS, TraceContext
 
-READ_COUNT = 200
-
 log = structlog.get_logger(__name__)
-
-
-class StreamSlice(NamedTuple):
-    entries: list[OutboxEntry]
-    has_gap: bool
-    """Whether entries before these were trimmed before they were read."""
 
 
 class Hidden(NamedTuple):
@@ -68,12 +60,11 @@ class OriginFields(msgspec.Struct, array_like=True, gc=False):
 decode_origin = msgspec.msgpack.Decoder(OriginFields).decode
 
 
-class MonitorCursor:
+class MonitorCursor(OutboxReader):
     def __init__(self, client: Any, scripts: Scripts, keys: Keys) -> None:
-        self._client = client
+        super().__init__(client, keys)
         self._scripts = scripts
         self._journal = keys.key("monitor_cursor")
-        self._stream = keys.key("outbox")
         self._definitions = keys.key("definitions")
         self._lanes = LaneNames(client, keys)
 
@@ -81,21 +72,6 @@ class MonitorCursor:
         """Returns the last published entry; empty if no monitor has started yet."""
         with store_errors():
             return text(await self._client.hget(self._journal, "position") or b"")
-
-    async def newest(self) -> str:
-        return await last_entry_id(self._client, self._stream)
-
-    async def read(self, position: str) -> StreamSlice:
-        """Returns the entries after `position`.
-
-        The entry at `position` is read too: if it is missing, entries were trimmed. This needs no second command.
-        """
-        with store_errors():
-            found = await self._client.xrange(self._stream, position, count=READ_COUNT + 1)
-        entries = [OutboxEntry(text(entry_id), fields) for entry_id, fields in found]
-        if entries and entries[0].entry_id == position:
-            return StreamSlice(entries[1:], has_gap=False)
-        return StreamSlice(entries, has_gap=bool(entries) and position != FIRST_ID)
 
     async def move(self, expected: str, position: str, hidden: Sequence[Hidden] = ()) -> list[int | None] | None:
         """Move the cursor; returns the answers to `hidden` row by row, or None if another monitor has moved it."""

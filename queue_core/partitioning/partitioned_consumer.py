@@ -12,8 +12,8 @@ class PartitionedConsumer(OutboxConsumer):
     """`parts` read the entries, one of each partition."""
 
     def __init__(self, client: Any, keys: Sequence[Keys], routing: Routing) -> None:
-        super().__init__(client, client, keys[0])
-        self.parts = [OutboxConsumer(client, client, each) for each in keys]
+        super().__init__(client, keys[0])
+        self.parts = [OutboxConsumer(client, each) for each in keys]
         self._routing = routing
 
     async def absent(self, task_ids: Sequence[bytes]) -> set[bytes]:

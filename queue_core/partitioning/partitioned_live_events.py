@@ -5,9 +5,8 @@ import contextlib
 from collections.abc import Callable, Generator, Sequence
 
 from tideq.queue_core.duties import Duties
-from tideq.queue_core.outbox.event_cursor import EventCursor, joined
 from tideq.queue_core.outbox.live import LiveEvents, Subscription
-from tideq.queue_core.outbox.stream import Event, OutboxStream
+from tideq.queue_core.outbox.stream import Event, EventCursor, OutboxStream, joined
 
 
 class PartitionedLiveEvents(LiveEvents):

@@ -11,7 +11,9 @@ To change the record safely: append a field, with a default for records written 
 field byte for byte. Never remove, reorder or reuse a field. Any other change is a new format.
 """
 
+import operator
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tideq.queue_core.states import Reason
@@ -156,6 +158,35 @@ def without_number(packed: bytes) -> bytes:
 def _check_format(number: str) -> None:
     if number not in FORMAT_NUMBERS:
         raise UnreadableRecord(f"a record has format {number[:20]!r}, which this version cannot read")
+
+
+def record_field(packed: bytes, name: str) -> bytes:
+    """Returns one field, unchecked; raises UnreadableRecord. The rest of the record may be damaged."""
+    place = NAMES.index(name)
+    fields = without_number(packed).split(b"\0", place + 1)
+    if len(fields) <= place:
+        raise UnreadableRecord(f"a record ends before its {name}")
+    return fields[place]
+
+
+def fields_reader(*names: str) -> Callable[[bytes], tuple[bytes, ...]]:
+    """Returns a function that takes these fields from a record, unchecked; the function raises UnreadableRecord.
+
+    For callers that need the same fields of very many records: the record is split up to the last of the fields.
+    """
+    places = [NAMES.index(name) + 1 for name in names]
+    take, count = operator.itemgetter(*places), max(places) + 1
+    format_numbers = frozenset(number.encode() for number in FORMAT_NUMBERS)
+
+    def read_fields(packed: bytes) -> tuple[bytes, ...]:
+        fields = packed.split(b"\0", count)
+        if fields[0] not in format_numbers:
+            raise UnreadableRecord("a record has a format that this version cannot read")
+        if len(fields) <= count:
+            raise UnreadableRecord(f"a record has {len(fields) - 2} whole fields, not {count - 1} or more")
+        return take(fields)
+
+    return read_fields
 
 
 def lua_codec() -> str:

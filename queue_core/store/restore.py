@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import structlog
 
 from tideq.queue_core.errors import StoreUnavailable
-from tideq.queue_core.outbox.consumer import OutboxConsumer, last_entry_id
+from tideq.queue_core.outbox.consumer import OutboxConsumer
+from tideq.queue_core.outbox.reader import last_entry_id
 from tideq.queue_core.partition import Removed
 from tideq.queue_core.scripts.constants import scripts_for
 from tideq.queue_core.scripts.keys import Keys
@@ -82,7 +83,7 @@ class StoreRestore:
         self._settings = settings
         self._keys = Keys(settings.queue_name, settings.partition)
         self._scripts = scripts_for(client, settings, sends_flags=sends_flags)
-        self.outbox = OutboxConsumer(client, client, self._keys)
+        self.outbox = OutboxConsumer(client, self._keys)
 
     async def drop_idle_connections(self) -> None:
         await drop_idle_connections(self._client)

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from tests.api.bench import until
 from tideq.api.service import Service
 from tideq.persistence.history import History
-from tideq.persistence.replication.assemble import replicator_on
+from tideq.persistence.recovery.open_store import replicators_of
 from tideq.queue_core.background import background_task
 
 
@@ -21,9 +21,7 @@ class Replication:
 
     async def start(self) -> None:
         settings = self._service.settings
-        replicator = await self._at_work.enter_async_context(
-            replicator_on(self._service.store, settings.redis_url, settings.queue)
-        )
+        replicator = await self._at_work.enter_async_context(replicators_of(self._service.store, settings.redis_url))
         await self._at_work.enter_async_context(background_task(replicator.run_for_ever()))
 
     async def stop(self) -> None:

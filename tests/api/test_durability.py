@@ -21,8 +21,8 @@ from tideq.api.service import Service, open_service
 from tideq.api.settings import ServiceSettings
 from tideq.embedded import EmbeddedStores, ValkeyOptions, bundled_valkey, find_running
 from tideq.persistence.database import Database
-from tideq.persistence.replication.assemble import replicator_on
-from tideq.persistence.replication.writer import WriteBatch
+from tideq.persistence.recovery.open_store import replicators_of
+from tideq.persistence.replication.batch import Batch
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.background import background_task
@@ -116,7 +116,7 @@ async def test_history_has_what_was_answered_with_it(store: StoreUnderTest, data
         assert kept.database is not None
         late = await submit(http, "history")
         async with (
-            replicator_on(kept, store.url, service.settings.queue) as replicator,
+            replicators_of(kept, store.url) as replicator,
             background_task(replicator.run_for_ever()),
         ):
             answer = await submit(http, "history")
@@ -131,11 +131,11 @@ async def test_history_has_what_was_answered_with_it(store: StoreUnderTest, data
 async def test_whoever_asks_for_history_does_not_wait_until_a_replicator_has_lingered(
     store: StoreUnderTest, database_url: str
 ) -> None:
-    batches: list[WriteBatch] = []
+    batches: list[Batch] = []
     async with (
         _service_with_history(store, database_url, timeout_ms=45_000) as service,
         _http(service) as http,
-        replicator_on(service.store, store.url, service.settings.queue, batches.append, HOUR_MS) as replicator,
+        replicators_of(service.store, store.url, batches.append, HOUR_MS) as replicator,
         background_task(replicator.run_for_ever()),
     ):
         answers = [await submit(http, "history") for _ in range(3)]

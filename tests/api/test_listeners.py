@@ -16,8 +16,7 @@ from tests.kit import Kit, make_kit
 from tideq.api import event_stream
 from tideq.api.event_stream import EventStreamSession
 from tideq.api.service import Service
-from tideq.queue_core.outbox.event_cursor import EventCursor
-from tideq.queue_core.outbox.stream import Event, EventPage, OutboxStream, Position
+from tideq.queue_core.outbox.stream import Event, EventCursor, EventPage, OutboxStream, Position
 
 
 @pytest.fixture

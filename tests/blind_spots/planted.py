@@ -58,14 +58,14 @@ MISTAKES = {
         f"{ZONES}::test_rows_are_not_to_be_seen_before_their_checkpoint",
         (
             "persistence/replication/writer.py",
-            "            await self._checkpoints.move(self._connection, batch.before, batch.after)\n",
+            "            await self._checkpoints.move(self._connection, before, after)\n",
             "",
         ),
         (
             "persistence/replication/writer.py",
             "                await self._write_or_halve(batch.changes, batch.definitions, batch.rows)\n\n",
             "                await self._write_or_halve(batch.changes, batch.definitions, batch.rows)\n"
-            "        await self._checkpoints.move(self._connection, batch.before, batch.after)\n\n",
+            "        await self._checkpoints.move(self._connection, before, after)\n\n",
         ),
     ),
     "dead letters of one instant are skipped by the cursor": _mistake(
@@ -87,7 +87,11 @@ MISTAKES = {
     ),
     "rows are written in local time": _mistake(
         f"{ZONES}::test_instants_are_the_same_in_every_zone",
-        ("persistence/replication/changes.py", "instant_ms / 1000, UTC)", "instant_ms / 1000)"),
+        (
+            "persistence/replication/rows.py",
+            "return EPOCH + timedelta(milliseconds=int(milliseconds))",
+            "return datetime.fromtimestamp(int(milliseconds) / 1000).replace(tzinfo=UTC)",
+        ),
     ),
     "a list is searched by local time": _mistake(
         f"{ZONES}::test_instants_are_the_same_in_every_zone",

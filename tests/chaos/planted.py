@@ -100,8 +100,8 @@ MISTAKES = {
     ),
     "the checkpoint moves before the rows": Mistake(
         "persistence/replication/writer.py",
-        "await self._checkpoints.move(self._connection, batch.before, batch.after)\n",
-        "await self._checkpoints.move(self._connection, batch.before, batch.after)\n"
+        "await self._checkpoints.move(self._connection, before, after)\n",
+        "await self._checkpoints.move(self._connection, before, after)\n"
         "        async with self._connection.transaction():\n",
         HISTORY_AWAY,
     ),

@@ -7,7 +7,7 @@ import pytest
 
 from tests.kit import Kit
 from tideq.queue_core.controls import Pause
-from tideq.queue_core.outbox.stream import OutboxStream
+from tideq.queue_core.outbox.stream import BEGINNING, OutboxStream
 from tideq.queue_core.polls.ready_lanes import ReadyLanes
 from tideq.queue_core.queue_picture import QueuePictures
 from tideq.queue_core.task import WorkerDeclaration
@@ -42,7 +42,7 @@ async def test_waiting_polls_and_listeners_hear_of_every_lane_beside_an_odd_one(
     first, second = await kit.submit(), await kit.submit(task_type="crop")
     outbox, source = OutboxStream(kit.client, kit.keys), ReadyLanes(kit.engine.scripts, kit.client, kit.keys)
 
-    page = await outbox.first_page()
+    page = await outbox.page_after(BEGINNING)
     survey = await source.scan(10)
 
     assert page is not None

@@ -9,7 +9,8 @@ from tests.contract.situations import complete_all, started_count, submit_count
 from tests.kit import Kit
 from tideq.queue_core.outbox import live
 from tideq.queue_core.outbox.live import LiveEvents, Subscription
-from tideq.queue_core.outbox.stream import BEGINNING, Event, OutboxStream, Position, end_of, parse_position
+from tideq.queue_core.outbox.reader import FIRST_ID, OutboxGap
+from tideq.queue_core.outbox.stream import BEGINNING, Event, EventPage, OutboxStream, Position, end_of, parse_position
 from tideq.queue_core.task import NewTask
 
 
@@ -97,7 +98,8 @@ async def test_a_place_that_was_trimmed_is_gone(kit: Kit, outbox: OutboxStream) 
     await kit.engine.partition.acknowledge(second.position.entry_id, [])
 
     assert await outbox.page_after(first.position) is None
-    assert (await outbox.holds(first.position), await outbox.holds(second.position)) == (False, True)
+    assert await outbox.gap_after(first.position.entry_id) == OutboxGap(second.now_ms)
+    assert await outbox.gap_after(second.position.entry_id) is None
     assert await rest(outbox, second.position) == []
 
 
@@ -105,7 +107,39 @@ async def test_a_place_of_another_store_is_gone(kit: Kit, outbox: OutboxStream) 
     await kit.submit()
 
     assert await outbox.page_after(Position(9_999_999_999_999, 0, 1)) is None
+    assert await outbox.page_after(Position(1, 0, 1)) is None
+
+
+async def test_from_the_beginning_everything_is_read_until_entries_are_trimmed(kit: Kit, outbox: OutboxStream) -> None:
+    at_first = await outbox.page_after(BEGINNING)
+    await kit.submit()
+    await kit.submit()
+    whole = await outbox.page_after(BEGINNING)
+
+    await kit.engine.partition.acknowledge((await outbox.last_id()), [])
+
+    assert (at_first, whole and len(whole.events)) == (EventPage([], BEGINNING), 2)
     assert await outbox.page_after(BEGINNING) is None
+
+
+async def test_nothing_is_missing_after_the_last_entry_although_all_are_trimmed(kit: Kit, outbox: OutboxStream) -> None:
+    await kit.submit()
+    await kit.submit()
+    first, second = await everything(kit, outbox)
+    await kit.engine.partition.acknowledge("9999999999999-0", [])
+
+    assert await outbox.page_after(second.position) == EventPage([], second.position)
+    assert await outbox.gap_after(second.position.entry_id) is None
+    assert await outbox.gap_after(first.position.entry_id) == OutboxGap(None)
+
+
+async def test_a_stream_that_was_deleted_has_a_gap_after_every_entry(kit: Kit, outbox: OutboxStream) -> None:
+    await kit.submit()
+    (event,) = await everything(kit, outbox)
+    await kit.client.delete(kit.keys.key("outbox"))
+
+    assert await outbox.gap_after(event.position.entry_id) == OutboxGap(None)
+    assert await outbox.gap_after(FIRST_ID) is None
 
 
 async def test_the_newest_place_is_after_everything(kit: Kit, outbox: OutboxStream) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tideq.persistence.database import Database
-from tideq.persistence.replication.changes import timestamp
+from tideq.persistence.read.filters import timestamp_of
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import DAY_MS, HistorySettings
 from tideq.persistence.terms import error_terms, parameter_term, tag_term
 from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.states import TaskState
+from tideq.queue_core.store.formats import NEWEST_FORMAT
 
 WEEK_MS = 7 * DAY_MS
 WORDS = ("upstream", "timed", "out", "refused", "disk", "full", "timeout")
@@ -105,7 +106,7 @@ async def write(database: Database, tasks: Sequence[MadeUpTask], end_ms: int, sp
 def _task_line(task: MadeUpTask) -> str:
     columns = (
         task.task_id, 1, 3, task.state, "submitted", task.task_type, task.priority, task.worker_id, task.trace_id, None,
-        timestamp(task.created_ms).decode(), timestamp(task.ended_ms).decode() if task.ended_ms else None,
+        timestamp_of(task.created_ms), timestamp_of(task.ended_ms) if task.ended_ms else None,
         f'{{"width":{task.width}}}', "{}", _record(task), None, f'{{"message":"{task.error}"}}' if task.error else None,
     )  # fmt: skip
     return "\t".join("\\N" if column is None else str(column) for column in columns) + "\n"
@@ -117,7 +118,7 @@ def _record(task: MadeUpTask) -> str:
         "attempt": "1", "worker": task.worker_id or "", "ended_ms": task.ended_ms or "", "rank": "1",
         "max_retries": "3", "retries": "0", "losses": "0", "deliveries": "0", "created_ms": task.created_ms,
     }  # fmt: skip
-    return "".join(f"{known.get(name, '')}\x1f" for name in NAMES)
+    return "\x1f".join(map(str, (NEWEST_FORMAT, *(known.get(name, "") for name in NAMES), "")))
 
 
 def _in_blocks(lines: Iterable[str], size: int = 5_000) -> Iterable[str]:

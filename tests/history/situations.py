@@ -9,12 +9,13 @@ from tests.history.scale import PATIENCE_SECONDS
 from tests.kit import Kit
 from tideq.persistence.checkpoints import Checkpoint, Checkpoints
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.open_store import OpenStore
-from tideq.persistence.replication.assemble import Replicators, replicator_on
-from tideq.persistence.replication.replicator import Replicator
+from tideq.persistence.recovery.open_store import OpenStore, replicators_of
+from tideq.persistence.replication.replicator import Replicator, Replicators
 from tideq.queue_core.background import background_task
+from tideq.queue_core.duties import Duties
 from tideq.queue_core.errors import Unavailable
-from tideq.queue_core.outbox.consumer import OutboxConsumer, last_entry_id
+from tideq.queue_core.outbox.consumer import OutboxConsumer
+from tideq.queue_core.outbox.reader import last_entry_id
 from tideq.queue_core.store.connect import connect_listener
 from tideq.queue_core.store.side_data import NAMES
 
@@ -27,9 +28,9 @@ async def until(condition: Callable[[], Awaitable[object]]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def replicating(kept: OpenStore, redis_url: str, kit: Kit) -> AsyncGenerator[Replicator | Replicators]:
+async def replicating(kept: OpenStore, redis_url: str, kit: Kit) -> AsyncGenerator[Replicators]:
     async with (
-        replicator_on(kept, redis_url, kit.settings) as replicator,
+        replicators_of(kept, redis_url) as replicator,
         background_task(replicator.run_for_ever()),
     ):
         yield replicator
@@ -51,9 +52,11 @@ async def replicate_all(kept: OpenStore, redis_url: str, kit: Kit, database: Dat
         return newest in told and len(await rows(database, copied, kit.settings.partition, began_at)) == len(NAMES)
 
     async with contextlib.aclosing(connect_listener(redis_url)) as listener:
-        feed = OutboxConsumer(kept.client, listener, kit.keys)
-        replicator = Replicator(database, kept.engine, feed, on_batch=lambda batch: told.append(batch.after.entry_id))
-        async with background_task(replicator.run_for_ever()):
+        feed = OutboxConsumer(kept.client, kit.keys, listener)
+        replicator = Replicator(
+            database, kept.engine, feed, on_batch=lambda batch: told.append(batch.entries[-1].entry_id)
+        )
+        async with background_task(replicator.run_for_ever(Duties())):
             await until(is_told)
 
 

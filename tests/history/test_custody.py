@@ -27,7 +27,8 @@ from tideq.persistence.replication.parking import Parking
 from tideq.persistence.settings import HistorySettings
 from tideq.persistence.tombstones import Tombstone, add_tombstones
 from tideq.queue_core.errors import HistoryUnavailable, StoreReplaced
-from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxConsumer
+from tideq.queue_core.outbox.consumer import OutboxConsumer
+from tideq.queue_core.outbox.reader import FIRST_ID
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.settings import QueueSettings, SettingsError
 from tideq.queue_core.store.access_keys import AccessKeys
@@ -178,9 +179,7 @@ async def test_a_row_nobody_can_read_is_parked_while_the_store_opens_and_comes_b
     bad, good = await submit_count(kit, 2)
     await replicate_all(kept, store.url, kit, migrated)
     before = await rows(migrated, "SELECT attributes, record FROM tasks WHERE task_id = %s", bad)
-    parking = Parking(
-        migrated, kit.engine.partition, OutboxConsumer(kit.client, kit.client, kit.keys), kit.settings.partition
-    )
+    parking = Parking(migrated, kit.engine.partition, OutboxConsumer(kit.client, kit.keys), kit.settings.partition)
     await execute(migrated, DAMAGED_ROWS[column], bad)
     for _ in range(2):
         await forget_everything(kit)
@@ -243,9 +242,7 @@ async def test_a_parked_task_whose_row_cannot_be_read_keeps_no_store_closed(
     await until_open(kit)
 
     assert [task and task.task_id for task in await kit.queue.read_many([bad, good])] == [None, good]
-    parking = Parking(
-        migrated, kit.engine.partition, OutboxConsumer(kit.client, kit.client, kit.keys), kit.settings.partition
-    )
+    parking = Parking(migrated, kit.engine.partition, OutboxConsumer(kit.client, kit.keys), kit.settings.partition)
     assert await parking.discard(bad) == 1
 
 

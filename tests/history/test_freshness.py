@@ -9,14 +9,14 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.checkpoints import Checkpoints
 from tideq.persistence.database import Database
-from tideq.persistence.read.lag import ReplicationLag
+from tideq.persistence.read.lag import PartitionLag
 from tideq.persistence.recovery.open_store import OpenStore
 from tideq.queue_core.outbox.consumer import OutboxConsumer
 
 
-def freshness_of(kit: Kit, kept: OpenStore, database: Database) -> ReplicationLag:
+def freshness_of(kit: Kit, kept: OpenStore, database: Database) -> PartitionLag:
     checkpoints = Checkpoints(database, kit.settings.partition)
-    return ReplicationLag(checkpoints, OutboxConsumer(kept.client, kept.client, kit.keys), kept.engine.scripts)
+    return PartitionLag(checkpoints, OutboxConsumer(kept.client, kit.keys), kept.engine.scripts)
 
 
 async def test_history_that_is_read_into_catches_up(

@@ -21,9 +21,8 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.api.settings import read_service_settings
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.open_store import OpenStore
-from tideq.persistence.replication.assemble import replicator_on
-from tideq.persistence.replication.writer import WriteBatch
+from tideq.persistence.recovery.open_store import OpenStore, replicators_of
+from tideq.persistence.replication.batch import Batch
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.background import background_task
 from tideq.queue_core.settings import QueueSettings, SettingsError
@@ -34,11 +33,11 @@ VERSIONS = "SELECT task_id::text, array_agg(version ORDER BY version) FROM task_
 
 
 @contextlib.asynccontextmanager
-async def lingering(kept: OpenStore, store: StoreUnderTest, kit: Kit) -> AsyncGenerator[list[WriteBatch]]:
+async def lingering(kept: OpenStore, store: StoreUnderTest, kit: Kit) -> AsyncGenerator[list[Batch]]:
     """What it has written so far."""
-    batches: list[WriteBatch] = []
+    batches: list[Batch] = []
     async with (
-        replicator_on(kept, store.url, kit.settings, batches.append, LONG_MS) as replicator,
+        replicators_of(kept, store.url, batches.append, LONG_MS) as replicator,
         background_task(replicator.run_for_ever()),
     ):
         yield batches
@@ -68,7 +67,7 @@ async def test_whole_lives_of_many_tasks_are_one_batch_and_each_one_row_written_
     assert places == {f"(0,{number})" for number in range(1, 12)}, "a row that is updated moves to another place"
 
 
-async def _has(batches: list[WriteBatch], count: int) -> bool:
+async def _has(batches: list[Batch], count: int) -> bool:
     return len(batches) >= count
 
 

@@ -13,9 +13,8 @@ from tests.stores import StoreUnderTest
 from tideq.persistence.checkpoints import Checkpoints
 from tideq.persistence.database import Database
 from tideq.persistence.partition_owner import OWNS_ALL
-from tideq.persistence.recovery.context import RecoveryContext
 from tideq.persistence.recovery.open_store import OpenStore
-from tideq.persistence.recovery.rebuild import put_keys_and_dead_letters
+from tideq.persistence.recovery.rebuild import RecoveryContext, put_keys_and_dead_letters
 from tideq.persistence.recovery.reconcile import Reconciliation
 from tideq.queue_core.attempts import Failure
 from tideq.queue_core.outbox.consumer import OutboxConsumer
@@ -52,7 +51,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 async def test_the_ids_that_the_store_has_come_in_pages(kit: Kit) -> None:
     task_ids = await _submit(kit, ABOVE_ONE_REPLY)
 
-    pages = [page async for page in OutboxConsumer(kit.client, kit.client, kit.keys).task_ids(PAGE)]
+    pages = [page async for page in OutboxConsumer(kit.client, kit.keys).task_ids(PAGE)]
 
     assert {task_id.decode() for page in pages for task_id in page} == set(task_ids)
     assert max(map(len, pages)) < ABOVE_ONE_REPLY / 4

@@ -48,9 +48,7 @@ async def awkward(migrated: Database) -> Database:
 
 @pytest.fixture
 def parking(kept: OpenStore, kit: Kit, migrated: Database) -> Parking:
-    return Parking(
-        migrated, kit.engine.partition, OutboxConsumer(kit.client, kit.client, kit.keys), kit.settings.partition
-    )
+    return Parking(migrated, kit.engine.partition, OutboxConsumer(kit.client, kit.keys), kit.settings.partition)
 
 
 async def test_what_is_tried_again_goes_in_and_the_same_replicator_goes_on_with_the_task(

@@ -21,16 +21,16 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.checkpoints import Checkpoints
 from tideq.persistence.database import Database
-from tideq.persistence.recovery.open_store import OpenStore
-from tideq.persistence.replication.assemble import replicator_on
-from tideq.persistence.replication.changes import changes_in
+from tideq.persistence.recovery.open_store import OpenStore, replicators_of
+from tideq.persistence.replication.batch import Batch, changes_in
 from tideq.persistence.replication.replicator import KEPT_ENTRIES, LOCK, Replicator
-from tideq.persistence.replication.writer import WriteBatch, Writer
+from tideq.persistence.replication.writer import Writer
 from tideq.queue_core import duties
 from tideq.queue_core.background import background_task
 from tideq.queue_core.duties import Duties
 from tideq.queue_core.engine import assemble_engine
-from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxConsumer
+from tideq.queue_core.outbox.consumer import OutboxConsumer
+from tideq.queue_core.outbox.reader import FIRST_ID
 from tideq.queue_core.store.access_keys import AccessKeys
 from tideq.queue_core.store.connect import connect_listener
 
@@ -95,8 +95,12 @@ async def _replicate_without_acknowledging(kit: Kit, database: Database, store: 
     """One that the store refuses from the moment its rows are committed: as if it had died there."""
     engine, listener = assemble_engine(kit.client, kit.settings), connect_listener(store.url)
     await engine.queue.open()
-    replicator = Replicator(database, engine, OutboxConsumer(kit.client, listener, kit.keys))
-    async with contextlib.aclosing(listener), database.session() as blocker, background_task(replicator.run_for_ever()):
+    replicator = Replicator(database, engine, OutboxConsumer(kit.client, kit.keys, listener))
+    async with (
+        contextlib.aclosing(listener),
+        database.session() as blocker,
+        background_task(replicator.run_for_ever(Duties())),
+    ):
         async with blocker.transaction():
             await blocker.execute("SELECT FROM checkpoints FOR UPDATE")
             await until_somebody_waits_for(database, "checkpoints")
@@ -110,18 +114,16 @@ async def test_an_older_version_never_overwrites_a_newer_one(
     await kit.submit()
     await kit.worker()
     task = await kit.started()
-    entries = await OutboxConsumer(kit.client, kit.client, kit.keys).read(FIRST_ID)
+    entries = await OutboxConsumer(kit.client, kit.keys).read(FIRST_ID)
     await kit.complete(task)
     await replicate_all(kept, store.url, kit, migrated)
 
     await execute(migrated, "DELETE FROM task_events WHERE version = 3")
     before = await checkpoint(kit, migrated)
     async with migrated.session() as connection:
-        writer = Writer(
-            connection, Checkpoints(migrated, 0), 0, OutboxConsumer(kit.client, kit.client, kit.keys).definitions
-        )
+        writer = Writer(connection, Checkpoints(migrated, 0), 0, OutboxConsumer(kit.client, kit.keys).definitions)
         await writer.prepare()
-        await writer.write(WriteBatch(list(changes_in(entries[-1])), {}, before, before))
+        await writer.write(Batch(entries[-1:], changes_in(entries[-1]), {}, None, is_full=False), before)
 
     assert await rows(migrated, "SELECT state, version FROM tasks") == [("completed", 4)]
     assert await rows(migrated, "SELECT state FROM task_events WHERE version = 3") == [("executing",)]
@@ -135,14 +137,16 @@ async def test_what_was_staged_for_one_batch_is_not_there_for_the_next(
     await kit.submit()
     await kit.worker()
     await kit.complete(await kit.started())
-    feed = OutboxConsumer(kit.client, kit.client, kit.keys)
+    feed = OutboxConsumer(kit.client, kit.keys)
     entries, before = await feed.read(FIRST_ID), await checkpoint(kit, migrated)
 
     async with migrated.session() as connection:
         writer = Writer(connection, Checkpoints(migrated, 0), 0, feed.definitions)
         await writer.prepare()
-        for change in [change for entry in entries for change in changes_in(entry)]:
-            await writer.write(WriteBatch([change], await feed.definitions([change.task_id]), before, before))
+        for entry in entries:
+            changes = changes_in(entry)
+            definitions = await feed.definitions([change.task_id for change in changes])
+            before = await writer.write(Batch([entry], changes, definitions, None, is_full=False), before)
             left = await connection.execute("SELECT count(*) FROM staged")
             assert await left.fetchone() == (0,)
         used = await connection.execute("SELECT pg_relation_size('staged')")
@@ -155,7 +159,7 @@ async def test_a_replicator_that_leads_again_copies_what_changed_while_others_le
     kit: Kit, kept: OpenStore, migrated: Database, store: StoreUnderTest
 ) -> None:
     """Paused, resumed by way of another leader, and paused again just as before."""
-    async with replicator_on(kept, store.url, kit.settings) as first:
+    async with replicators_of(kept, store.url) as first:
         await kit.controls.pause("resize")
         async with background_task(first.run_for_ever()):
             await until(lambda: _is_copied(migrated, b"resize"))
@@ -219,7 +223,7 @@ async def test_a_replicator_that_waits_for_its_turn_is_not_stale_long_after_its_
 
     await kit.submit()
     with capture_logs() as logs:
-        async with replicating(kept, store.url, kit), replicator_on(kept, store.url, kit.settings) as second:
+        async with replicating(kept, store.url, kit), replicators_of(kept, store.url) as second:
             await until_replicated(kit, migrated)
             async with background_task(second.run_for_ever(standing_by)):
                 await until(waits)

@@ -11,11 +11,13 @@ from tideq.persistence.history import History
 from tideq.persistence.recovery.open_store import OpenStore
 from tideq.persistence.recovery.reconcile import PURGED
 from tideq.persistence.recovery.store_guard import StoreCheck
-from tideq.persistence.replication.changes import Change, changes_in
-from tideq.persistence.replication.writer import WriteBatch, Writer
+from tideq.persistence.replication.batch import Batch, changes_in
+from tideq.persistence.replication.rows import Change
+from tideq.persistence.replication.writer import Writer
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import DAY_MS, HistorySettings
-from tideq.queue_core.outbox.consumer import FIRST_ID, OutboxConsumer
+from tideq.queue_core.outbox.consumer import OutboxConsumer
+from tideq.queue_core.outbox.reader import FIRST_ID, OutboxEntry
 from tideq.queue_core.settings import QueueSettings, Retention
 
 CHOSEN = "0192f0c1-2b3c-7d4e-8f50-002233445566"
@@ -147,7 +149,7 @@ async def test_versions_of_an_older_epoch_are_not_taken_of_what_was_purged(
 ) -> None:
     """As an old primary told them that had not heard of the purge."""
     purged, other = await kit.submit(), await kit.submit()
-    feed = OutboxConsumer(kept.client, kept.client, kit.keys)
+    feed = OutboxConsumer(kept.client, kit.keys)
     definitions = await feed.definitions([purged.encode(), other.encode()])
     old = [change for entry in await feed.read(FIRST_ID) for change in changes_in(entry)]
     await _end(kit, purged)
@@ -168,7 +170,7 @@ async def test_a_later_life_of_an_older_epoch_is_taken(
     read = (await checkpoint(kit, migrated)).entry_id
     await kit.clock.advance(5)
     await kit.submit(task_id=CHOSEN, task_type="later")
-    feed = OutboxConsumer(kept.client, kept.client, kit.keys)
+    feed = OutboxConsumer(kept.client, kit.keys)
     late = [change for entry in await feed.read(read) for change in changes_in(entry)]
 
     await _write_in_the_next_epoch(kit, migrated, feed, late, await feed.definitions([CHOSEN.encode()]))
@@ -185,12 +187,13 @@ async def _write_in_the_next_epoch(
         checkpoints = Checkpoints(database, kit.settings.partition)
         writer = Writer(connection, checkpoints, kit.settings.partition, feed.definitions)
         await writer.prepare()
-        await writer.write(WriteBatch(late, definitions, before, before._replace(entry_id="9-9")))
+        batch = Batch([OutboxEntry("9-9", {})], late, definitions, None, is_full=False)
+        await writer.write(batch, before)
 
 
 def _in_version(change: Change, version: int) -> Change:
-    state, _, rest = change.packed.split(b"\0", 2)
-    packed = b"\0".join((state, b"%d" % version, rest))
+    number, state, _, rest = change.packed.split(b"\0", 3)
+    packed = b"\0".join((number, state, b"%d" % version, rest))
     return Change("8-8", change.epoch, change.now_ms, change.task_id, packed, None)
 
 

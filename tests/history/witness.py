@@ -138,7 +138,7 @@ def parse(pairs: list[bytes]) -> Iterator[Happening]:
         if b":" not in name:
             follows = fields[place] if place < len(fields) else (b"", b"")
             body = follows[1].decode() if follows[0] == name + b":body" else None
-            yield _happening(name.decode(), epoch, now_ms, value.decode().split("\0"), body)
+            yield _happening(name.decode(), epoch, now_ms, value.decode().split("\0")[1:], body)
 
 
 def _happening(task_id: str, epoch: int, now_ms: int, record: list[str], body: str | None) -> Happening:

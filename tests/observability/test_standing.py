@@ -51,7 +51,7 @@ async def test_while_history_is_away_the_lag_goes_on_growing(quiet: Whole) -> No
 
 async def test_of_a_history_never_seen_nothing_is_made_up(quiet: Whole) -> None:
     async with Database(f"postgresql://nobody@127.0.0.1:{free_port()}/none") as nowhere:
-        watch = StatusReader(nowhere, OutboxConsumer(quiet.kit.client, quiet.kit.client, quiet.kit.keys), 0)
+        watch = StatusReader(nowhere, OutboxConsumer(quiet.kit.client, quiet.kit.keys), 0)
 
         assert await _standing(quiet, watch) == HistoryStatus(is_up=False, epoch=None, parked_count=None, lag_ms=None)
 

@@ -12,8 +12,7 @@ from tests.kit import Kit
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
 from tideq.persistence.history import History
-from tideq.persistence.recovery.open_store import OpenStore, open_store
-from tideq.persistence.replication.assemble import replicator_on
+from tideq.persistence.recovery.open_store import OpenStore, open_store, replicators_of
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
@@ -38,7 +37,7 @@ async def opened(url: str, settings: QueueSettings, database_url: str) -> AsyncG
     async with open_store(url, settings, HistorySettings(database_url=database_url)) as kept:
         clock = StoreClock(kept.client, *(part.keys for part in kept.engine.parts))
         async with (
-            replicator_on(kept, url, settings, linger_ms=HOUR_MS) as replicator,
+            replicators_of(kept, url, linger_ms=HOUR_MS) as replicator,
             background_task(replicator.run_for_ever()),
         ):
             yield kept, Kit(kept.client, settings, kept.engine.keys, kept.engine, clock)

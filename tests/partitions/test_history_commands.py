@@ -14,8 +14,7 @@ from tests.partitions.test_history import HOUR_MS, PATIENCE_SECONDS
 from tests.stores import StoreUnderTest
 from tideq.persistence.database import Database
 from tideq.persistence.history import lag_of
-from tideq.persistence.recovery.open_store import open_store
-from tideq.persistence.replication.assemble import replicator_on
+from tideq.persistence.recovery.open_store import open_store, replicators_of
 from tideq.persistence.schema.migrations import migrate
 from tideq.persistence.schema.partitions import Partitions
 from tideq.persistence.settings import HistorySettings
@@ -69,9 +68,7 @@ class Scene:
             kit = Kit(kept.client, self.queue, kept.engine.keys, kept.engine, clock)
             assert kept.database is not None
             if has_history:
-                replicator = await stack.enter_async_context(
-                    replicator_on(kept, self.url, self.queue, linger_ms=HOUR_MS)
-                )
+                replicator = await stack.enter_async_context(replicators_of(kept, self.url, linger_ms=HOUR_MS))
                 await stack.enter_async_context(background_task(replicator.run_for_ever()))
             yield kit
             if has_history:

@@ -20,7 +20,7 @@ from tests.stores import StoreUnderTest, free_port
 from tests.telemetry.processes import observed, whole_service
 from tests.telemetry.sink import Sink
 from tests.telemetry.test_processes import has_journal
-from tideq.queue_core.outbox.consumer import last_entry_id
+from tideq.queue_core.outbox.reader import last_entry_id
 from tideq.queue_core.scripts.keys import Keys
 
 EXPORTS_A_MINUTE = 6

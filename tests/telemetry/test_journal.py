@@ -10,8 +10,8 @@ from tests.kit import Kit
 from tests.telemetry.listening import Ear, Reader, follow, follower, journal
 from tideq.queue_core.attempts import LeaseRef
 from tideq.queue_core.duties import Duties
-from tideq.queue_core.outbox.consumer import OutboxEntry
 from tideq.queue_core.outbox.monitor_cursor import Origin
+from tideq.queue_core.outbox.reader import OutboxEntry
 from tideq.queue_core.retry_policy import Backoff
 from tideq.queue_core.samples import Counters
 from tideq.queue_core.scripts.record import NAMES
@@ -167,8 +167,8 @@ async def test_of_two_that_read_the_same_stretch_one_tells_it(kit: Kit) -> None:
     await follower(kit, ear)
     await kit.submit()
     place = await one.position()
-    (entry,) = (await one.read(place)).entries
-    assert (await other.read(place)).entries == [entry]
+    (entry,) = (await one.page(place)).entries
+    assert (await other.page(place)).entries == [entry]
 
     first, second = await one.move(place, entry.entry_id), await other.move(place, entry.entry_id)
 
@@ -237,7 +237,7 @@ async def test_origins_are_forgotten_with_their_tasks_and_the_oldest_first(kit: 
     await kit.queue.submit_many([NewTask(task_type="a", trace=TRACE)] * 25)
     done = await kit.started()
     await kit.complete(done)
-    told = [each for entry in (await store.read("0-0")).entries for each in transitions_in(entry)]
+    told = [each for entry in (await store.page("0-0")).entries for each in transitions_in(entry)]
 
     await origins.fill_in(told)
 
@@ -295,7 +295,7 @@ async def test_a_task_sent_back_by_hand_says_in_which_state_it_was_found(kit: Ki
 async def test_a_retry_that_an_earlier_version_wrote_does_not_say_where_it_came_from(kit: Kit) -> None:
     await kit.worker()
     await kit.queue.retry((await task_in(kit, TaskState.FAILED)).task_id)
-    (entry,) = (await journal(kit).read("0-0")).entries[-1:]
+    (entry,) = (await journal(kit).page("0-0")).entries[-1:]
     plain = {name: value for name, value in entry.fields.items() if not name.endswith(b":from")}
 
     (told,) = transitions_in(OutboxEntry(entry.entry_id, plain))

@@ -12,7 +12,7 @@ import pytest
 from tests.contract.situations import task_in
 from tests.kit import Kit
 from tests.telemetry.listening import follow, follower
-from tideq.queue_core.outbox.consumer import OutboxEntry
+from tideq.queue_core.outbox.reader import OutboxEntry
 from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.store.formats import NEWEST_FORMAT

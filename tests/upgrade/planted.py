@@ -27,13 +27,12 @@ CHANGES: dict[str, tuple[Edit, ...]] = {
     "two fields of the record change places": (
         Edit(RECORD, TIMEOUT + ATTEMPT, ATTEMPT + TIMEOUT),
         Edit(VIEWS, "timeout_ms, attempt, _lease", "attempt, timeout_ms, _lease"),
-        Edit("persistence/replication/rows.py", "_, _, _, _, attempt, _, worker", "_, _, _, attempt, _, _, worker"),
     ),
     "a field of stream entries has another name": (
         Edit("queue_core/scripts/include/outbox_append.lua", "'now_ms', now_text", "'at_ms', now_text"),
         Edit("queue_core/scripts/ended_counts.lua", "task_id ~= 'now_ms'", "task_id ~= 'at_ms'"),
-        Edit("persistence/replication/changes.py", 'fields[b"now_ms"]', 'fields[b"at_ms"]'),
-        Edit("queue_core/outbox/consumer.py", 'fields.get(b"now_ms"', 'fields.get(b"at_ms"'),
+        Edit("persistence/replication/batch.py", 'fields[b"now_ms"]', 'fields[b"at_ms"]'),
+        Edit("queue_core/outbox/reader.py", 'fields.get(b"now_ms"', 'fields.get(b"at_ms"'),
         Edit("queue_core/outbox/stream.py", 'int(fields[b"now_ms"])', 'int(fields[b"at_ms"])'),
         Edit("workers/monitor/journal/transition.py", 'fields[b"now_ms"]', 'fields[b"at_ms"]'),
     ),

@@ -27,7 +27,7 @@ from tideq.persistence.recovery.open_store import OpenStore, open_store
 from tideq.persistence.settings import HistorySettings
 from tideq.persistence.terms import error_terms
 from tideq.queue_core.outbox.monitor_cursor import MonitorCursor
-from tideq.queue_core.outbox.stream import OutboxStream
+from tideq.queue_core.outbox.stream import BEGINNING, OutboxStream
 from tideq.queue_core.scripts.record import NAMES
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.states import TaskState
@@ -242,8 +242,8 @@ async def assert_later_values_are_kept(kit: Kit, folder: str) -> None:
 async def test_events_are_told_live_and_by_the_journal(kit: Kit, folder: str) -> None:
     count = sum(len(name) == 36 for _, fields in read(folder, "store")["outbox"][1] for name in fields)
 
-    page = await OutboxStream(kit.client, kit.keys).first_page()
-    stretch = await MonitorCursor(kit.client, kit.engine.scripts, kit.keys).read("0-0")
+    page = await OutboxStream(kit.client, kit.keys).page_after(BEGINNING)
+    stretch = await MonitorCursor(kit.client, kit.engine.scripts, kit.keys).page("0-0")
 
     assert page is not None
     told = [(event.task_id, event.record.text("state"), event.record.text("reason")) for event in page.events]

@@ -8,9 +8,8 @@ from functools import partial
 from tideq.api.settings import ServiceSettings
 from tideq.persistence.dead_letters.alerts import PatternAlerts
 from tideq.persistence.recount import Recount
-from tideq.persistence.recovery.open_store import OpenStore
-from tideq.persistence.replication.assemble import replicator_on
-from tideq.persistence.replication.batch_meter import BatchMeter
+from tideq.persistence.recovery.open_store import OpenStore, replicators_of
+from tideq.persistence.replication.replicator import BatchMeter
 from tideq.persistence.schema.clocks import Clocks, store_instants
 from tideq.persistence.schema.partitions import Partitions
 from tideq.queue_core.background import run_all
@@ -50,8 +49,8 @@ async def monitor(store: OpenStore, settings: ServiceSettings, duties: Duties, t
 async def replicate(store: OpenStore, settings: ServiceSettings, duties: Duties) -> None:
     meter = BatchMeter(duties.counters)
     linger_ms = settings.history.linger_ms
-    async with replicator_on(store, settings.redis_url, settings.queue, meter.note, linger_ms) as replicator:
-        await replicator.run_for_ever(duties)
+    async with replicators_of(store, settings.redis_url, meter.note, linger_ms) as replicators:
+        await replicators.run_for_ever(duties)
 
 
 async def run_all_duties(

@@ -11,13 +11,13 @@ from typing import Protocol
 import structlog
 
 from tideq.queue_core.duties import Duties, Duty
-from tideq.queue_core.outbox.monitor_cursor import READ_COUNT, Hidden, MonitorCursor
+from tideq.queue_core.outbox.monitor_cursor import Hidden, MonitorCursor
 from tideq.workers.monitor.journal.origins import Origins
 from tideq.workers.monitor.journal.transition import ObservedTransition, readable_transitions_in, transitions_in
 
 IDLE_SECONDS, BUSY_SECONDS = 0.25, 0.05
 """Pauses between reads: batches cost less than single entries, and logs need no millisecond latency."""
-BUSY_ENTRIES = 20
+BUSY_ENTRIES, MAX_ENTRIES = 20, 200
 STANDBY_SECONDS = 1.0
 SLICE = 250
 """Transitions published at once: in `tideq up` the API serves requests between two slices."""
@@ -39,12 +39,16 @@ class Follower:
         self.published_count = 0
         self.gap_count = 0
         """How often the stream had been trimmed past the journal's cursor."""
-        self.skipped_count = 0
-        """Events that could not be read, and events of slices for which a listener failed."""
+        self._missed_count = 0
         self._store = store
         self._listeners = listeners
         self._origins = Origins(store) if any(listener.wants_origins for listener in listeners) else None
         self._seen: str | None = None
+
+    @property
+    def skipped_count(self) -> int:
+        """Events that could not be read, and events of slices for which a listener failed."""
+        return self._store.skipped_count + self._missed_count
 
     async def follow_for_ever(self, duties: Duties) -> None:
         """After a failure it continues at the journal's cursor; transitions taken and not yet published are lost."""
@@ -61,7 +65,7 @@ class Follower:
         """Publishes new transitions; returns the pause until the next read, in seconds."""
         position = await self._store.position()
         if not position:
-            newest = await self._store.newest()
+            newest = await self._store.last_id()
             await self._store.move("", newest)
             self._seen = newest
             return IDLE_SECONDS
@@ -72,7 +76,7 @@ class Follower:
         return await self._publish_after(position)
 
     async def _publish_after(self, position: str) -> float:
-        page = await self._store.read(position)
+        page = await self._store.page(position, MAX_ENTRIES)
         if not page.entries:
             return IDLE_SECONDS
         transitions = list[ObservedTransition]()
@@ -80,16 +84,16 @@ class Follower:
             try:
                 transitions += transitions_in(entry)
             except (KeyError, ValueError):
-                readable, skipped_count = readable_transitions_in(entry)
-                transitions += readable
-                self.skipped_count += skipped_count
+                transitions += readable_transitions_in(entry, self._store.skip)
             if len(transitions) >= SLICE:
                 await asyncio.sleep(0)
         last = page.entries[-1].entry_id
         if not await self._take_slice(position, last, transitions):
             return STANDBY_SECONDS
         self._seen = last
-        self._count_gap(page.has_gap)
+        if page.gap:
+            self.gap_count += 1
+            log.warning("journal gap found: transitions were trimmed before they were read")
         await self._publish(transitions)
         return _pause(len(page.entries))
 
@@ -103,11 +107,6 @@ class Follower:
             each.hidden_until_ms = until_ms
         return True
 
-    def _count_gap(self, has_gap: bool) -> None:
-        if has_gap:
-            self.gap_count += 1
-            log.warning("journal gap found: transitions were trimmed before they were read")
-
     async def _publish(self, transitions: Sequence[ObservedTransition]) -> None:
         task_types = await self._store.task_types()
         for at in range(0, len(transitions), SLICE):
@@ -117,7 +116,7 @@ class Follower:
             if self._origins is not None:
                 await self._origins.fill_in(part)
             for listener in self._listeners:
-                self.skipped_count += _notify(listener, part)
+                self._missed_count += _notify(listener, part)
             self.published_count += len(part)
             await asyncio.sleep(0)
 
@@ -133,6 +132,6 @@ def _notify(listener: TransitionListener, transitions: Sequence[ObservedTransiti
 
 
 def _pause(entry_count: int) -> float:
-    if entry_count >= READ_COUNT:
+    if entry_count >= MAX_ENTRIES:
         return 0.0
     return BUSY_SECONDS if entry_count >= BUSY_ENTRIES else IDLE_SECONDS

@@ -7,16 +7,14 @@ So any monitor can publish any transition without earlier events. Fields stay by
 import functools
 import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import msgspec
-import structlog
 
-from tideq.queue_core.outbox.consumer import OutboxEntry
 from tideq.queue_core.outbox.monitor_cursor import UNKNOWN
+from tideq.queue_core.outbox.reader import ID_LENGTH, OutboxEntry
 from tideq.queue_core.scripts.record import NAMES, UnreadableRecord, record_fields, without_number
-from tideq.queue_core.scripts.replies import lossy_text
 from tideq.queue_core.states import Reason, TaskState, reason_named, state_named
 from tideq.queue_core.task import TraceContext
 from tideq.queue_core.telemetry.names import (
@@ -39,7 +37,6 @@ CREATED, ELIGIBLE, QUEUED = map(NAMES.index, ("created_ms", "eligible_ms", "queu
 STATES = {state.encode(): state for state in TaskState}
 REASONS = {reason.encode(): reason for reason in Reason} | {b"": Reason.SUBMITTED}
 
-log = structlog.get_logger(__name__)
 WORD = re.compile(rb"[a-z_]{1,64}")
 """The form of states and reasons, also of later versions."""
 AT_ANY_TIME = (Reason.CANCELLED, Reason.RELEASED, Reason.PURGED, Reason.RETRIED)
@@ -295,22 +292,15 @@ def _priority(age_bucket: bytes) -> str:
 
 def transitions_in(entry: OutboxEntry) -> list[ObservedTransition]:
     """Returns the transitions in order. Raises UnreadableRecord, also where only one record is unreadable."""
-    _, fields = entry
-    body_of = fields.get
+    fields, at_ms = entry.fields, int(entry.fields[b"now_ms"])
     transitions = list[ObservedTransition]()
-    for task_key, packed in fields.items():
-        if len(task_key) == 36:
-            if not task_key.isascii():
-                raise UnreadableRecord("the key of an event is not a task id")
-            record = _fields(packed)
-            requeued_from = (
-                _requeued_from(fields.get(task_key + b":from", b"")) if record[REASON] == b"retried" else b""
-            )
-            transitions.append(
-                ObservedTransition(
-                    task_key, int(fields[b"now_ms"]), record, body_of(task_key + b":body"), requeued_from
-                )
-            )
+    for task_key in entry.event_names:
+        if not task_key.isascii():
+            raise UnreadableRecord("the key of an event is not a task id")
+        record = _fields(fields[task_key])
+        requeued_from = _requeued_from(fields.get(task_key + b":from", b"")) if record[REASON] == b"retried" else b""
+        body = fields.get(task_key + b":body")
+        transitions.append(ObservedTransition(task_key, at_ms, record, body, requeued_from))
     return transitions
 
 
@@ -320,18 +310,16 @@ def _requeued_from(state: bytes) -> bytes:
     return state
 
 
-def readable_transitions_in(entry: OutboxEntry) -> tuple[list[ObservedTransition], int]:
-    """Returns the readable transitions and the number of unreadable ones."""
-    transitions, skipped_count = list[ObservedTransition](), 0
-    for name, value in entry.fields.items():
-        if len(name) == 36:
-            try:
-                shared = {key: each for key, each in entry.fields.items() if len(key) != 36}
-                transitions += transitions_in(OutboxEntry(entry.entry_id, {**shared, name: value}))
-            except (KeyError, ValueError) as error:
-                skipped_count += 1
-                log.error("event skipped", entry_id=entry.entry_id, task_id=lossy_text(name), problem=repr(error))
-    return transitions, skipped_count
+def readable_transitions_in(
+    entry: OutboxEntry, skip: Callable[[str, bytes, Exception], None]
+) -> Iterator[ObservedTransition]:
+    """Yields the readable transitions; calls `skip` for each of the others."""
+    shared = {name: value for name, value in entry.fields.items() if len(name) != ID_LENGTH}
+    for name in entry.event_names:
+        try:
+            yield from transitions_in(OutboxEntry(entry.entry_id, {**shared, name: entry.fields[name]}))
+        except (KeyError, ValueError) as error:
+            skip(entry.entry_id, name, error)
 
 
 def _fields(packed: bytes) -> list[bytes]:
