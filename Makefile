@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install tools up test check format maps schema generate bench peers profile chaos chaos-planted upgrade-planted blind-spots sbom audit lock clean
+.PHONY: help install tools up test quick check format maps schema generate bench peers profile chaos chaos-planted upgrade-planted blind-spots sbom audit lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ up: install ## Run everything on this machine, with its data in ./data, until Ct
 test: ## Everything that must pass: check, then every test suite
 	@$(MAKE) --no-print-directory --jobs=2 check tools
 	@$(BIN)/python -m tests.everything
+
+quick: install ## A first look in under a minute: pure functions, scripts and the queue's contract on one store, a tour
+	@$(BIN)/python -m pytest --numprocesses 2 -k "not redis7 and not cluster and not fakeredis" tests/unit tests/lua tests/tour tests/contract
 
 check: install ## Lint and type-check
 	$(BIN)/ruff check .

@@ -24,9 +24,9 @@ from tideq.persistence.recovery.open_store import OpenStore, open_store, unconne
 from tideq.queue_core.duties import Duties, Duty
 from tideq.queue_core.engine import Engine
 from tideq.queue_core.errors import Unavailable
+from tideq.queue_core.outbox.live import LiveEvents
 from tideq.queue_core.outbox.stream import OutboxStream
-from tideq.queue_core.partitioning.partitioned_live_events import live_events_of
-from tideq.queue_core.partitioning.replica_wait_of_all import replica_wait_of
+from tideq.queue_core.partitioning.routing import Routing
 from tideq.queue_core.polls.poll_wakeups import PollWakeups
 from tideq.queue_core.polls.ready_lanes import ReadyLanes
 from tideq.queue_core.queue_picture import QueuePictures
@@ -35,6 +35,7 @@ from tideq.queue_core.store.access_keys import AccessKeys
 from tideq.queue_core.store.audit_log import AuditLog
 from tideq.queue_core.store.connect import connect_listener
 from tideq.queue_core.store.duty_board import DutyBoard
+from tideq.queue_core.store.replica_wait import ReplicaWait
 from tideq.queue_core.task import Task
 from tideq.queue_core.telemetry.spans import Tracing
 from tideq.queue_core.transitions import TERMINAL
@@ -76,12 +77,12 @@ class Service:
         within_limits = self.engine.ledger and self.engine.ledger.apply_limits
         self.wakeups = PollWakeups(sources, open_listener, within_limits, self.duties)
         self.outboxes = [OutboxStream(client, part.keys, number) for number, part in enumerate(parts)]
-        self.live_events = live_events_of(self.outboxes, self.duties)
+        self.live_events = LiveEvents(self.outboxes, self.duties)
         self.history = (
             History(store.database, store.engine, client, queue, settings.history) if store.database else None
         )
         lag = self.history.lag if self.history else None
-        assurance = replica_wait_of(client, [part.keys for part in parts], queue.partitions)
+        assurance = ReplicaWait(client, [part.keys for part in parts], Routing(queue.partitions))
         self.durability = DurabilityWaiter(assurance, lag, settings.durability_timeout_ms)
         self.status_reader = status_reader_of(store.database, client, self.engine) if store.database else None
         self.wait_estimator = WaitEstimator(self.engine.insight)

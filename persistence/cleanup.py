@@ -17,8 +17,8 @@ from tideq.persistence.recount import block_recount
 from tideq.persistence.schema.partitions import DEPENDENTS, remove_from
 from tideq.persistence.tombstones import Tombstone, add_tombstones
 from tideq.queue_core.errors import TaskNotFound
-from tideq.queue_core.outbox.consumer import OutboxConsumer
 from tideq.queue_core.partition import Removed
+from tideq.queue_core.partitioning.absent_tasks import AbsentTasks
 from tideq.queue_core.queue import Queue
 from tideq.queue_core.states import TaskState
 from tideq.queue_core.transitions import TERMINAL
@@ -29,12 +29,12 @@ CATCH_UP_SECONDS = 2.0
 
 class Cleanup:
     def __init__(
-        self, database: Database, listing: TaskList, queue: Queue, consumer: OutboxConsumer, lag: HistoryLag
+        self, database: Database, listing: TaskList, queue: Queue, absent_tasks: AbsentTasks, lag: HistoryLag
     ) -> None:
         self._database = database
         self._listing = listing
         self._queue = queue
-        self._consumer = consumer
+        self._absent_tasks = absent_tasks
         self._lag = lag
 
     async def run(
@@ -87,5 +87,5 @@ class Cleanup:
         return None
 
     async def _absent(self, task_ids: Sequence[str]) -> list[str]:
-        gone = await self._consumer.absent([task_id.encode() for task_id in task_ids])
-        return [task_id for task_id in task_ids if task_id.encode() in gone]
+        gone = await self._absent_tasks.among(task_ids)
+        return [task_id for task_id in task_ids if task_id in gone]

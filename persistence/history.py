@@ -16,7 +16,7 @@ from tideq.persistence.read.timings import Timings
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.engine import Engine
 from tideq.queue_core.outbox.consumer import OutboxConsumer
-from tideq.queue_core.partitioning.partitioned_consumer import PartitionedConsumer
+from tideq.queue_core.partitioning.absent_tasks import AbsentTasks
 from tideq.queue_core.partitioning.routing import Routing
 from tideq.queue_core.scripts.keys import Keys
 from tideq.queue_core.settings import QueueSettings
@@ -28,7 +28,7 @@ class History:
     def __init__(
         self, database: Database, engine: Engine, client: Any, queue: QueueSettings, settings: HistorySettings
     ) -> None:
-        consumer = consumer_of(client, queue)
+        absent_tasks = absent_tasks_in(client, queue)
         self.database = database
         self.searchable: Mapping[str, Sequence[str]] = settings.searchable
         self.checkpoints = Checkpoints(database, queue.partition)
@@ -37,9 +37,9 @@ class History:
         self.listing = TaskList(database)
         self.timings = Timings(database)
         self.dead_letters = DeadLetters(database, queue.retention.dead_letter_ttl_ms)
-        self.expired = ExpiredTasks(self.tasks, self.lag, consumer)
+        self.expired = ExpiredTasks(self.tasks, self.lag, absent_tasks)
         self.replays = Replays(database, self.dead_letters, engine.queue, self.lag)
-        self.cleanup = Cleanup(database, self.listing, engine.queue, consumer, self.lag)
+        self.cleanup = Cleanup(database, self.listing, engine.queue, absent_tasks, self.lag)
 
 
 def lag_of(database: Database, client: Any, engine: Engine) -> HistoryLag:
@@ -50,8 +50,6 @@ def lag_of(database: Database, client: Any, engine: Engine) -> HistoryLag:
     return HistoryLag(parts)
 
 
-def consumer_of(client: Any, queue: QueueSettings) -> OutboxConsumer:
-    if queue.partition_count == 1:
-        return OutboxConsumer(client, Keys(queue.queue_name, queue.partition))
-    keys = [Keys(queue.queue_name, number) for number in range(queue.partition_count)]
-    return PartitionedConsumer(client, keys, Routing(queue.partitions))
+def absent_tasks_in(client: Any, queue: QueueSettings) -> AbsentTasks:
+    keys = [Keys(queue.queue_name, queue.partition + number) for number in range(queue.partition_count)]
+    return AbsentTasks([OutboxConsumer(client, each) for each in keys], Routing(queue.partitions))

@@ -64,7 +64,7 @@ async def _store_samples(service: Service) -> Samples:
         **_totals(stats),
         **_memory(memory),
         **_one(tideq_store_epoch=int(epoch or 0), tideq_outbox_limit_entries=queue.admission.max_outbox_entries),
-        **(_history(await service.status_reader.read(stats.now_ms, epoch)) if service.status_reader else {}),
+        **(_history(await service.status_reader.read(stats.now_ms)) if service.status_reader else {}),
     }
 
 

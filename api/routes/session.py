@@ -12,7 +12,7 @@ from tideq.api.schemas.overview import WhoamiOut
 from tideq.api.service import InjectedService
 
 VERSION = version("tideq")
-"""Read once: finding it in the installation takes 200 µs."""
+"""Read once: finding it reads a file of the installation."""
 
 Http = Request[Caller, Any, Any]
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from tideq.persistence.read.lag import HistoryLag
 from tideq.persistence.read.tasks import TaskReader, TransitionRow
 from tideq.queue_core.errors import HistoryUnavailable
-from tideq.queue_core.outbox.consumer import OutboxConsumer
 from tideq.queue_core.partition import KeptTask
+from tideq.queue_core.partitioning.absent_tasks import AbsentTasks
 from tideq.queue_core.task import Task
 from tideq.queue_core.task_id import is_task_id
 
@@ -29,10 +29,10 @@ class Trail(NamedTuple):
 
 
 class ExpiredTasks:
-    def __init__(self, history: TaskReader, lag: HistoryLag, consumer: OutboxConsumer) -> None:
+    def __init__(self, history: TaskReader, lag: HistoryLag, absent_tasks: AbsentTasks) -> None:
         self._tasks = history
         self._lag = lag
-        self._consumer = consumer
+        self._absent_tasks = absent_tasks
 
     async def find(self, task_id: str) -> Task | None:
         await self._lag.wait_until_caught_up(SOON_SECONDS)
@@ -68,11 +68,8 @@ class ExpiredTasks:
             return {}
         await self._require_caught_up()
         found = await self._tasks.find_many(task_ids)
-        absent = await self._absent(list(found))
+        absent = await self._absent_tasks.among(list(found))
         return {task_id: task for task_id, task in found.items() if task_id in absent}
-
-    async def _absent(self, task_ids: Sequence[str]) -> set[str]:
-        return {task_id.decode() for task_id in await self._consumer.absent([each.encode() for each in task_ids])}
 
     async def _require_caught_up(self) -> None:
         if not await self._lag.wait_until_caught_up(CATCH_UP_SECONDS):

@@ -26,7 +26,7 @@ class HistoryStatus(NamedTuple):
     lag_ms: int | None
 
 
-class StatusReader:
+class PartitionStatus:
     def __init__(self, database: Database, consumer: OutboxConsumer, partition: int) -> None:
         self._database = database
         self._consumer = consumer
@@ -66,17 +66,13 @@ class StatusReader:
         return max(now_ms - written_ms(entries[0]), 0) if entries else 0
 
 
-class StatusReaderOfAll(StatusReader):
+class StatusReader:
     """The status of all partitions: the largest lag, and the lowest epoch."""
 
-    def __init__(
-        self, database: Database, consumer: OutboxConsumer, parts: Sequence[tuple[StatusReader, Scripts]]
-    ) -> None:
-        super().__init__(database, consumer, 0)
+    def __init__(self, parts: Sequence[tuple[PartitionStatus, Scripts]]) -> None:
         self._parts = parts
 
-    async def read(self, now_ms: int, epoch: str) -> HistoryStatus:
-        """Ignores `epoch`, which is that of the first partition: each partition has its own."""
+    async def read(self, now_ms: int) -> HistoryStatus:
         parts = await asyncio.gather(*(reader.read(now_ms, scripts.epoch) for reader, scripts in self._parts))
         return HistoryStatus(
             is_up=all(each.is_up for each in parts),
@@ -92,8 +88,9 @@ def _merge_present(merge: Callable[[list[int]], int], values: list[int | None]) 
 
 
 def status_reader_of(database: Database, client: Any, engine: Engine) -> StatusReader:
-    parts = [
-        (StatusReader(database, OutboxConsumer(client, part.keys), part.settings.partition), part.scripts)
-        for part in engine.parts
-    ]
-    return parts[0][0] if len(parts) == 1 else StatusReaderOfAll(database, OutboxConsumer(client, engine.keys), parts)
+    return StatusReader(
+        [
+            (PartitionStatus(database, OutboxConsumer(client, part.keys), part.settings.partition), part.scripts)
+            for part in engine.parts
+        ]
+    )

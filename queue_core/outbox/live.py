@@ -7,12 +7,12 @@ trimmed stream. A cut-off listener can resume from its last event, so no loss is
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 
 import structlog
 
 from tideq.queue_core.duties import Duties, Duty
-from tideq.queue_core.outbox.stream import BEGINNING, Event, EventCursor, OutboxStream, Position, end_of
+from tideq.queue_core.outbox.stream import BEGINNING, Event, EventCursor, OutboxStream, Position, end_of, joined
 
 BLOCK_MS = 2_000
 """Less than the timeout of commands: the reader uses the same connections."""
@@ -60,11 +60,11 @@ class Subscription:
         return events
 
 
-class LiveEvents:
-    """Use as an async context manager; leaving it ends every subscription."""
+class LiveReader:
+    """Reads the stream of one partition."""
 
-    def __init__(self, outbox: OutboxStream, duties: Duties | None = None) -> None:
-        self._duties = duties or Duties()
+    def __init__(self, outbox: OutboxStream, duties: Duties) -> None:
+        self._duties = duties
         self.newest: Position = BEGINNING
         """Every subscription was offered all events up to this position."""
         self._outbox = outbox
@@ -76,11 +76,10 @@ class LiveEvents:
         self._started = asyncio.Event()
         self._job: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> "LiveEvents":
+    def start(self) -> None:
         self._job = self._duties.start("live events", self._read_for_ever)
-        return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def stop(self) -> None:
         self.close()
         if self._job is not None:
             await self._duties.stop(self._job)
@@ -96,24 +95,15 @@ class LiveEvents:
         self._read_requested.set()
         await self._started.wait()
 
-    @property
-    def cursor(self) -> EventCursor:
-        return EventCursor((self.newest,))
-
     @contextlib.contextmanager
-    def subscribe(self, wants: Callable[[Event], bool], max_waiting: int = 1_000) -> Generator[Subscription]:
-        with self.forward_to(Subscription(wants, max_waiting)) as subscription:
-            yield subscription
-
-    @contextlib.contextmanager
-    def forward_to(self, subscription: Subscription) -> Generator[Subscription]:
-        """Deliver to a subscription that other streams may deliver to as well."""
+    def forward_to(self, subscription: Subscription) -> Generator[None]:
+        """Deliver to a subscription that the readers of other partitions may deliver to as well."""
         self._subscriptions.add(subscription)
         self._read_requested.set()
         if self._is_closed:
             subscription.end()
         try:
-            yield subscription
+            yield
         finally:
             self._subscriptions.discard(subscription)
 
@@ -159,3 +149,43 @@ class LiveEvents:
         for event in events:
             for subscription in self._subscriptions:
                 subscription.offer(event)
+
+
+class LiveEvents:
+    """Use as an async context manager; leaving it ends every subscription.
+
+    Limit: the order of events is that of each partition, not of all.
+    """
+
+    def __init__(self, outboxes: Sequence[OutboxStream], duties: Duties | None = None) -> None:
+        own_duties = duties or Duties()
+        self._readers = [LiveReader(outbox, own_duties) for outbox in outboxes]
+
+    async def __aenter__(self) -> "LiveEvents":
+        for reader in self._readers:
+            reader.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(*(reader.stop() for reader in self._readers))
+
+    def close(self) -> None:
+        """End all subscriptions, also later ones."""
+        for reader in self._readers:
+            reader.close()
+
+    async def wait_until_reading(self) -> None:
+        """Returns once the start positions are read: present subscriptions miss no event after them."""
+        await asyncio.gather(*(reader.wait_until_reading() for reader in self._readers))
+
+    @property
+    def cursor(self) -> EventCursor:
+        return joined([reader.newest for reader in self._readers])
+
+    @contextlib.contextmanager
+    def subscribe(self, wants: Callable[[Event], bool], max_waiting: int = 1_000) -> Generator[Subscription]:
+        subscription = Subscription(wants, max_waiting)
+        with contextlib.ExitStack() as stack:
+            for reader in self._readers:
+                stack.enter_context(reader.forward_to(subscription))
+            yield subscription

@@ -130,14 +130,15 @@ class Crossing(OutboxStream):
             newest = await self.newest()
 
             async def is_passed_on() -> bool:
-                return self._service.live_events.newest >= newest
+                return self._service.live_events.cursor.positions[0] >= newest
 
             await until(is_passed_on)
             return await super().page_after(position)
         return page
 
     def is_live(self) -> bool:
-        return any(each.wants is _everything for each in self._service.live_events._subscriptions)  # pyright: ignore[reportPrivateUsage]
+        (reader,) = self._service.live_events._readers  # pyright: ignore[reportPrivateUsage]
+        return any(each.wants is _everything for each in reader._subscriptions)  # pyright: ignore[reportPrivateUsage]
 
 
 def _everything(_event: Event) -> bool:

@@ -21,27 +21,8 @@ from tests.architecture.language import (
 INSIDES_WE_NEED: dict[str, str] = {}
 """Private names of libraries, each with the reason; three at most."""
 
-PENDING = ("api/dashboard/web/",)
-"""Parts that libraries are going to replace, and pages that are reworded last."""
-PERSISTED = (
-    "api/metrics/queue_metrics.py",
-    "api/schemas/attempts.py",
-    "workers/runtime/failures.py",
-    "tideq/embedded/postgres_identity.py",
-    "persistence/migrations/",
-    "persistence/schema.sql",
-    "persistence/queries/",
-    "queue_core/outbox/consumer.py",
-    "queue_core/scripts/keys.py",
-    "queue_core/telemetry/metrics.py",
-    "docs/observability.md",
-    "docs/runbook.md",
-    "docs/workers.md",
-)
-"""Files that name keys, tables, fields and metrics of an older vocabulary, which only a new format can change, or the
-system user `nobody`."""
-LONG = {"queue_core/queue.py"}
-"""Files that the change to one path over partitions divides."""
+SYSTEM_USER = "tideq/embedded/postgres_identity.py"
+"""Names the system user `nobody`."""
 
 
 def test_no_private_word_is_in_code_or_docs() -> None:
@@ -49,7 +30,7 @@ def test_no_private_word_is_in_code_or_docs() -> None:
     found = [
         f"{place}:{line}: {word} (say: {WORDS[word]})"
         for place, text in texts.items()
-        if not place.startswith((*PENDING, *PERSISTED))
+        if place != SYSTEM_USER
         for line, word in private_words(text)
     ]
 
@@ -75,11 +56,7 @@ def test_no_module_name_is_used_twice(side: str) -> None:
 
 
 def test_no_file_is_too_long_to_read() -> None:
-    long = [
-        place
-        for place, text in product_sources(".py", ".lua", ".ts", ".tsx").items()
-        if too_long(text) and place not in LONG
-    ]
+    long = [place for place, text in product_sources(".py", ".lua", ".ts", ".tsx").items() if too_long(text)]
 
     assert not long
 

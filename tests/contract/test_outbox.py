@@ -166,7 +166,7 @@ def test_what_is_no_place_is_none(written: str) -> None:
 
 @pytest.fixture
 async def reader(kit: Kit, outbox: OutboxStream) -> AsyncIterator[LiveEvents]:
-    async with LiveEvents(outbox) as reader:
+    async with LiveEvents([outbox]) as reader:
         await reader.wait_until_reading()
         yield reader
 
@@ -200,7 +200,7 @@ async def test_a_listener_that_falls_behind_is_cut_off_and_keeps_nothing_waiting
 
 
 async def test_leaving_ends_every_subscription(kit: Kit, outbox: OutboxStream) -> None:
-    async with LiveEvents(outbox) as reader:
+    async with LiveEvents([outbox]) as reader:
         with reader.subscribe(lambda _: True) as subscription:
             reader.close()
 

@@ -17,6 +17,7 @@ from tideq.persistence.database import Database
 from tideq.persistence.recovery.open_store import OpenStore, open_store
 from tideq.persistence.settings import HistorySettings
 from tideq.queue_core.durability import Durability
+from tideq.queue_core.partitioning.routing import Routing
 from tideq.queue_core.settings import QueueSettings
 from tideq.queue_core.store.connect import connect
 from tideq.queue_core.store.replica_wait import ReplicaWait
@@ -171,7 +172,7 @@ async def test_a_task_that_the_server_does_not_have_is_not_called_safe_there(
 ) -> None:
     """It was written to a server that has been replaced since: the new one has nothing to copy."""
     (stray,) = await submit_count(kit, 1)
-    assurance = ReplicaWait(taken.client, kit.keys)
+    assurance = ReplicaWait(taken.client, [kit.keys], Routing((1,)))
 
     assert not await assurance.wait_for_copies(Durability.DISK, WAIT_MS, [stray])
     assert await assurance.wait_for_copies(Durability.DISK, WAIT_MS, [known])

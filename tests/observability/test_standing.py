@@ -6,7 +6,7 @@ from tests.observability.scrape import scrape
 from tests.stores import free_port
 from tideq.cli.background_duties import replicate
 from tideq.persistence.database import Database
-from tideq.persistence.read.status import HistoryStatus, StatusReader
+from tideq.persistence.read.status import HistoryStatus, PartitionStatus
 from tideq.queue_core.background import background_task
 from tideq.queue_core.outbox.consumer import OutboxConsumer
 
@@ -36,8 +36,7 @@ async def test_while_history_is_away_the_lag_goes_on_growing(quiet: Whole) -> No
     """Seen once, then gone: what the store has on top of that is known all the same."""
     kit = quiet.kit
     await quiet.bench.submit()
-    watch = quiet.service.status_reader
-    assert watch is not None
+    watch = _watch(quiet)
     seen = await _standing(quiet, watch)
     async with Database(f"postgresql://nobody@127.0.0.1:{free_port()}/none") as nowhere:
         watch._database = nowhere  # pyright: ignore[reportPrivateUsage]
@@ -51,15 +50,14 @@ async def test_while_history_is_away_the_lag_goes_on_growing(quiet: Whole) -> No
 
 async def test_of_a_history_never_seen_nothing_is_made_up(quiet: Whole) -> None:
     async with Database(f"postgresql://nobody@127.0.0.1:{free_port()}/none") as nowhere:
-        watch = StatusReader(nowhere, OutboxConsumer(quiet.kit.client, quiet.kit.keys), 0)
+        watch = PartitionStatus(nowhere, OutboxConsumer(quiet.kit.client, quiet.kit.keys), 0)
 
         assert await _standing(quiet, watch) == HistoryStatus(is_up=False, epoch=None, parked_count=None, lag_ms=None)
 
 
 async def test_a_history_that_hangs_is_told_as_away_while_it_still_hangs(quiet: Whole) -> None:
     """And one question at a time is put to it, however often it is looked at."""
-    watch, database = quiet.service.status_reader, quiet.service.store.database
-    assert watch is not None
+    watch, database = _watch(quiet), quiet.service.store.database
     assert database is not None
     async with database.session() as connection:
         async with connection.transaction():
@@ -73,7 +71,7 @@ async def test_a_history_that_hangs_is_told_as_away_while_it_still_hangs(quiet: 
     await until(lambda: _is_up(quiet, watch))
 
 
-async def _is_up(quiet: Whole, watch: StatusReader) -> bool:
+async def _is_up(quiet: Whole, watch: PartitionStatus) -> bool:
     return (await _standing(quiet, watch)).is_up
 
 
@@ -103,6 +101,12 @@ async def test_a_store_in_doubt_is_told_as_that(quiet: Whole) -> None:
     assert (told.value("tideq_store_unverified"), told.value("tideq_store_up")) == (1, 0)
 
 
-async def _standing(quiet: Whole, watch: StatusReader) -> HistoryStatus:
+def _watch(quiet: Whole) -> PartitionStatus:
+    database = quiet.service.store.database
+    assert database is not None
+    return PartitionStatus(database, OutboxConsumer(quiet.kit.client, quiet.kit.keys), 0)
+
+
+async def _standing(quiet: Whole, watch: PartitionStatus) -> HistoryStatus:
     now_ms = (await quiet.kit.insight.stats()).now_ms
     return await watch.read(now_ms, quiet.service.engine.scripts.epoch)

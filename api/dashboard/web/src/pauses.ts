@@ -1,4 +1,4 @@
-// What is paused, for the badge that nobody can overlook.
+// What is paused, for the badge in the header.
 import { get } from './api/client';
 import type { Limit, Limits } from './api/types';
 import { Store } from './store';

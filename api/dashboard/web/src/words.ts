@@ -40,7 +40,7 @@ export function ago(at: string | null | undefined, now: number): string {
   return seconds >= 0 ? `${duration(Math.floor(seconds))} ago` : `in ${duration(Math.floor(-seconds))}`;
 }
 
-/** Whether absolute times are told in UTC or in this browser's zone. */
+/** Whether absolute times are shown in UTC or in this browser's zone. */
 export const zone = keptStore('zone', 'local');
 
 export function instant(at: string | null | undefined, chosenZone = zone.value): string {

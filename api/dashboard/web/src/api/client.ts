@@ -66,9 +66,9 @@ export const taskPath = (id: string): string => `/api/v1/tasks/${encodeURICompon
 
 function problemOf(status: number, text: string): ApiError {
   try {
-    const told = JSON.parse(text) as { type?: string; title?: string; detail?: string };
-    const code = told.type?.split('/').pop() ?? '';
-    return new ApiError(status, code, told.detail || told.title || `The service answered ${status}.`);
+    const problem = JSON.parse(text) as { type?: string; title?: string; detail?: string };
+    const code = problem.type?.split('/').pop() ?? '';
+    return new ApiError(status, code, problem.detail || problem.title || `The service answered ${status}.`);
   } catch {
     return new ApiError(status, '', `The service answered ${status}.`);
   }

@@ -116,7 +116,7 @@ function PauseForm({ may, changed }: { may: boolean; changed: () => void }) {
         <Field label="Task type" hint="Empty pauses the whole queue.">
           <Text value={type} onValue={setType} placeholder="the whole queue" disabled={!may} />
         </Field>
-        <Field label="Reason" hint="Shown to everybody who looks; may be empty.">
+        <Field label="Reason" hint="Shown on the dashboard and in answers; may be empty.">
           <Text value={reason} onValue={setReason} maxLength={200} disabled={!may} />
         </Field>
         <Field label="Resume by itself after" hint="Minutes; empty waits for a person.">
@@ -171,7 +171,7 @@ function AuditList({ audit }: { audit: Audit | undefined }) {
   return (
     <Card title="Who did what">
       {audit.notes.length === 0 ? (
-        <Empty title="Nobody did anything yet">
+        <Empty title="No actions yet">
           <p>Pauses, limits, drains, clean-ups, purges and replays will be listed here, with whose key it was.</p>
         </Empty>
       ) : (

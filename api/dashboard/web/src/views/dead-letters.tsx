@@ -32,7 +32,7 @@ export function DeadLetters() {
       <Problem error={found.error} />
       {found.data && patterns.length === 0 && (
         <Empty title="No dead letters">
-          <p>A task that uses up its retries is kept here, with all others that died the same way, until somebody looks.</p>
+          <p>A task that uses up its retries is kept here, with all others that died the same way, until an operator looks.</p>
         </Empty>
       )}
       {patterns.length > 0 && (

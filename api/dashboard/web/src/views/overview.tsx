@@ -59,10 +59,10 @@ function StaleDuties() {
   const stale = [...(ready.data?.stale_duties ?? []), ...(ready.data?.stale_elsewhere ?? [])];
   if (ready.error || !stale.length) return null;
   const whose = (each: (typeof stale)[number]) => ('process' in each ? ` on ${each.process}` : '');
-  const told = stale.map((each) => `${each.duty}${whose(each)} (not done for ${duration(each.seconds)})`).join(', ');
+  const names = stale.map((each) => `${each.duty}${whose(each)} (not done for ${duration(each.seconds)})`).join(', ');
   return (
     <p class="problem" role="alert">
-      The service takes work, and background duties fail: {told}. Its log says why.
+      The service takes work, and background duties fail: {names}. Its log says why.
     </p>
   );
 }
@@ -85,7 +85,7 @@ function Tiles({ stats, hour }: { stats: Stats | undefined; hour: Trends | undef
       <Tile name="Failing" value={percent(failing)} note={`${some(throughput.failed_last_minute, 'error')} this minute`} tone={failing > 0.1 ? 'bad' : ''} to={searchLink('status:failed,dead_letter')} />
       <Tile name="Dead letters" value={count(stats.dead_letters)} note="kept for a person" tone={stats.dead_letters ? 'warn' : ''} to="/ui/dead-letters" />
       <Tile name="Workers" value={count(workers.active)} note={fleet(stats)} tone={workers.unhealthy || workers.dead ? 'warn' : ''} to="/ui/workers" />
-      <Tile name="History behind" value={lag === null ? 'unknown' : duration(lag)} note={lag === null ? 'it cannot be asked' : 'until transitions are written'} tone={lag === null || (lag ?? 0) > 30 ? 'warn' : ''} />
+      <Tile name="History behind" value={lag === null ? 'unknown' : duration(lag)} note={lag === null ? 'unreachable' : 'until transitions are written'} tone={lag === null || (lag ?? 0) > 30 ? 'warn' : ''} />
     </div>
   );
 }

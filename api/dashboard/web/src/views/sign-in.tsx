@@ -36,7 +36,7 @@ export function SignIn() {
           Sign in
         </Button>
         <p class="hint">
-          Whoever runs the service makes keys with <code>tideq keys create NAME --role viewer</code>.
+          An operator of the service makes keys with <code>tideq keys create NAME --role viewer</code>.
         </p>
       </form>
     </main>

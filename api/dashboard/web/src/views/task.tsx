@@ -22,7 +22,7 @@ type Read = { task: RecordedTask; raw: Map<string, string> };
 async function readTask(id: string): Promise<Read> {
   const path = taskPath(id);
   const text = await callText('GET', withQuery(path, { include_history: true })).catch((error: unknown) => {
-    // Without history the task itself can still be told.
+    // Without history the task itself can still be shown.
     if (error instanceof ApiError && error.status === 503) return callText('GET', path);
     throw error;
   });
@@ -77,7 +77,7 @@ function TaskPage({ read, problem, reload }: { read: Read; problem: ApiError | u
         <Facts task={task} now={now} />
       </div>
       <Card title="Attempts">
-        {task.state_history ? <Timeline task={task} now={now} /> : <p class="faint">No history is kept here, so attempts cannot be told apart.</p>}
+        {task.state_history ? <Timeline task={task} now={now} /> : <p class="faint">No history is kept here, so attempts are not listed.</p>}
       </Card>
       <Errors task={task} raw={raw} />
       <div class="columns task-columns">
@@ -95,10 +95,10 @@ function TaskPage({ read, problem, reload }: { read: Read; problem: ApiError | u
 
 function Actions({ task, reload }: { task: RecordedTask; reload: () => void }) {
   const who = useStore(session);
-  const [asked, setAsked] = useState<Verb>();
+  const [verb, setVerb] = useState<Verb>();
   const act = useAction(async (verb: Verb) => {
     await actOn(verb, task.task_id);
-    setAsked(undefined);
+    setVerb(undefined);
     if (verb === 'purge') go('/ui/tasks');
     else reload();
   });
@@ -112,7 +112,7 @@ function Actions({ task, reload }: { task: RecordedTask; reload: () => void }) {
         </Button>
       )}
       {LIVE.includes(task.status) && (
-        <Button disabled={!may} title={why} onClick={() => setAsked('cancel')}>
+        <Button disabled={!may} title={why} onClick={() => setVerb('cancel')}>
           Cancel
         </Button>
       )}
@@ -120,19 +120,19 @@ function Actions({ task, reload }: { task: RecordedTask; reload: () => void }) {
         Clone and edit
       </Button>
       {TERMINAL.includes(task.status) && (
-        <Button kind="danger" disabled={!may} title={why} onClick={() => setAsked('purge')}>
+        <Button kind="danger" disabled={!may} title={why} onClick={() => setVerb('purge')}>
           Purge
         </Button>
       )}
-      {!asked && <Problem error={act.error} />}
-      {asked && (
-        <Dialog title={`${VERBS[asked].does} this task?`} onClose={() => setAsked(undefined)}>
-          <p>{asked === 'purge' ? 'It will be gone for good, from history too.' : 'A worker that holds it is told to stop. It can be retried later.'}</p>
+      {!verb && <Problem error={act.error} />}
+      {verb && (
+        <Dialog title={`${VERBS[verb].does} this task?`} onClose={() => setVerb(undefined)}>
+          <p>{verb === 'purge' ? 'It will be gone for good, from history too.' : 'A worker that holds it must stop. It can be retried later.'}</p>
           <Problem error={act.error} />
           <div class="actions">
-            <Button onClick={() => setAsked(undefined)}>Leave it</Button>
-            <Button kind="danger" disabled={act.isBusy} onClick={() => void act.run(asked)}>
-              {VERBS[asked].does}
+            <Button onClick={() => setVerb(undefined)}>Leave it</Button>
+            <Button kind="danger" disabled={act.isBusy} onClick={() => void act.run(verb)}>
+              {VERBS[verb].does}
             </Button>
           </div>
         </Dialog>
@@ -188,9 +188,9 @@ const REASONS: Record<string, string> = {
   worker_lost: 'Its worker died while executing it.',
   poison: 'Every worker that executed it died.',
   released: 'Its worker handed it back unfinished; it keeps its place.',
-  cancelled: 'Somebody cancelled it.',
-  retried: 'Somebody asked to run it again.',
-  replayed: 'Somebody sent it back from the dead letters.',
+  cancelled: 'It was cancelled by hand.',
+  retried: 'It was retried by hand.',
+  replayed: 'It was replayed from the dead letters.',
 };
 
 function Pair({ name, children }: { name: string; children: preact.ComponentChildren }) {
@@ -271,8 +271,8 @@ function ErrorEntry({ text, attempt, isLast }: { text: string; attempt: number |
 
 function tracebackOf(details: unknown): string {
   if (typeof details !== 'object' || details === null) return '';
-  const told = (details as Record<string, unknown>).traceback ?? (details as Record<string, unknown>).stack;
-  return Array.isArray(told) ? told.join('') : typeof told === 'string' ? told : '';
+  const trace = (details as Record<string, unknown>).traceback ?? (details as Record<string, unknown>).stack;
+  return Array.isArray(trace) ? trace.join('') : typeof trace === 'string' ? trace : '';
 }
 
 function History({ task }: { task: RecordedTask }) {

@@ -83,7 +83,7 @@ function WorkerCard({ worker, now, reload }: { worker: Worker; now: number; relo
         <b>{count(worker.held)}</b> of {some(worker.capacity, 'slot')} used
         {!isGone && (
           <span class="faint">
-            , heard of <When at={worker.last_heartbeat_at} now={now} />
+            , last heartbeat <When at={worker.last_heartbeat_at} now={now} />
           </span>
         )}
         {isGone && (
@@ -147,7 +147,7 @@ function WorkerCard({ worker, now, reload }: { worker: Worker; now: number; relo
 }
 
 function Health({ worker, now }: { worker: Worker; now: number }) {
-  const told = Object.entries(worker.health as Record<string, unknown>).filter(([, value]) => typeof value !== 'object');
+  const reported = Object.entries(worker.health as Record<string, unknown>).filter(([, value]) => typeof value !== 'object');
   const place = [worker.host, worker.health_port && `port ${worker.health_port}`].filter(Boolean).join(' ');
   return (
     <dl class="facts">
@@ -156,7 +156,7 @@ function Health({ worker, now }: { worker: Worker; now: number }) {
       {worker.current_load !== null && <Fact name="works on">{some(worker.current_load, 'task')}</Fact>}
       {worker.health_failures > 0 && <Fact name="probes failed">{worker.health_failures} in a row</Fact>}
       <Fact name="here for">{duration((now - Date.parse(worker.registered_at)) / 1_000)}</Fact>
-      {told.slice(0, 8).map(([name, value]) => (
+      {reported.slice(0, 8).map(([name, value]) => (
         <Fact key={name} name={plain(name)}>
           {typeof value === 'number' ? String(Math.round(value * 10) / 10) : String(value)}
         </Fact>
