@@ -48,8 +48,9 @@ format: install ## Put the code into its one format
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-maps: install ## Draw the pictures and tables in the READMEs anew, and the chart's list of settings
+maps: install ## Draw the pictures and tables in the READMEs and docs/architecture.md anew, and the chart's list of settings
 	$(BIN)/python -m tests.architecture.maps
+	$(BIN)/python -m tests.architecture.journeys
 	$(BIN)/python -m tests.helm.generated
 
 schema: install ## Write down what the migrations add up to

@@ -28,8 +28,9 @@ def test_the_readme_names_every_folder_and_only_those() -> None:
     assert set(table) == folders
 
 
-def test_the_readme_links_only_to_what_exists() -> None:
-    for readme in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / each / "README.md" for each in WITH_README)):
+def test_pages_about_the_tree_link_only_to_what_exists() -> None:
+    roots = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md")
+    for readme in (*roots, *(ROOT / each / "README.md" for each in WITH_README)):
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", readme.read_text()):
             assert (readme.parent / target).exists(), f"{readme.name}: {target}"
 
