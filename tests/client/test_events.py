@@ -1,10 +1,13 @@
 """Events through the client, in both its forms, over connections that hold and connections that break."""
 
 import asyncio
+import contextlib
 import itertools
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 
 from tests.api.bench import Bench
 from tests.api.proxy import proxying
@@ -13,6 +16,7 @@ from tests.client.both import Form, client_of
 from tests.client.workshop import do_one
 from tests.stores import StoreUnderTest, free_port
 from tideq.client import AsyncClient, AsyncEventStream, CannotConnect, Event, Gap, RetryPolicy, Transition
+from tideq.queue_core.scripts.keys import Keys
 
 
 async def take(events: AsyncEventStream, count: int) -> list[Event]:
@@ -100,7 +104,35 @@ class TestBrokenConnections:
         assert told(heard) == [(task_id, 1) for task_id in ids]
         assert proxy.reset_count == 4
 
-    async def test_what_may_be_missing_is_said(
+    async def test_what_the_service_no_longer_has_is_said(
+        self, form: Form, lone_settings: dict[str, str], tmp_path: Path, task_type: str
+    ) -> None:
+        """The first event is lost with its connection, and trimmed before the client is back."""
+        cuts = itertools.chain((True,), itertools.repeat(False))
+        outbox = Keys(lone_settings["TIDEQ_QUEUE"]).key("outbox")
+        store: Any = redis.Redis.from_url(lone_settings["REDIS_URL"])
+
+        def trims_and_cuts(answer: bytes) -> bool:
+            is_cut = b"event: transition" in answer and next(cuts)
+            if is_cut:
+                store.xtrim(outbox, maxlen=0)
+            return is_cut
+
+        with serving(lone_settings, tmp_path) as running, contextlib.closing(store):
+            async with (
+                proxying(running.url) as proxy,
+                client_of(form, running.url) as direct,
+                client_of(form, f"http://127.0.0.1:{proxy.port}") as client,
+                client.events() as events,
+            ):
+                proxy.resets_before = trims_and_cuts
+                await direct.submit(task_type)
+
+                (event,) = await take(events, 1)
+
+        assert isinstance(event, Gap)
+
+    async def test_the_first_event_of_a_queue_is_sent_again(
         self, form: Form, lone_settings: dict[str, str], tmp_path: Path, task_type: str
     ) -> None:
         cuts = itertools.chain((True,), itertools.repeat(False))
@@ -112,11 +144,11 @@ class TestBrokenConnections:
                 client.events() as events,
             ):
                 proxy.resets_before = lambda answer: b"event: transition" in answer and next(cuts)
-                await direct.submit(task_type)
+                submitted = await direct.submit(task_type)
 
-                (event,) = await take(events, 1)
+                heard = await take(events, 1)
 
-        assert isinstance(event, Gap)
+        assert told(heard) == [(submitted.task_id, 1)]
 
     async def test_a_restarted_service_is_listened_to_again(
         self, form: Form, lone_settings: dict[str, str], tmp_path: Path, task_type: str

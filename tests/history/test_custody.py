@@ -356,7 +356,7 @@ async def test_a_store_whose_format_is_no_number_is_refused_at_start_with_one_se
         async with open_store(store.url, queue_settings, history_settings):
             pass
 
-    await kit.client.hdel(kit.keys.key("meta"), "format")
+    await kit.client.hset(kit.keys.key("meta"), "format", 3)
 
 
 async def _task_and_side_data(kit: Kit) -> str:

@@ -77,11 +77,11 @@ async def test_a_migration_that_was_edited_is_refused(database: Database, comman
     await migrate(database)
     await execute(database, "UPDATE migrations SET digest = 'of another text' WHERE number = 1")
 
-    with pytest.raises(MigrationError, match="0001 history was changed after it was applied"):
+    with pytest.raises(MigrationError, match="0001 history is not this version's"):
         await migrate(database)
     answer = finished(command_line, "migrate", "status")
     assert answer.returncode == 1
-    assert "0001 history was changed" in answer.stderr
+    assert "0001 history is not this version's" in answer.stderr
 
 
 async def test_a_database_of_a_later_version_is_refused(database: Database) -> None:
