@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from tideq.client.calls.base import Call, answers, then
-from tideq.client.encoding import encode
+from tideq.client.encoding import encode, encode_each
 from tideq.client.errors import FieldProblem, InvalidRequest
 from tideq.client.models.tasks import NewTask, Submitted
 
@@ -72,7 +72,7 @@ def submit_together(bodies: list[bytes], trace: Mapping[str, str]) -> Call[tuple
 
 
 def batches(tasks: Iterable[NewTask]) -> Iterator[Batch]:
-    return cut(map(encode, tasks))
+    return cut(encode_each(tasks))
 
 
 def cut(parts: Iterable[bytes]) -> Iterator[Batch]:
