@@ -8,7 +8,7 @@
 -- @arg   scope  text
 -- @row   kind     pause, rate or max
 -- @row   setting  empty to lift it
--- @row   instant  see controls.py; empty with one partition, for now
+-- @row   instant  see controls.py; empty with one partition: the rule holds from this call on
 -- @reply OK
 -- @use   ledger, wake, commit
 local INSTANTS_PER_MS, KEPT_MS = 1024, 30 * 86400000
